@@ -1,0 +1,51 @@
+# What CI runs is what you run. From a bare clone: `make demo`, `make test`.
+# The environment is .venv, made by the first target that needs it.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+
+# Written by .ci/setup: the environment is made again when the list of packages changes.
+STAMP := .venv/.setup-done
+
+.PHONY: help setup java demo lint types test test-localstack bench build clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@.ci/setup
+
+java:
+	@.ci/java
+
+setup: java $(STAMP) ## make .venv with everything, and check that Spark finds Java 17+
+
+demo: setup ## see it work, from an empty folder to a queried table
+	@.venv/bin/eventlog demo
+
+lint: $(STAMP) ## ruff: rules and format
+	@$(PYTHON) -m ruff check . localstack/start-host
+	@$(PYTHON) -m ruff format --check . localstack/start-host
+
+types: $(STAMP) ## mypy, strict
+	@$(PYTHON) -m mypy
+
+test: setup lint types ## lint, types, and every test that is quick and needs no server
+	@$(PYTHON) -m pytest
+
+test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
+	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
+
+bench: setup ## measure, side by side with the peers that pip installs
+	@$(PYTHON) tests/bench/run.py
+
+build: $(STAMP) ## the wheel, in dist/
+	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist
+
+clean: ## remove what builds and tests leave; .venv and .localstack stay
+	@rm -rf dist build spark-warehouse metastore_db derby.log bench-results \
+	    .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -path ./.venv -prune -o -path ./.localstack -prune -o -name __pycache__ -type d -print0 \
+	    | xargs -0 rm -rf

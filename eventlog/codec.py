@@ -1,0 +1,327 @@
+"""Canonical JSON of commits and key frame roots, and the hashes over it.
+
+Pure layer. There is one encoding of every value (FORMAT.md "Canonical JSON"): UTF-8, no white space,
+fields in the order of `eventlog.model`, no floats, optional fields always written. Decoding is
+strict: after the size and depth bounds, whatever does not encode back to the very same bytes is
+refused, which rules out duplicate keys, other number forms and unknown fields in one stroke.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from eventlog import keys
+from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
+from eventlog.model import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    KNOWN_FEATURES,
+    Commit,
+    Header,
+    KeyFrame,
+    Meta,
+    Segment,
+)
+
+MAX_COMMIT_BYTES = 8 * 2**20
+MAX_KEYFRAME_BYTES = 64 * 2**20
+HEADER_BYTES = 2048
+MAX_DEPTH = 16
+HASH_MODULUS = 2**256
+
+_encoder = msgspec.json.Encoder()
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+_Model = TypeVar("_Model", Commit, KeyFrame)
+
+
+class _Format(msgspec.Struct, frozen=True):
+    """The fields that say whether the rest can be understood at all."""
+
+    format: str
+    min_reader: int
+    features: tuple[str, ...] = ()
+    min_writer: int = FORMAT_VERSION
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    header: _Format
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the commit's canonical bytes.
+
+    Raises:
+        InvalidInput: the commit would pass `MAX_COMMIT_BYTES`, its header `HEADER_BYTES`.
+    """
+    head = len('{"header":') + len(_encoder.encode(commit.header))
+    if head > HEADER_BYTES:
+        raise InvalidInput(
+            f"the commit's header takes {head} bytes of {HEADER_BYTES}: shorten the writer's name"
+        )
+    body = _encoder.encode(commit)
+    if len(body) > MAX_COMMIT_BYTES:
+        raise InvalidInput(
+            f"the commit takes {len(body)} bytes of {MAX_COMMIT_BYTES}: "
+            "shorten its schema, properties or info, or remove app ids"
+        )
+    return body
+
+
+def decode_commit(body: bytes, version: int | None = None) -> Commit:
+    """Return the commit in `body`, refusing whatever is not exactly its canonical encoding.
+
+    Raises:
+        Corrupt: not a commit, not canonical, or not the commit of `version`.
+        UnsupportedFormat: written for a newer reader.
+    """
+    _check_size(body, MAX_COMMIT_BYTES)
+    _check_readable(_decode(body, _Envelope, "commit").header)
+    commit = _decode_canonical(body, Commit, "commit")
+    # The typed fields bound their own depth; only `state` is free in shape.
+    _check_depth(commit.state, 2)
+    _check_header(commit.header, version)
+    return commit
+
+
+def decode_header(prefix: bytes, version: int | None = None) -> Header:
+    """Return the header from the first `HEADER_BYTES` bytes of a commit (or from all of it).
+
+    Raises:
+        Corrupt: no header of the commit of `version` lies there.
+        UnsupportedFormat: written for a newer reader.
+    """
+    start = b'{"header":'
+    end = _end_of_object(prefix[:HEADER_BYTES], len(start)) if prefix.startswith(start) else 0
+    if not end:
+        raise Corrupt("the first 2 KB hold no commit header", version=version)
+    text = prefix[len(start) : end]
+    _check_readable(_decode(text, _Format, "commit header"))
+    header: Header = _decode(text, Header, "commit header")
+    if _encoder.encode(header) != text:
+        raise Corrupt("the commit header is not in canonical form", version=version)
+    _check_header(header, version)
+    return header
+
+
+def encode_keyframe(keyframe: KeyFrame) -> bytes:
+    """Return the root's canonical bytes."""
+    return _encoder.encode(keyframe)
+
+
+def decode_keyframe(body: bytes, version: int) -> KeyFrame:
+    """Return the key frame root in `body`.
+
+    Raises:
+        Corrupt: not a key frame root, not canonical, or of another version.
+        UnsupportedFormat: written for a newer reader.
+    """
+    _check_size(body, MAX_KEYFRAME_BYTES)
+    _check_readable(_decode(body, _Format, "key frame"))
+    root = _decode_canonical(body, KeyFrame, "key frame")
+    if root.version != version:
+        raise Corrupt(
+            f"the key frame of version {version} says it is of {root.version}", version=version
+        )
+    return root
+
+
+def check_writable(header: Header) -> None:
+    """Refuse to write to a table whose head asks for a newer writer.
+
+    Raises:
+        UnsupportedFormat: naming both versions.
+    """
+    if header.min_writer > FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"the table asks for writers of format {header.min_writer}, this release writes "
+            f"{FORMAT_VERSION}: upgrade eventlog",
+            version=header.version,
+        )
+
+
+def sha256(body: bytes | memoryview) -> str:
+    """Return the sha256 of the bytes, lower-case hexadecimal."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def entry_hash(segment: Segment) -> int:
+    """Return the sha256 of the entry's canonical JSON as an integer."""
+    return _digest(segment)
+
+
+def hex_hash(value: int) -> str:
+    """Return a hash or a sum of hashes, mod 2^256, as 64 hexadecimal digits."""
+    return f"{value % HASH_MODULUS:064x}"
+
+
+def parse_hash(text: str) -> int:
+    """Return the integer of 64 hexadecimal digits.
+
+    Raises:
+        Corrupt: the text is something else.
+    """
+    keys.frame_key(text)
+    return int(text, 16)
+
+
+def meta_hash(meta: Meta) -> int:
+    """Return the sum mod 2^256 of the sha256 of each entry of the small state.
+
+    A field that is a map has one entry a name, the JSON `[field, name, value]`; any other has the
+    entry `[field, null, value]` while it is not its default.
+    """
+    return meta_hash_change(_EMPTY_META, meta)
+
+
+def meta_hash_change(old: Meta, new: Meta) -> int:
+    """Return `meta_hash(new) - meta_hash(old)` at the cost of what differs."""
+    total = 0
+    for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
+        if before is after or before == after:
+            continue
+        if not isinstance(after, dict):
+            total += _whole(field, after) - _whole(field, before)
+            continue
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                total += _item(field, name, after.get(name)) - _item(field, name, before.get(name))
+    return total % HASH_MODULUS
+
+
+def meta_diff(old: Meta, new: Meta) -> dict[str, Any]:
+    """Return what of `new` differs from `old`, as a commit's `state` field holds it.
+
+    Fields in model order, names in UTF-8 byte order.
+    """
+    diff: dict[str, Any] = {}
+    for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
+        if isinstance(after, dict):
+            names = sorted((before.keys() | after.keys()), key=str.encode)
+            change = {n: after.get(n) for n in names if before.get(n) != after.get(n)}
+            if change:
+                diff[field] = {n: msgspec.to_builtins(v) for n, v in change.items()}
+        elif before != after:
+            diff[field] = msgspec.to_builtins(after)
+    return diff
+
+
+def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
+    """Return the small state that `diff` makes of `old`.
+
+    Raises:
+        Corrupt: a field that this format does not have, or a value of the wrong shape.
+    """
+    known = dict(_fields(old))
+    values: dict[str, Any] = msgspec.to_builtins(old)
+    for field, change in diff.items():
+        if field not in known:
+            raise Corrupt(f"the commit's state has an unknown field {field[:80]!r}")
+        if isinstance(known[field], dict):
+            if not isinstance(change, dict):
+                raise Corrupt(f"the commit's state field {field!r} is not a map")
+            merged = {**values[field], **change}
+            values[field] = {
+                n: merged[n] for n in sorted(merged, key=str.encode) if merged[n] is not None
+            }
+        else:
+            values[field] = change
+    try:
+        return msgspec.convert(values, Meta, strict=True)
+    except msgspec.ValidationError as error:
+        raise Corrupt(f"the commit's state breaks the format: {error}") from None
+
+
+_EMPTY_META = Meta()
+
+
+def _fields(meta: Meta) -> list[tuple[str, Any]]:
+    return [(field, getattr(meta, field)) for field in Meta.__struct_fields__]
+
+
+def _whole(field: str, value: Any) -> int:
+    return 0 if value == getattr(_EMPTY_META, field) else _digest([field, None, value])
+
+
+def _item(field: str, name: str, value: Any) -> int:
+    return 0 if value is None else _digest([field, name, value])
+
+
+def _digest(entry: Any) -> int:
+    return int.from_bytes(hashlib.sha256(_encoder.encode(entry)).digest(), "big")
+
+
+def _check_size(body: bytes, limit: int) -> None:
+    """Bound the size before any parser sees the bytes (hostile input)."""
+    if len(body) > limit:
+        raise Corrupt(f"{len(body)} bytes of JSON, more than the {limit} that the format allows")
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise Corrupt(f"JSON nested deeper than {MAX_DEPTH}")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, depth + 1)
+
+
+def _end_of_object(text: bytes, start: int) -> int:
+    depth = 0
+    for match in _STRUCTURE.finditer(text, start):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+        elif token in b"]}":
+            depth -= 1
+            if depth == 0:
+                return match.end()
+    return 0
+
+
+def _decode(body: bytes, model: type[Any], what: str) -> Any:
+    try:
+        return msgspec.json.decode(body, type=model, strict=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Corrupt(f"not a {what}: {error}") from None
+
+
+def _decode_canonical(body: bytes, model: type[_Model], what: str) -> _Model:
+    value: _Model = _decode(body, model, what)
+    try:
+        again = _encoder.encode(value)
+    except (ValueError, OverflowError, UnicodeEncodeError) as error:
+        raise Corrupt(f"the {what} is not in canonical form: {error}") from None
+    if again != body:
+        raise Corrupt(f"the {what} is not in canonical form (FORMAT.md, Canonical JSON)")
+    return value
+
+
+def _check_readable(fields: _Format) -> None:
+    if fields.format != FORMAT_NAME:
+        raise Corrupt(f"format {fields.format[:80]!r} is not {FORMAT_NAME!r}")
+    unknown = sorted(set(fields.features) - KNOWN_FEATURES)
+    if fields.min_reader > FORMAT_VERSION or unknown:
+        needs = f"format {fields.min_reader}" + (f" with {', '.join(unknown)}" if unknown else "")
+        raise UnsupportedFormat(
+            f"the table needs a reader of {needs}; this release reads format {FORMAT_VERSION}: upgrade eventlog"
+        )
+
+
+def _check_header(header: Header, version: int | None) -> None:
+    if version is not None and header.version != version:
+        raise Corrupt(
+            f"the commit of version {version} says it is of {header.version}", version=version
+        )
+    parse_hash(header.state_hash)
+    if (header.prev is None) != (header.version == 0):
+        raise Corrupt("only version 0 has no previous commit", version=header.version)
+    if header.prev is not None:
+        parse_hash(header.prev)
+    if header.keyframe is not None and not 0 <= header.keyframe < header.version:
+        raise Corrupt(
+            f"version {header.version} cannot start from the key frame of {header.keyframe}",
+            version=header.version,
+        )

@@ -1,0 +1,63 @@
+"""The net change of the live segment set since a key frame.
+
+Pure layer. In memory a delta is two maps by segment id; a commit stores it ordered (FORMAT.md
+"Delta").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eventlog import codec
+from eventlog.errors import Corrupt
+from eventlog.model import DeltaRecord, Drop, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Segments added since the key frame and still live, and key frame segments dropped since."""
+
+    adds: Mapping[str, Segment] = field(default_factory=dict)
+    drops: Mapping[str, Drop] = field(default_factory=dict)
+
+    def then(self, adds: Iterable[Segment], drops: Iterable[Segment]) -> Delta:
+        """Return the delta after one more commit that adds and then drops these segments."""
+        return self.compose(Delta({s.id: s for s in adds}, {s.id: drop_of(s) for s in drops}))
+
+    def compose(self, later: Delta) -> Delta:
+        """Return the net change of this delta followed by `later`."""
+        adds = {**self.adds, **later.adds}
+        drops = dict(self.drops)
+        for segment_id, drop in later.drops.items():
+            if adds.pop(segment_id, None) is None:
+                drops[segment_id] = drop
+        return Delta(adds, drops)
+
+    def record(self) -> DeltaRecord:
+        """Return the stored form: adds by (version, partition), drops by (chunk, id)."""
+        return DeltaRecord(
+            adds=tuple(sorted(self.adds.values(), key=lambda s: (s.version, s.partition))),
+            drops=tuple(sorted(self.drops.values(), key=lambda d: (d.chunk, d.id))),
+        )
+
+
+def from_lists(adds: Iterable[Segment], drops: Iterable[Drop]) -> Delta:
+    """Return the delta of stored adds and drops.
+
+    Raises:
+        Corrupt: an id occurs twice.
+    """
+    added, dropped = list(adds), list(drops)
+    delta = Delta({s.id: s for s in added}, {d.id: d for d in dropped})
+    if (
+        len(delta.adds) + len(delta.drops) != len(added) + len(dropped)
+        or delta.adds.keys() & delta.drops
+    ):
+        raise Corrupt("a segment id occurs twice in one delta")
+    return delta
+
+
+def drop_of(segment: Segment) -> Drop:
+    """Return the action that drops a segment."""
+    return Drop(segment.id, segment.chunk, codec.hex_hash(codec.entry_hash(segment)))

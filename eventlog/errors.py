@@ -1,0 +1,127 @@
+"""The errors of eventlog: one tree, ordered by what the caller does next.
+
+Words layer: imports nothing of the project. No exception of boto3, pyarrow or the operating system
+leaves the storage adapters; what a caller can meet is named here.
+"""
+
+from __future__ import annotations
+
+
+class EventLogError(Exception):
+    """Base of every error raised by eventlog.
+
+    Attributes:
+        table: root URI of the table, where known.
+        key: key of the object concerned, relative to the root, where known.
+        version: the version concerned, where known.
+        transaction: id of the transaction concerned, where known.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        key: str | None = None,
+        version: int | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.table = table
+        self.key = key
+        self.version = version
+        self.transaction = transaction
+
+    def __str__(self) -> str:
+        facts = {
+            "table": self.table,
+            "key": self.key,
+            "version": self.version,
+            "transaction": self.transaction,
+        }
+        known = ", ".join(f"{name}={value}" for name, value in facts.items() if value is not None)
+        return f"{self.message} ({known})" if known else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments: Spark carries these errors between processes by pickle.
+        return (type(self), (self.message,), self.__dict__)
+
+
+class InvalidInput(EventLogError, ValueError):
+    """The call is wrong: fix it and call again."""
+
+    exit_code = 2
+
+
+class NotFound(EventLogError):
+    """What was asked for is not there."""
+
+
+class TableNotFound(NotFound):
+    """No log lies under this root."""
+
+
+class VersionNotFound(NotFound):
+    """The table has no such version (yet), or none so old."""
+
+
+class VersionVacuumed(NotFound):
+    """The version lies below the table's horizon: its segments may be gone."""
+
+
+class KeyNotFound(NotFound):
+    """The store holds no object under this key."""
+
+
+class AlreadyExists(EventLogError):
+    """The name is taken: choose another."""
+
+    exit_code = 3
+
+
+class CommitConflict(EventLogError):
+    """The transaction cannot be carried to the head: read again and decide again.
+
+    Nothing was committed. The message names what changed and which version changed it.
+    """
+
+    exit_code = 3
+
+
+class CommitUnknown(EventLogError):
+    """Nobody could say whether the commit landed before the retry bound was spent.
+
+    Ask `Table.find_transaction(error.transaction, start=error.version)` before trying again, or pass
+    the very same transaction to `Table.commit` again, which asks first.
+    """
+
+
+class ClaimLost(EventLogError):
+    """Somebody fenced this writer: stop."""
+
+    exit_code = 3
+
+
+class Unavailable(EventLogError):
+    """The store did not answer in time: try later. Nothing was changed by a read."""
+
+
+class OutcomeUnknown(Unavailable):
+    """A `put_if_absent` got no clear answer: the object may be there, or may still arrive."""
+
+
+class UnsupportedFormat(EventLogError):
+    """The table, or this request, needs a newer release of eventlog: upgrade."""
+
+
+class Corrupt(EventLogError):
+    """Stored bytes break FORMAT.md: stop and look. Nothing is skipped silently."""
+
+    exit_code = 4
+
+
+class DataLoss(Corrupt):
+    """A segment that this version needs is missing or damaged."""

@@ -1,0 +1,369 @@
+"""The fold: what the transactions of a commit do to the state before it.
+
+Pure layer. `judge` is the one place that knows the rules (FORMAT.md "The fold"); writers, readers and
+checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has no
+effect, and the fold says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import msgspec
+
+from eventlog import codec, keys
+from eventlog.chunks import parse_chunk
+from eventlog.delta import drop_of
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model import (
+    Add,
+    AppMark,
+    Changes,
+    Commit,
+    Drop,
+    Fence,
+    Header,
+    Meta,
+    Segment,
+    SetLayout,
+    SetProperties,
+    SetSchema,
+    Totals,
+    Transaction,
+    Unchanged,
+)
+from eventlog.properties import setting
+from eventlog.schema import check_successor
+
+DAY_MS = 86_400_000
+
+
+class View(Protocol):
+    """What the fold asks of the state before a commit. `State` and `Snapshot` both are one."""
+
+    @property
+    def version(self) -> int:
+        """The version of this state; -1 before the first commit."""
+        ...
+
+    @property
+    def meta(self) -> Meta:
+        """The small state."""
+        ...
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """Return the segments of these drops that are live, by id."""
+        ...
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """Return a live segment that overlaps [start, end) ms and was added after version `after`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit's transactions do.
+
+    Attributes:
+        meta: the small state afterwards.
+        adds: segments made live, in order; their version and partition are set.
+        drops: segments made not live.
+        accepted: ids of the transactions that took effect.
+        void: id to reason of those that did not.
+    """
+
+    meta: Meta
+    adds: tuple[Segment, ...] = ()
+    drops: tuple[Segment, ...] = ()
+    accepted: tuple[str, ...] = ()
+    void: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The whole state at one version, held in memory: what `fold` works on."""
+
+    header: Header
+    commit_hash: str
+    meta: Meta
+    segments: Mapping[str, Segment]
+
+    @property
+    def version(self) -> int:
+        """See `View.version`."""
+        return self.header.version
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """See `View.live`."""
+        return {d.id: self.segments[d.id] for d in drops if d.id in self.segments}
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """See `View.arrived`."""
+        found = (
+            s for s in self.segments.values() if s.version > after and _overlaps(s, start, end)
+        )
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True)
+class NoState:
+    """The view before version 0."""
+
+    version: int = -1
+    meta: Meta = field(default_factory=Meta)
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:  # noqa: ARG002
+        """See `View.live`."""
+        return {}
+
+    def arrived(self, start: int, end: int, after: int) -> None:  # noqa: ARG002
+        """See `View.arrived`."""
+
+
+def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
+    """Return what the transactions do as the commit after `view`, in order.
+
+    Args:
+        transactions: with all actions in `actions`, none spilled.
+        view: the state before.
+        time_ms: the time in the commit's header.
+    """
+    effect = Effect(view.meta)
+    for transaction in transactions:
+        step = _judge_one(transaction, view, effect, time_ms)
+        if isinstance(step, str):
+            effect = replace(effect, void={**effect.void, transaction.id: step})
+        else:
+            effect = replace(step, accepted=(*effect.accepted, transaction.id))
+    return effect
+
+
+def fold(state: State | None, commit: Commit, commit_hash: str) -> State:
+    """Return the state after `commit`, whose transactions have no spill left.
+
+    Raises:
+        Corrupt: the commit does not follow `state`, or its header is not what the fold arrives at.
+    """
+    state_after, _ = advance(state, commit, commit_hash)
+    return state_after
+
+
+def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[State, Effect]:
+    """Do as `fold` does, and return the effect too."""
+    check_follows(state, commit.header)
+    view: View = NoState() if state is None else state
+    effect = judge(commit.transactions, view, commit.header.time)
+    live = dict(state.segments) if state else {}
+    for segment in effect.adds:
+        if segment.id in live:
+            raise Corrupt(f"segment id {segment.id} is added twice", version=commit.header.version)
+        live[segment.id] = segment
+    for segment in effect.drops:
+        del live[segment.id]
+    totals, state_hash = after(state.header if state else None, view.meta, effect)
+    expected = (totals, state_hash, changes(commit.transactions, effect))
+    if expected != (commit.header.totals, commit.header.state_hash, commit.header.changes):
+        raise Corrupt(
+            "the header of the commit is not what its transactions fold to",
+            version=commit.header.version,
+        )
+    return State(commit.header, commit_hash, effect.meta, live), effect
+
+
+def check_follows(state: State | None, header: Header) -> None:
+    """Check that a commit is the next of the same log (rules C5 and C6 of FORMAT.md "Commit").
+
+    Raises:
+        Corrupt: another table, a gap, a fork, or time running backwards.
+    """
+    if state is None:
+        if header.version != 0:
+            raise Corrupt(f"the log starts at version {header.version}", version=header.version)
+        return
+    before = state.header
+    if header.version != before.version + 1 or header.table != before.table:
+        raise Corrupt(
+            f"version {header.version} of table {header.table} does not follow "
+            f"version {before.version} of table {before.table}",
+            version=header.version,
+        )
+    if header.prev != state.commit_hash:
+        raise Corrupt(
+            f"the chain is broken: version {header.version} follows another version "
+            f"{before.version} than the one stored (a fork, or bytes were changed)",
+            version=header.version,
+        )
+    if header.time <= before.time:
+        raise Corrupt("the commit's time does not grow", version=header.version)
+
+
+def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
+    """Return totals and state hash after an effect on the state that `header` and `meta` describe."""
+    before = header.totals if header else Totals()
+    total_hash = codec.parse_hash(header.state_hash) if header else 0
+    total_hash += sum(codec.entry_hash(s) for s in effect.adds)
+    total_hash -= sum(codec.entry_hash(s) for s in effect.drops)
+    total_hash += codec.meta_hash_change(meta, effect.meta)
+    totals = Totals(
+        segments=before.segments + len(effect.adds) - len(effect.drops),
+        rows=before.rows + _net(effect, "rows"),
+        bytes=before.bytes + _net(effect, "bytes"),
+    )
+    return totals, codec.hex_hash(total_hash)
+
+
+def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
+    """Return the header's summary of what a commit changed; it names the first transaction."""
+    first = next((t for t in transactions if t.id in effect.accepted), transactions[0])
+    return Changes(
+        operation=first.operation,
+        writer=first.writer,
+        transactions=len(effect.accepted),
+        adds=len(effect.adds),
+        drops=len(effect.drops),
+        rows=_net(effect, "rows"),
+        bytes=_net(effect, "bytes"),
+    )
+
+
+def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
+    """Return the effect so far with the transaction's added, or the reason why it is void."""
+    if txn.id in so_far.accepted:
+        return "the same transaction twice in one commit"
+    meta, version = so_far.meta, view.version + 1
+    if txn.app is not None:
+        mark = meta.apps.get(txn.app.id)
+        if mark is not None and mark.seq >= txn.app.seq:
+            return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
+        meta = _mark_app(meta, txn, version, time_ms)
+    for action in txn.actions:
+        changed = _small_change(action, meta, view)
+        if isinstance(changed, str):
+            return changed
+        meta = changed
+    drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
+    if isinstance(drops, str):
+        return drops
+    for action in txn.actions:
+        reason = _unmet(action, txn, meta, view)
+        if reason:
+            return reason
+    added = [a for a in txn.actions if isinstance(a, Add)]
+    first = len(so_far.adds)
+    adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
+    return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+
+
+def _small_change(action: object, meta: Meta, view: View) -> Meta | str:
+    """Return the small state after an action, or why it is void."""
+    if isinstance(action, SetLayout):
+        if view.version >= 0:
+            return "the layout is set when a table is created"
+        return msgspec.structs.replace(meta, layout=action.layout)
+    if isinstance(action, SetSchema):
+        reason = check_successor(meta.schema, action.schema) if meta.schema else None
+        if reason:
+            return f"the schema was changed meanwhile: {reason}"
+        return msgspec.structs.replace(meta, schema=action.schema)
+    if isinstance(action, SetProperties):
+        properties = dict(meta.properties)
+        for change in action.changes:
+            if properties.get(change.name) != change.old:
+                now = properties.get(change.name)
+                return f"property {change.name!r} was changed meanwhile: it is {now!r}"
+            properties.pop(change.name, None)
+            if change.new is not None:
+                properties[change.name] = change.new
+        ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
+        return msgspec.structs.replace(meta, properties=ordered)
+    if isinstance(action, Fence):
+        if action.epoch <= meta.fence or action.epoch > view.version + 1:
+            return f"fence {action.epoch} is not above {meta.fence} and within the log"
+        return msgspec.structs.replace(meta, fence=action.epoch)
+    return meta
+
+
+def _unmet(action: object, txn: Transaction, meta: Meta, view: View) -> str | None:
+    """Return which precondition of an add or an `unchanged` fails, if any."""
+    if isinstance(action, Add):
+        return _add_problem(action, meta, view.version + 1)
+    if isinstance(action, Unchanged):
+        found = view.arrived(action.start, action.end, txn.read_version)
+        if found is not None:
+            return (
+                f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
+            )
+    return None
+
+
+def _add_problem(add: Add, meta: Meta, version: int) -> str | None:
+    if add.epoch < meta.fence:
+        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
+    if add.epoch >= version:
+        return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
+    if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
+        return (
+            f"segment {add.id} was written with schema {add.schema}, which the table does not have"
+        )
+    try:
+        keys.segment_key(add.epoch, add.chunk, add.id)
+        keys.frame_key(add.checksum)
+    except Corrupt as error:
+        return error.message
+    return None
+
+
+def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment] | str:
+    """Return the entries of the dropped segments, or why the transaction is void."""
+    if not drops:
+        return []
+    live = {**view.live(drops), **{s.id: s for s in so_far.adds}}
+    for segment in so_far.drops:
+        live.pop(segment.id, None)
+    entries = []
+    for drop in drops:
+        entry = live.pop(drop.id, None)
+        if entry is None or drop_of(entry) != drop:
+            return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
+        entries.append(entry)
+    return entries
+
+
+def _mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
+    """Record the app's sequence; a new app id makes room by forgetting those past retention."""
+    assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
+    apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
+    if txn.app.id not in meta.apps:
+        oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
+        kept = sorted((n for n, mark in apps.items() if mark.time >= oldest), key=str.encode)
+        apps = {name: apps[name] for name in kept}
+    return msgspec.structs.replace(meta, apps=apps)
+
+
+def _segment(add: Add, version: int, partition: int) -> Segment:
+    return Segment(
+        id=add.id,
+        chunk=add.chunk,
+        epoch=add.epoch,
+        version=version,
+        partition=partition,
+        rows=add.rows,
+        bytes=add.bytes,
+        checksum=add.checksum,
+        schema=add.schema,
+        stats=add.stats,
+    )
+
+
+def _net(effect: Effect, name: str) -> int:
+    gained = sum(int(getattr(s, name)) for s in effect.adds)
+    return gained - sum(int(getattr(s, name)) for s in effect.drops)
+
+
+def _overlaps(segment: Segment, start: int, end: int) -> bool:
+    try:
+        return parse_chunk(segment.chunk).overlaps(start, end)
+    except InvalidInput as error:
+        raise Corrupt(str(error)) from None

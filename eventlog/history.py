@@ -1,0 +1,132 @@
+"""Walking the log: pages of history, versions by time, transactions by id.
+
+Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from eventlog.errors import InvalidInput, VersionNotFound
+from eventlog.log import Log
+from eventlog.model import Header
+
+PAGE = 32
+_THREADS = 16
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version in a history.
+
+    Attributes:
+        version: the version.
+        time: when it was committed (UTC).
+        operation: what its first accepted transaction did.
+        writer: who wrote it.
+        adds: segments added.
+        drops: segments dropped.
+        rows: net change of rows.
+        bytes: net change of segment bytes.
+        transactions: transactions that took effect.
+    """
+
+    version: int
+    time: datetime
+    operation: str
+    writer: str
+    adds: int
+    drops: int
+    rows: int
+    bytes: int
+    transactions: int
+
+
+def history(log: Log, start: int, limit: int | None) -> Iterator[HistoryEntry]:
+    """Yield the versions from `start` downwards, at most `limit` of them."""
+    last = -1 if limit is None else max(-1, start - limit)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for top in range(start, last, -PAGE):
+            page = range(top, max(last, top - PAGE), -1)
+            yield from map(
+                _entry, pool.map(log.header, page) if len(page) > 1 else map(log.header, page)
+            )
+
+
+def version_at(log: Log, head: Header, time_ms: int) -> int:
+    """Return the newest version committed at or before `time_ms`, by bisection over headers.
+
+    Raises:
+        VersionNotFound: the table is younger.
+    """
+    if head.time <= time_ms:
+        return head.version
+    low, high = -1, head.version  # time(low) <= time_ms < time(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if log.header(middle).time <= time_ms:
+            low = middle
+        else:
+            high = middle
+    if low < 0:
+        created = datetime.fromtimestamp(log.header(0).time / 1000, tz=UTC)
+        raise VersionNotFound(
+            f"the table was created at {created.isoformat()}, after the time asked for",
+            table=log.store.uri,
+        )
+    return low
+
+
+def find_transaction(log: Log, transaction_id: str, start: int, head: int) -> int | None:
+    """Return the version from `start` to `head` that holds the transaction, or None."""
+    for version in range(start, head + 1):
+        commit, _ = log.read(version)
+        if any(t.id == transaction_id for t in commit.transactions):
+            return version
+    return None
+
+
+def to_ms(moment: datetime | str | int) -> int:
+    """Return a time as ms UTC: an aware datetime, ISO 8601 text (UTC if it says none), or ms.
+
+    Raises:
+        InvalidInput: the text is no time, or a datetime has no time zone.
+    """
+    if isinstance(moment, str):
+        if moment.isascii() and moment.isdigit():
+            return int(moment)
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInput(
+                f"{moment!r} is not a time; write 2013-01-07T05:00:00Z or milliseconds"
+            ) from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidInput(
+                "a timestamp needs a time zone; use datetime(..., tzinfo=timezone.utc)"
+            )
+        # Whole milliseconds, rounded down: a commit in the same millisecond is not yet there.
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+    return int(moment)
+
+
+def _entry(header: Header) -> HistoryEntry:
+    changes = header.changes
+    return HistoryEntry(
+        version=header.version,
+        time=datetime.fromtimestamp(header.time / 1000, tz=UTC),
+        operation=changes.operation,
+        writer=changes.writer,
+        adds=changes.adds,
+        drops=changes.drops,
+        rows=changes.rows,
+        bytes=changes.bytes,
+        transactions=changes.transactions,
+    )

@@ -1,0 +1,243 @@
+"""Reading the log of one table: commits, headers, key frames, and snapshots resolved from them.
+
+Shell layer. Opening a version costs its commit and the key frame root that it names; the head costs
+one LIST more, whatever the length of the history (FORMAT.md "Opening").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from threading import Lock
+
+import pyarrow as pa
+
+from eventlog import codec, keyframe, keys, proposal, segments, snapshot
+from eventlog.errors import (
+    Corrupt,
+    KeyNotFound,
+    TableNotFound,
+    UnsupportedFormat,
+    VersionNotFound,
+)
+from eventlog.model import Commit, Header, KeyFrame, Leaf, Spill
+from eventlog.snapshot import Snapshot
+from eventlog.store import ObjectStore
+
+HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
+LEAF_CACHE_BYTES = 64 * 2**20
+ROOT_CACHE = 4
+
+logger = logging.getLogger(__name__)
+
+
+class Log:
+    """The commits and key frames under one root. Safe to use from several threads."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self._lock = Lock()
+        self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
+        self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
+
+    def head_version(self) -> int:
+        """Return the newest version. One LIST of a few keys, at any length of the history.
+
+        Raises:
+            TableNotFound: no log lies under this root.
+            Corrupt: the newest versions have a gap.
+        """
+        after = ""
+        while True:
+            page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
+            parsed = [keys.parse_log_key(found.key) for found in page]
+            versions = [p[0] for p in parsed if p is not None and not p[1]]
+            if versions:
+                self._check_contiguous(versions)
+                return versions[0]
+            if len(page) < HEAD_PAGE:
+                raise TableNotFound(
+                    f"no table at {self.store.uri}: check the path, or create it",
+                    table=self.store.uri,
+                )
+            after = page[-1].key
+
+    def read(self, version: int) -> tuple[Commit, bytes]:
+        """Return the commit of `version` and its bytes. One GET.
+
+        Raises:
+            VersionNotFound: it is not there.
+            Corrupt: its bytes break the format.
+        """
+        key = keys.commit_key(version)
+        try:
+            body = self.store.get(key)
+        except KeyNotFound:
+            raise VersionNotFound(
+                f"the table has no version {version}",
+                table=self.store.uri,
+                key=key,
+                version=version,
+            ) from None
+        try:
+            return codec.decode_commit(body, version), body
+        except (Corrupt, UnsupportedFormat) as error:
+            raise self._placed(error, key, version) from None
+
+    def header(self, version: int) -> Header:
+        """Return the header of `version`. One ranged GET of 2 KB.
+
+        Raises:
+            VersionNotFound: it is not there.
+            Corrupt: its bytes break the format.
+        """
+        key = keys.commit_key(version)
+        try:
+            return codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
+        except KeyNotFound:
+            raise VersionNotFound(
+                f"the table has no version {version}",
+                table=self.store.uri,
+                key=key,
+                version=version,
+            ) from None
+        except (Corrupt, UnsupportedFormat) as error:
+            raise self._placed(error, key, version) from None
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return the snapshot at `version`: its commit, then the key frame root that it names.
+
+        A key frame that is missing or damaged is stepped over: the state at its version is resolved
+        from the key frame before it, and so on down to the empty state before version 0.
+
+        Raises:
+            VersionNotFound: there is no such version.
+            Corrupt: the commits themselves do not add up.
+        """
+        return self.resolve(*self.read(version))
+
+    def resolve(self, commit: Commit, body: bytes) -> Snapshot:
+        """Return the snapshot of a commit that was read already."""
+        pending: list[tuple[Commit, bytes]] = []
+        while True:
+            try:
+                found = self._on_keyframe(commit, body)
+                break
+            except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
+                start = commit.header.keyframe
+                if start is None:
+                    raise
+                logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
+                pending.append((commit, body))
+                commit, body = self.read(start)
+        for later, later_body in reversed(pending):
+            meta = codec.meta_patch(found.meta, later.state)
+            delta = proposal.delta_of(later, self.spill)
+            found = snapshot.over(found, later, later_body, delta, meta)
+        return found
+
+    def newer(self, known: Snapshot) -> Snapshot:
+        """Return the head, given a snapshot that was the head once: one GET where nothing is new.
+
+        Raises:
+            Corrupt: the next version does not follow the known one.
+        """
+        try:
+            commit, body = self.read(known.version + 1)
+        except VersionNotFound:
+            return known
+        return self.at_least(known, commit, body)
+
+    def at_least(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
+        """Return the head, given the commit that came after `known`."""
+        if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
+            raise Corrupt(
+                "the next version does not follow the one known: the log was forked or changed",
+                table=self.store.uri,
+                version=commit.header.version,
+            )
+        head = self.head_version()
+        if head > commit.header.version:
+            commit, body = self.read(head)
+        # A stale LIST may be behind; the session never goes backwards.
+        return self.resolve(commit, body)
+
+    def keyframe(self, version: int) -> KeyFrame:
+        """Return the root of the key frame of `version`. One GET, or none when it is cached.
+
+        Raises:
+            KeyNotFound: it is not there.
+            Corrupt: its bytes break the format or do not add up.
+        """
+        with self._lock:
+            if version in self._roots:
+                self._roots.move_to_end(version)
+                return self._roots[version]
+        root = codec.decode_keyframe(self.store.get(keys.keyframe_key(version)), version)
+        keyframe.check(root)
+        self.remember_root(root)
+        return root
+
+    def remember_root(self, root: KeyFrame) -> None:
+        """Keep a root that was read or written."""
+        with self._lock:
+            self._roots[root.version] = root
+            while len(self._roots) > ROOT_CACHE:
+                self._roots.popitem(last=False)
+
+    def leaf(self, leaf: Leaf) -> pa.Table:
+        """See `snapshot.Frames.leaf`. One GET, or none when it is cached."""
+        with self._lock:
+            if leaf.sha256 in self._leaves:
+                self._leaves.move_to_end(leaf.sha256)
+                return self._leaves[leaf.sha256]
+        table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
+        with self._lock:
+            self._leaves[leaf.sha256] = table
+            size = sum(t.nbytes for t in self._leaves.values())
+            while size > LEAF_CACHE_BYTES and len(self._leaves) > 1:
+                size -= self._leaves.popitem(last=False)[1].nbytes
+        return table
+
+    def without_keyframe(self, version: int) -> Snapshot:
+        """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
+        return self.snapshot(version)
+
+    def spill(self, spill: Spill) -> pa.Table:
+        """Return the table of a spill object. One GET.
+
+        Raises:
+            Corrupt: it is missing or damaged; unlike a key frame it cannot be recomputed.
+        """
+        key = keys.frame_key(spill.sha256)
+        try:
+            body = self.store.get(key)
+        except KeyNotFound:
+            raise Corrupt(
+                "an object that a commit names is missing", table=self.store.uri, key=key
+            ) from None
+        if codec.sha256(body) != spill.sha256 or len(body) != spill.size:
+            raise Corrupt(
+                "the object does not have the hash in its name", table=self.store.uri, key=key
+            )
+        return segments.from_parquet(body, spill.adds + spill.drops)
+
+    def _on_keyframe(self, commit: Commit, body: bytes) -> Snapshot:
+        start = commit.header.keyframe
+        base = None if start is None else self.keyframe(start)
+        delta = proposal.delta_of(commit, self.spill)
+        return snapshot.from_commit(commit, body, base, delta, self)
+
+    def _check_contiguous(self, versions: list[int]) -> None:
+        for newer, older in zip(versions, versions[1:], strict=False):
+            if newer - older != 1:
+                raise Corrupt(
+                    f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "
+                    "or commits were deleted; run `eventlog check`",
+                    table=self.store.uri,
+                    version=newer,
+                )
+
+    def _placed(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
+        error.table, error.key, error.version = self.store.uri, key, version
+        return error

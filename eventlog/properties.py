@@ -1,0 +1,72 @@
+"""Table properties: their names, defaults and bounds.
+
+Pure layer. Properties are text in the log; names that start with `user.` are the user's own and carry
+no meaning here (FORMAT.md "Properties").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eventlog.errors import InvalidInput
+
+USER_PREFIX = "user."
+_MAX_TEXT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One whole-number property: its default, its bounds and what it does."""
+
+    default: int
+    low: int
+    high: int
+    meaning: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "keyframe_commits": Setting(64, 1, 1024, "commits after which a key frame falls due"),
+    "keyframe_bytes": Setting(
+        32_768, 4096, 2**20, "size of a commit at which a key frame falls due"
+    ),
+    "app_retention_days": Setting(
+        90, 1, 36_500, "days for which an app id's last sequence is kept"
+    ),
+    "segment_bytes": Setting(
+        128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"
+    ),
+}
+TEXT_SETTINGS = {"stats_columns": "number of leading columns, or names, that get statistics"}
+
+
+def setting(properties: Mapping[str, str], name: str) -> int:
+    """Return a whole-number property's value; a stored value out of bounds is brought within them."""
+    rule = SETTINGS[name]
+    text = properties.get(name, "")
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else rule.default
+    return min(max(value, rule.low), rule.high)
+
+
+def check_property(name: str, value: str | None) -> None:
+    """Check one property that a user wants to set; None removes it.
+
+    Raises:
+        InvalidInput: an unknown name, or a value out of bounds.
+    """
+    if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS:
+        if len(name) > 255 or (value is not None and len(value) > _MAX_TEXT):
+            raise InvalidInput(f"property {name[:80]!r} is longer than {_MAX_TEXT} characters")
+        return
+    if name not in SETTINGS:
+        known = ", ".join([*SETTINGS, *TEXT_SETTINGS])
+        raise InvalidInput(
+            f"unknown property {name!r}; known: {known}; your own start with 'user.'"
+        )
+    rule = SETTINGS[name]
+    if value is None:
+        return
+    if not (value.isascii() and value.isdigit()) or not rule.low <= int(value) <= rule.high:
+        raise InvalidInput(
+            f"property {name} is a whole number from {rule.low} to {rule.high}, not {value!r}"
+        )

@@ -1,0 +1,105 @@
+"""What an answer of S3 means: refused, transient or wrong, and the server's time in it.
+
+Pure layer. Takes the plain dicts of boto3's answers and errors; knows no client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, Unavailable
+
+# Worth another try later, although the status says that the request was wrong.
+_TRANSIENT_STATUS = frozenset({408, 425, 429})
+_TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
+_CREDENTIAL_CODES = frozenset(
+    {
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    }
+)
+
+
+def status_of(answer: Mapping[str, Any]) -> int:
+    """Return the HTTP status, or 0 where there is none."""
+    return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def date_ms(answer: Mapping[str, Any]) -> int | None:
+    """Return the server's Date in ms UTC, cut to a second, or None where there is none."""
+    text = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    try:
+        moment: datetime = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
+
+
+def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput | None:
+    """Return why the store refused the request for good, or None if it may pass another time.
+
+    A refusal had no effect.
+    """
+    status, code = status_of(answer), _code(answer)
+    if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS:
+        return None
+    said = f"{code or status}: {answer.get('Error', {}).get('Message', '')}".rstrip(": ")
+    text: str | None = None
+    if code == "NoSuchBucket":
+        text = f"bucket {bucket!r} does not exist: create it, or correct the URI"
+    elif code == "RequestTimeTooSkewed":
+        text = f"S3 refused to {verb}: this machine's clock is wrong; set it ({said})"
+    elif status in (401, 403) or code in _CREDENTIAL_CODES:
+        text = (
+            f"S3 denied to {verb} in bucket {bucket!r} ({said}): check the credentials "
+            "(AWS_ACCESS_KEY_ID, AWS_PROFILE or the storage options) and what they are allowed"
+        )
+    elif status == 501:
+        text = (
+            f"this store does not support what eventlog needs to {verb} ({said}): conditional "
+            "writes (PutObject with If-None-Match: *) are required"
+        )
+    elif 300 <= status < 400:
+        text = (
+            f"bucket {bucket!r} lies in another region or at another endpoint ({said}): "
+            "set the storage option region or endpoint_url"
+        )
+    elif 400 <= status < 500:
+        text = f"S3 refused to {verb} in bucket {bucket!r} ({said})"
+    return InvalidInput(text) if text else None
+
+
+def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogError:
+    """Return the error of a read, listing or delete that S3 answered with one."""
+    if status_of(answer) == 404 and _code(answer) != "NoSuchBucket":
+        return KeyNotFound("no such object")
+    said = f"status {status_of(answer)} {_code(answer)}".rstrip()
+    return refusal(answer, verb, bucket) or Unavailable(
+        f"S3 could not {verb} in bucket {bucket!r} ({said}): try again later"
+    )
+
+
+def delete_error(errors: list[dict[str, Any]], bucket: str) -> EventLogError | None:
+    """Return the error of the first key that a batch could not delete; missing keys are fine."""
+    for error in errors:
+        code = error.get("Code", "")
+        if code == "NoSuchKey":
+            continue
+        key = str(error.get("Key"))
+        if code == "AccessDenied":
+            return InvalidInput(
+                f"S3 denied to delete {key!r} in bucket {bucket!r}: "
+                "the credentials need s3:DeleteObject there"
+            )
+        return Unavailable(f"S3 could not delete {key!r} in bucket {bucket!r} ({code}): try again")
+    return None
+
+
+def _code(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("Error", {}).get("Code", ""))

@@ -1,0 +1,170 @@
+"""The S3 clients of this program: one session, two clients and one file system per configuration.
+
+Shell layer. The only module that imports boto3, and it does so when the first request is due, since
+the import alone takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import InvalidInput
+from eventlog.options import StoreOptions
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
+
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 60
+POOL_CONNECTIONS = 32
+READ_ATTEMPTS = 5
+
+_DEFAULT_REGION = "us-east-1"
+_AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
+_MAX_CONFIGURATIONS = 16
+
+
+@dataclass(eq=False)
+class Clients:
+    """What one configuration needs to talk to S3; safe for use by several threads.
+
+    Attributes:
+        read: retries by itself; for reads, listings and deletes, which may be sent twice.
+        write: sends each request once; for conditional PUTs, whose second try sees the first.
+        endpoint_url: of the store, or None for AWS itself.
+        region: the region, or None when only the bucket knows it.
+    """
+
+    session: Any = field(repr=False)
+    read: Any = field(repr=False)
+    write: Any = field(repr=False)
+    endpoint_url: str | None
+    region: str | None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _filesystem: tuple[object, S3FileSystem] | None = field(default=None, repr=False)
+
+    def filesystem(self, bucket: str) -> S3FileSystem:
+        """Return pyarrow's S3 file system with the same endpoint, region and credentials.
+
+        Raises:
+            InvalidInput: there are no credentials.
+        """
+        credentials = self.session.get_credentials()
+        if credentials is None:
+            raise InvalidInput(NO_CREDENTIALS)
+        # pyarrow takes plain credentials, so temporary ones are handed over anew when they change.
+        frozen = credentials.get_frozen_credentials()
+        region = self.region or self.read.head_bucket(Bucket=bucket)["BucketRegion"]
+        identity = (frozen, region)
+        with self._lock:
+            if self._filesystem is None or self._filesystem[0] != identity:
+                self._filesystem = (identity, _filesystem(frozen, self.endpoint_url, region))
+            return self._filesystem[1]
+
+
+NO_CREDENTIALS = (
+    "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the "
+    "storage options access_key_id and secret_access_key"
+)
+
+
+def clients_for(options: StoreOptions) -> Clients:
+    """Return this program's clients for the options and the AWS environment variables as they are.
+
+    Raises:
+        InvalidInput: the configuration is wrong: no such profile, a malformed endpoint.
+    """
+    # Stores come and go with tables; the 0.2 s that a first client costs are paid once. A forked
+    # child must not share sockets with its parent, hence the process id.
+    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+    configuration = (os.getpid(), options, environment)
+    with _state.lock:
+        found = _state.clients.get(configuration)
+        if found is None:
+            if len(_state.clients) >= _MAX_CONFIGURATIONS:
+                _state.clients.clear()
+            found = _state.clients[configuration] = _connect(options)
+        return found
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: dict[object, Clients] = {}
+
+
+_state = _State()
+
+
+def _forget() -> None:
+    global _state  # noqa: PLW0603 - a fork leaves no other way to replace a lock that may be held
+    _state = _State()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _connect(options: StoreOptions) -> Clients:
+    import boto3  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    try:
+        session = boto3.Session(
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+            aws_session_token=options.session_token,
+            region_name=options.region,
+            profile_name=options.profile,
+        )
+        region = session.region_name
+        endpoint = _endpoint(session, options, region)
+        if endpoint and not region:
+            region = _DEFAULT_REGION
+        read, write = (
+            _client(session, endpoint, region, attempts) for attempts in (READ_ATTEMPTS, 1)
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidInput(f"the S3 configuration is wrong: {error}") from error
+    return Clients(session, read, write, endpoint, region)
+
+
+def _endpoint(session: Any, options: StoreOptions, region: str | None) -> str | None:
+    """Return the endpoint unless it is AWS's own: from the options, environment or profile."""
+    if options.endpoint_url:
+        return options.endpoint_url
+    resolved: str = session.client("s3", region_name=region or _DEFAULT_REGION).meta.endpoint_url
+    return None if _AWS_ENDPOINT.fullmatch(resolved) else resolved
+
+
+def _client(session: Any, endpoint: str | None, region: str | None, attempts: int) -> Any:
+    from botocore.config import Config  # noqa: PLC0415
+
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=POOL_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        # A look-alike rarely answers under bucket.host.
+        s3={"addressing_style": "path"} if endpoint else None,
+    )
+    return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+
+
+def _filesystem(credentials: Any, endpoint: str | None, region: str) -> S3FileSystem:
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415
+
+    scheme, _, host = (endpoint or "https://").partition("://")
+    return S3FileSystem(
+        access_key=credentials.access_key,
+        secret_key=credentials.secret_key,
+        session_token=credentials.token,
+        region=region,
+        scheme=scheme.lower(),
+        endpoint_override=host.rstrip("/") or None,
+        request_timeout=READ_TIMEOUT_S,
+        connect_timeout=CONNECT_TIMEOUT_S,
+    )

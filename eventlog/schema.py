@@ -1,0 +1,231 @@
+"""Table schemas: columns with stable ids, to and from Arrow.
+
+Pure layer. The format knows the types that Parquet, Spark, DuckDB and Polars agree on; Arrow's other
+spellings of them are normalised, the rest is refused with the nearest type named (FORMAT.md
+"Column types").
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model import Column, ColumnType, Schema
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {arrow: name for name, arrow in _PRIMITIVES.items()}
+_NORMALISED: dict[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)", re.ASCII)
+_MAX_DEPTH = 8
+_MAX_NAME = 255
+TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
+
+
+def from_arrow(schema: pa.Schema) -> Schema:
+    """Return the first schema of a table with these Arrow fields; ids run from 1.
+
+    Raises:
+        InvalidInput: no columns, a name that cannot be a column, or a type the format does not have.
+    """
+    return _build(1, [(None, field) for field in schema], last_column_id=0)
+
+
+def extend(schema: Schema, wanted: pa.Schema) -> Schema:
+    """Return the successor of `schema` that also has the new columns of `wanted`.
+
+    Columns keep their order and ids; new ones must be nullable and come last. A column that becomes
+    nullable may do so.
+
+    Raises:
+        InvalidInput: a column is missing from `wanted`, changes its type or is new but not nullable.
+    """
+    old = {column.name: column for column in schema.columns}
+    missing = [name for name in old if name not in wanted.names]
+    if missing:
+        raise InvalidInput(f"columns cannot be removed from a table: {', '.join(missing)}")
+    fields = sorted(wanted, key=lambda f: old[f.name].id if f.name in old else 2**62)
+    successor = _build(schema.id + 1, [(old.get(f.name), f) for f in fields], schema.last_column_id)
+    reason = check_successor(schema, successor)
+    if reason:
+        raise InvalidInput(reason)
+    return successor
+
+
+def check_successor(old: Schema, new: Schema) -> str | None:
+    """Return why `new` cannot follow `old`, or None: every segment of `old` must stay readable."""
+    if new.id != old.id + 1:
+        return f"schema {new.id} does not follow schema {old.id}"
+    after = {column.id: column for column in new.columns}
+    for column in old.columns:
+        kept = after.pop(column.id, None)
+        if kept is None or kept.name != column.name:
+            return f"column {column.name!r} is missing from the new schema"
+        if kept.type != column.type:
+            return f"column {column.name!r} changes its type from {column.type} to {kept.type}"
+        if column.nullable and not kept.nullable:
+            return f"column {column.name!r} cannot become required: older segments may hold nulls"
+    for column in after.values():
+        if column.id <= old.last_column_id or column.id > new.last_column_id:
+            return f"column id {column.id} of {column.name!r} is not new"
+        if not column.nullable:
+            return f"new column {column.name!r} must be nullable: older segments do not have it"
+    return None
+
+
+def to_arrow(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema that readers of the table get.
+
+    Raises:
+        Corrupt: a type that the format does not have.
+    """
+    return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns])
+
+
+def arrow_type(stored: ColumnType, depth: int = 0) -> pa.DataType:
+    """Return the Arrow type of a stored column type.
+
+    Raises:
+        Corrupt: it is not one of FORMAT.md "Column types".
+    """
+    if isinstance(stored, str):
+        if stored in _PRIMITIVES:
+            return _PRIMITIVES[stored]
+        match = _DECIMAL.fullmatch(stored)
+        if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+            return pa.decimal128(int(match[1]), int(match[2]))
+    elif depth < _MAX_DEPTH and isinstance(stored, dict) and len(stored) == 1:
+        (kind, inner), *_ = stored.items()
+        if kind == "list" and isinstance(inner, str | dict):
+            return pa.list_(arrow_type(inner, depth + 1))
+        if kind == "map" and isinstance(inner, list) and len(inner) == 2:
+            return pa.map_(arrow_type(inner[0], depth + 1), arrow_type(inner[1], depth + 1))
+        if kind == "struct" and isinstance(inner, list) and inner:
+            return pa.struct([_struct_field(part, depth + 1) for part in inner])
+    raise Corrupt(f"{str(stored)[:80]!r} is not a column type of the format")
+
+
+def stored_type(arrow: pa.DataType, name: str) -> ColumnType:
+    """Return the stored form of an Arrow type, normalised.
+
+    Raises:
+        InvalidInput: the format has no such type; the message names column `name` and what to use.
+    """
+    arrow = _NORMALISED.get(arrow, arrow)
+    if arrow in _NAMES:
+        return _NAMES[arrow]
+    if pa.types.is_timestamp(arrow):
+        return "timestamp_ntz" if arrow.tz is None else "timestamp"
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_dictionary(arrow):
+        return stored_type(arrow.value_type, name)
+    if (
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    ):
+        return {"list": stored_type(arrow.value_type, name)}
+    if pa.types.is_map(arrow):
+        return {"map": [stored_type(arrow.key_type, name), stored_type(arrow.item_type, name)]}
+    if pa.types.is_struct(arrow) and arrow.num_fields:
+        return {"struct": [{"name": f.name, "type": stored_type(f.type, name)} for f in arrow]}
+    raise InvalidInput(
+        f"column {name!r} has type {arrow}, which tables do not have: {_advice(arrow)}"
+    )
+
+
+def check_time_column(schema: Schema, time_column: str) -> Column:
+    """Return the event-time column.
+
+    Raises:
+        InvalidInput: no such column, or it is neither a timestamp nor a date.
+    """
+    for column in schema.columns:
+        if column.name == time_column:
+            if column.type not in TIME_TYPES:
+                raise InvalidInput(
+                    f"time column {time_column!r} has type {column.type}: cast it to a timestamp or a date"
+                )
+            return column
+    raise InvalidInput(f"no column {time_column!r} for the event time; columns: {names(schema)}")
+
+
+def names(schema: Schema) -> str:
+    """Return the column names for a message."""
+    return ", ".join(column.name for column in schema.columns)
+
+
+def _build(
+    schema_id: int, fields: list[tuple[Column | None, pa.Field]], last_column_id: int
+) -> Schema:
+    seen: set[str] = set()
+    columns = []
+    for old, field in fields:
+        if not field.name or len(field.name) > _MAX_NAME or not field.name.isprintable():
+            raise InvalidInput(f"{field.name[:80]!r} cannot be a column name")
+        if field.name.lower() in seen:
+            raise InvalidInput(
+                f"column {field.name!r} occurs twice (names differ by more than case)"
+            )
+        seen.add(field.name.lower())
+        if old is None:
+            last_column_id += 1
+        columns.append(
+            Column(
+                id=last_column_id if old is None else old.id,
+                name=field.name,
+                type=stored_type(field.type, field.name),
+                nullable=field.nullable,
+            )
+        )
+    if not columns:
+        raise InvalidInput("a table needs at least one column, its event time")
+    return Schema(id=schema_id, last_column_id=last_column_id, columns=tuple(columns))
+
+
+def _struct_field(part: Any, depth: int) -> pa.Field:
+    if (
+        not isinstance(part, dict)
+        or part.keys() != {"name", "type"}
+        or not isinstance(part["name"], str)
+    ):
+        raise Corrupt("a struct's field needs exactly a name and a type")
+    return pa.field(part["name"], arrow_type(part["type"], depth))
+
+
+def _advice(arrow: pa.DataType) -> str:
+    if pa.types.is_uint64(arrow):
+        return "cast it to int64 or decimal(20,0)"
+    if pa.types.is_time(arrow) or pa.types.is_duration(arrow) or pa.types.is_interval(arrow):
+        return "cast it to int64 (with the unit in its name) or to a timestamp"
+    if pa.types.is_fixed_size_binary(arrow):
+        return "cast it to binary"
+    if pa.types.is_null(arrow):
+        return "give it a type, such as string"
+    return "cast it to a type that Parquet and Spark share"

@@ -1,0 +1,406 @@
+"""The state at one version: a key frame plus the delta that the version's commit carries.
+
+Pure layer: what has to be fetched comes through the `Frames` that the snapshot was given. Large
+tables stay columnar; `Segment` values are made only when asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import codec, keyframe, segments
+from eventlog.chunks import TimeChunk
+from eventlog.delta import Delta
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.model import (
+    Commit,
+    Drop,
+    Header,
+    KeyFrame,
+    Layout,
+    Leaf,
+    Meta,
+    Schema,
+    Segment,
+    Totals,
+)
+from eventlog.schema import to_arrow
+
+if TYPE_CHECKING:
+    from eventlog.predicate import Where
+
+logger = logging.getLogger(__name__)
+
+
+class Frames(Protocol):
+    """Where a snapshot gets the parts of key frames that a question needs."""
+
+    def leaf(self, leaf: Leaf) -> pa.Table:
+        """Return a leaf's entries.
+
+        Raises:
+            Corrupt: its bytes are not what the root names.
+            KeyNotFound: it is not there.
+        """
+        ...
+
+    def without_keyframe(self, version: int) -> Snapshot:
+        """Return the snapshot at `version`, resolved without the key frame of that version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTotals:
+    """One time chunk of a snapshot and the sums over its live segments."""
+
+    chunk: TimeChunk
+    segments: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changed between two versions."""
+
+    added: list[Segment]
+    dropped: list[Segment]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The table at one version. Immutable; reading it never mixes versions.
+
+    Attributes:
+        header: of the version's commit.
+        commit_hash: sha256 of that commit's bytes.
+        meta: the small state.
+        base: the key frame that `delta` starts from; None is the empty state.
+        delta: net adds and drops since.
+        frames: where leaves come from.
+        commit_bytes: size of the commit, which decides when a key frame is due.
+    """
+
+    header: Header
+    commit_hash: str
+    meta: Meta
+    base: KeyFrame | None
+    delta: Delta
+    frames: Frames
+    commit_bytes: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.header.version
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the version was committed (UTC); grows with every version."""
+        return datetime.fromtimestamp(self.header.time / 1000, tz=UTC)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return to_arrow(self.stored_schema)
+
+    @property
+    def stored_schema(self) -> Schema:
+        """The schema with column ids.
+
+        Raises:
+            Corrupt: the table has none.
+        """
+        if self.meta.schema is None:
+            raise Corrupt("the table has no schema", version=self.version)
+        return self.meta.schema
+
+    @property
+    def layout(self) -> Layout:
+        """Time column, granularity and sort order.
+
+        Raises:
+            Corrupt: the table has none.
+        """
+        if self.meta.layout is None:
+            raise Corrupt("the table has no layout", version=self.version)
+        return self.meta.layout
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties that are set."""
+        return self.meta.properties
+
+    @property
+    def totals(self) -> Totals:
+        """Number of live segments, their rows and their bytes."""
+        return self.header.totals
+
+    def segments(
+        self,
+        where: Where | None = None,
+        chunks: Iterable[str | TimeChunk] | str | TimeChunk | None = None,
+    ) -> list[Segment]:
+        """Return the live segments in (chunk, id) order.
+
+        Args:
+            where: SQL text or pyarrow expression; segments that cannot hold a matching row are left out.
+            chunks: chunks, or their names, to restrict to (those that overlap them).
+
+        Raises:
+            InvalidInput: the predicate or a chunk's name is wrong.
+        """
+        from eventlog import scan  # noqa: PLC0415 - scan plans over snapshots
+
+        return scan.plan(self, where=where, chunks=chunks).segments()
+
+    def chunks(self) -> list[ChunkTotals]:
+        """Return every chunk that has live segments, in time order."""
+        grouped = (
+            self.entries()
+            .group_by(["chunk_start", "chunk_end"])
+            .aggregate([("rows", "count"), ("rows", "sum"), ("bytes", "sum")])
+            .sort_by([("chunk_start", "ascending"), ("chunk_end", "ascending")])
+        )
+        names = ("chunk_start", "chunk_end", "rows_count", "rows_sum", "bytes_sum")
+        columns = [grouped.column(name).to_pylist() for name in names]
+        return [
+            ChunkTotals(TimeChunk(start, end), count, rows, size)
+            for start, end, count, rows, size in zip(*columns, strict=True)
+        ]
+
+    def entries(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        keep: Callable[[Leaf], bool] | None = None,
+    ) -> pa.Table:
+        """Return the live entries of chunks that overlap [start, end) ms, in columns.
+
+        Only the leaves that overlap and that `keep` accepts are read. Columns: see
+        `eventlog.segments`; order: leaf order, then what came since the key frame.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+        """
+        try:
+            tables = [self.frames.leaf(leaf) for leaf in self._leaves(start, end, keep)]
+        except (Corrupt, KeyNotFound) as error:
+            return self._over_older(error).entries(start, end, keep)
+        if self.base is not None and self.base.segments:
+            tables.append(self._inlined)
+        live = self._undropped(segments.concat(tables))
+        return _overlapping(segments.concat([live, self._added]), start, end)
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """Return the segments of these drops that are live, by id."""
+        found = {d.id: self.delta.adds[d.id] for d in drops if d.id in self.delta.adds}
+        rest = [d for d in drops if d.id not in found and d.id not in self.delta.drops]
+        if not rest or self.base is None:
+            return found
+        try:
+            positions = [keyframe.entry_key(d.chunk, d.id) for d in rest]
+            wanted = keyframe.holding(self.base.leaves, positions)
+            tables = [self.frames.leaf(self.base.leaves[index]) for index in sorted(wanted)]
+        except InvalidInput:
+            return found  # a drop that names no chunk is of no live segment
+        except (Corrupt, KeyNotFound) as error:
+            return self._over_older(error).live(drops)
+        entries = segments.concat([*tables, *([self._inlined] if self.base.segments else [])])
+        ids = pa.array([bytes.fromhex(d.id) for d in rest], pa.binary(16))
+        entries = entries.filter(pc.is_in(entries.column("id"), ids))
+        return found | {s.id: s for s in segments.to_segments(entries)}
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """Return a live segment that overlaps [start, end) ms and was added after version `after`."""
+        if self.base is None or self.base.version <= after:
+            entries = _overlapping(self._added, start, end)
+        else:
+            entries = self.entries(start, end)
+        newer = entries.filter(pc.greater(entries.column("version"), after))
+        return segments.to_segments(newer.slice(0, 1))[0] if newer.num_rows else None
+
+    def settled(self) -> Snapshot:
+        """Return this snapshot, on the older key frame if its own turned out to be unusable."""
+        return self.__dict__.get("_fallback", self)
+
+    def on_keyframe(self, root: KeyFrame) -> Snapshot:
+        """Return the same state seen from the key frame of its own version.
+
+        Raises:
+            Corrupt: the key frame is not of this state.
+        """
+        keyframe.check(root)
+        if (root.state_hash, root.totals, root.table, root.commit) != (
+            self.header.state_hash,
+            self.header.totals,
+            self.header.table,
+            self.commit_hash,
+        ):
+            raise Corrupt("the key frame is not of this commit", version=self.version)
+        return replace(self, base=root, delta=Delta(), commit_bytes=0)
+
+    @cached_property
+    def _added(self) -> pa.Table:
+        return segments.from_segments(list(self.delta.adds.values()))
+
+    @cached_property
+    def _inlined(self) -> pa.Table:
+        return segments.from_segments(self.base.segments if self.base else ())
+
+    def _leaves(
+        self, start: int | None, end: int | None, keep: Callable[[Leaf], bool] | None
+    ) -> list[Leaf]:
+        leaves = self.base.leaves if self.base else ()
+        return [
+            leaf
+            for leaf in leaves
+            if (end is None or keyframe.first_key(leaf).start < end)
+            and (start is None or leaf.end > start)
+            and (keep is None or keep(leaf))
+        ]
+
+    def _undropped(self, entries: pa.Table) -> pa.Table:
+        if not self.delta.drops or not entries.num_rows:
+            return entries
+        gone = pa.array([bytes.fromhex(d.hash) for d in self.delta.drops.values()], pa.binary(32))
+        return entries.filter(pc.invert(pc.is_in(entries.column("hash"), gone)))
+
+    def _over_older(self, error: Exception) -> Snapshot:
+        """Return the same state resolved over an older key frame (hazard P1)."""
+        known: Snapshot | None = self.__dict__.get("_fallback")
+        if known is not None:
+            return known
+        if self.base is None:
+            raise error
+        logger.warning(
+            "key frame %d is unusable, reading an older one: %s", self.base.version, error
+        )
+        older = self.frames.without_keyframe(self.base.version)
+        fallback = replace(self, base=older.base, delta=older.delta.compose(self.delta))
+        check(fallback)
+        self.__dict__["_fallback"] = fallback
+        return fallback
+
+
+def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> Snapshot:
+    """Return the snapshot of a commit whose `delta` starts from the state `base`.
+
+    Raises:
+        Corrupt: they do not add up to the commit's state hash.
+    """
+    found = Snapshot(
+        header=commit.header,
+        commit_hash=codec.sha256(body),
+        meta=meta,
+        base=base.base,
+        delta=base.delta.compose(delta),
+        frames=base.frames,
+        commit_bytes=commit_size(commit, body),
+    )
+    check(found)
+    return found
+
+
+def from_commit(
+    commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta, frames: Frames
+) -> Snapshot:
+    """Return the snapshot of a commit over the key frame that it names.
+
+    Args:
+        commit: the commit.
+        body: its bytes.
+        base: the key frame of `commit.header.keyframe`; None where that is None.
+        delta: the commit's delta, read from its spill if it has one.
+        frames: where leaves come from.
+
+    Raises:
+        Corrupt: key frame and delta do not add up to the commit's state hash.
+    """
+    meta = codec.meta_patch(base.state if base else Meta(), commit.state)
+    found = Snapshot(
+        header=commit.header,
+        commit_hash=codec.sha256(body),
+        meta=meta,
+        base=base,
+        delta=delta,
+        frames=frames,
+        commit_bytes=commit_size(commit, body),
+    )
+    check(found)
+    return found
+
+
+def commit_size(commit: Commit, body: bytes) -> int:
+    """Return the bytes that opening this version reads: the commit and its delta's spill."""
+    return len(body) + (commit.delta.spill.size if commit.delta.spill else 0)
+
+
+def check(snapshot: Snapshot) -> None:
+    """Check that a snapshot's key frame, delta and small state add up to its header.
+
+    Raises:
+        Corrupt: they do not (rule P1 of FORMAT.md "Key frames").
+    """
+    header, base, delta = snapshot.header, snapshot.base, snapshot.delta
+    total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
+    total += sum(codec.entry_hash(s) for s in delta.adds.values()) + codec.meta_hash(snapshot.meta)
+    total -= sum(codec.parse_hash(d.hash) for d in delta.drops.values())
+    count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
+    if codec.hex_hash(total) != header.state_hash or count != header.totals.segments:
+        raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
+
+
+def diff(a: Snapshot, b: Snapshot) -> Diff:
+    """Return the segments live in `b` but not in `a`, and in `a` but not in `b`.
+
+    Leaves that both key frames share are not read, unless a drop points into them.
+    """
+    shared = _shared_leaves(a, b)
+    keep = lambda leaf: leaf.sha256 not in shared  # noqa: E731
+    in_a, in_b = a.entries(keep=keep), b.entries(keep=keep)
+    added, dropped = _minus(in_b, in_a), _minus(in_a, in_b)
+    only_b = [d for i, d in b.delta.drops.items() if i not in a.delta.drops]
+    only_a = [d for i, d in a.delta.drops.items() if i not in b.delta.drops]
+    gone = {s.id: s for s in dropped} | {
+        i: s for i, s in a.live(only_b).items() if not b.live([_named(s)])
+    }
+    new = {s.id: s for s in added} | {
+        i: s for i, s in b.live(only_a).items() if not a.live([_named(s)])
+    }
+    return Diff(_ordered(new.values()), _ordered(gone.values()))
+
+
+def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:
+    if a.base is None or b.base is None:
+        return set()
+    return {leaf.sha256 for leaf in a.base.leaves} & {leaf.sha256 for leaf in b.base.leaves}
+
+
+def _minus(left: pa.Table, right: pa.Table) -> list[Segment]:
+    known = right.column("hash").combine_chunks()
+    return segments.to_segments(left.filter(pc.invert(pc.is_in(left.column("hash"), known))))
+
+
+def _named(segment: Segment) -> Drop:
+    return Drop(segment.id, segment.chunk, "")
+
+
+def _ordered(found: Iterable[Segment]) -> list[Segment]:
+    return sorted(found, key=lambda s: keyframe.entry_key(s.chunk, s.id))
+
+
+def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:
+    if start is not None:
+        entries = entries.filter(pc.greater(entries.column("chunk_end"), start))
+    if end is not None:
+        entries = entries.filter(pc.less(entries.column("chunk_start"), end))
+    return entries

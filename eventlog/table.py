@@ -1,0 +1,342 @@
+"""`Table`: the public face of a log.
+
+Shell layer. A handle remembers the newest snapshot that it saw, so that a warm append needs no read at
+all. Handles are cheap, may be used from several threads, and can be pickled to other processes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog import history, snapshot
+from eventlog.chunks import check_granularity
+from eventlog.clock import Clock, SystemClock
+from eventlog.commit import Committer
+from eventlog.errors import AlreadyExists, InvalidInput, KeyNotFound, UnsupportedFormat
+from eventlog.history import HistoryEntry
+from eventlog.keys import commit_key
+from eventlog.location import open_store, probe
+from eventlog.log import Log
+from eventlog.model import (
+    Action,
+    App,
+    Layout,
+    PropertyChange,
+    SetLayout,
+    SetProperties,
+    SetSchema,
+    Transaction,
+)
+from eventlog.properties import check_property
+from eventlog.proposal import MAX_WRITER, check_transaction
+from eventlog.schema import check_time_column, extend, from_arrow
+from eventlog.snapshot import Diff, Snapshot
+from eventlog.stats import PROPERTY, stats_columns
+from eventlog.store import Body, ObjectStore
+
+
+class Table:
+    """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`."""
+
+    def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
+        self.store = store
+        self.clock: Clock = clock or SystemClock()
+        self._log = Log(store)
+        self._committer = Committer(self._log, self.clock)
+        self._head: Snapshot | None = None
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: pa.Schema,
+        *,
+        time_column: str,
+        granularity: str = "day",
+        key: Iterable[str] = (),
+        buckets: int | None = None,
+        order_by: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        store: ObjectStore | None = None,
+        clock: Clock | None = None,
+    ) -> Table:
+        """Create a table and return a handle to it.
+
+        The store is probed first: one that ignores preconditions would lose commits.
+
+        Args:
+            uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
+            schema: the Arrow schema of the rows.
+            time_column: the event-time column, a timestamp or a date.
+            granularity: of the time chunks: hour, day, month, year or all.
+            key: for keyed tables, which this release does not have.
+            buckets: likewise.
+            order_by: columns by which rows are sorted inside a segment.
+            properties: table properties (FORMAT.md "Properties").
+            storage_options: override the AWS environment; see `eventlog.options`.
+            store: use this store instead of opening `uri`.
+            clock: use this clock instead of the machine's.
+
+        Raises:
+            AlreadyExists: a table lies there.
+            InvalidInput: an argument is wrong, or the store ignores preconditions.
+            UnsupportedFormat: a keyed table was asked for.
+        """
+        if tuple(key) or buckets is not None:
+            raise UnsupportedFormat(
+                "keyed tables (key=, buckets=) need a later release of eventlog"
+            )
+        stored = from_arrow(schema)
+        check_time_column(stored, time_column)
+        order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
+        unknown = [name for name in order if name not in {c.name for c in stored.columns}]
+        if unknown:
+            raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
+        changes = _property_changes(properties or {}, {})
+        stats_columns(stored, (properties or {}).get(PROPERTY), time_column)
+        table = cls(store or open_store(uri, storage_options, clock), clock)
+        table._check_absent()
+        probe(table.store, table.clock.token())
+        actions: list[Action] = [
+            SetLayout(Layout(time_column, check_granularity(granularity), order)),
+            SetSchema(stored),
+        ]
+        if changes:
+            actions.append(SetProperties(changes))
+        transaction = table.transaction("create", actions, read_version=-1)
+        table._head = table._committer.create(transaction, table.clock.token()).head
+        return table
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        store: ObjectStore | None = None,
+        clock: Clock | None = None,
+    ) -> Table:
+        """Return a handle to the table at `uri`: at most three requests, at any length of history.
+
+        Raises:
+            TableNotFound: no table lies there.
+            Corrupt: its newest commit breaks the format.
+            UnsupportedFormat: it needs a newer release.
+        """
+        table = cls(store or open_store(uri, storage_options, clock), clock)
+        table.head()
+        return table
+
+    @property
+    def uri(self) -> str:
+        """The root URI."""
+        return self.store.uri
+
+    @property
+    def id(self) -> str:
+        """The table's id, the same wherever it is copied: 32 hexadecimal digits."""
+        return self.head().header.table
+
+    @property
+    def log(self) -> Log:
+        """The log, for tools that walk it."""
+        return self._log
+
+    def head(self) -> Snapshot:
+        """Return the newest snapshot that this handle knows; no request once it knows one.
+
+        Raises:
+            TableNotFound: no table lies there.
+        """
+        if self._head is None:
+            self._head = self._log.snapshot(self._log.head_version())
+        return self._head
+
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | str | int | None = None
+    ) -> Snapshot:
+        """Return the table at its newest version, at `version`, or as it was at `timestamp`.
+
+        Args:
+            version: 0 or more.
+            timestamp: aware datetime, ISO 8601 text or ms UTC; the newest version at or before it.
+
+        Raises:
+            InvalidInput: both were given.
+            VersionNotFound: there is no such version, or the table is younger.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidInput("give a version or a timestamp, not both")
+        if timestamp is not None:
+            time_ms = history.to_ms(timestamp)
+            version = history.version_at(self._log, self.refresh().header, time_ms)
+        if version is None:
+            return self.refresh()
+        if self._head is not None and version == self._head.version:
+            return self._head
+        if version < 0:
+            raise InvalidInput(f"version {version} is negative: versions count from 0")
+        return self._log.snapshot(version)
+
+    def refresh(self) -> Snapshot:
+        """Look for news and return the head: one GET where there is none. Never goes backwards."""
+        known = self._head
+        if known is None:
+            return self.head()
+        newest = self._log.newer(known)
+        self._advance(newest)
+        return newest
+
+    def history(self, start: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
+        """Yield the versions, newest first.
+
+        Args:
+            start: the version to start at; the head if None.
+            limit: at most so many; all if None. Headers are read page by page as consumed.
+
+        Raises:
+            VersionNotFound: there is no version `start`.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidInput("limit is 0 or more")
+        top = self.refresh().version if start is None else start
+        return history.history(self._log, top, limit)
+
+    def diff(self, a: int, b: int) -> Diff:
+        """Return the segments added and dropped on the way from version `a` to version `b`.
+
+        Raises:
+            VersionNotFound: there is no such version.
+        """
+        return snapshot.diff(self.snapshot(a), self.snapshot(b))
+
+    def commit(self, transaction: Transaction) -> int:
+        """Commit a transaction and return the version that holds it.
+
+        The same transaction may be handed in again after `CommitUnknown`: it takes effect once. So
+        does one whose (app id, sequence) is in the table already, from whichever process.
+
+        Raises:
+            CommitConflict: it cannot be carried to the head; nothing was committed.
+            CommitUnknown: nobody could say whether it landed.
+            InvalidInput: the transaction passes the bounds of the format.
+            Unavailable: the store does not answer; nothing was committed.
+        """
+        check_transaction(transaction)
+        outcome = self._committer.commit(transaction, self.head())
+        self._advance(outcome.head)
+        return outcome.version
+
+    def transaction(
+        self,
+        operation: str,
+        actions: Iterable[Action],
+        *,
+        read_version: int | None = None,
+        app: App | None = None,
+        info: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Return a new transaction with a fresh id, formed on the newest version known."""
+        return Transaction(
+            id=self.clock.token(),
+            operation=operation,
+            writer=_writer(),
+            read_version=self.head().version if read_version is None else read_version,
+            app=app,
+            actions=tuple(actions),
+            info=dict(info or {}),
+        )
+
+    def find_transaction(self, transaction_id: str, start: int = 0) -> int | None:
+        """Return the version, from `start` on, that holds the transaction, or None.
+
+        What to ask after `CommitUnknown`, with the error's version as `start`: one GET a version.
+        """
+        return history.find_transaction(self._log, transaction_id, start, self.refresh().version)
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> int:
+        """Set properties (None removes one) and return the committed version.
+
+        Raises:
+            CommitConflict: somebody changed one of them meanwhile.
+            InvalidInput: a name or a value is wrong.
+        """
+        head = self.refresh()
+        changes = _property_changes(properties, head.properties)
+        setting = {**head.properties, **properties}.get(PROPERTY)
+        stats_columns(head.stored_schema, setting, head.layout.time_column)
+        return self.commit(self.transaction("properties", [SetProperties(changes)]))
+
+    def add_columns(self, schema: pa.Schema) -> int:
+        """Extend the table's columns to those of `schema` and return the committed version.
+
+        Raises:
+            CommitConflict: somebody changed the schema meanwhile.
+            InvalidInput: a column would vanish, change its type, or be new but not nullable.
+        """
+        successor = extend(self.refresh().stored_schema, schema)
+        return self.commit(self.transaction("schema", [SetSchema(successor)]))
+
+    def put_segment(self, key: str, body: Body) -> None:
+        """Store a segment's object under a key that no other writer uses. One request.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        self._committer.put_once(key, body)
+
+    def write_keyframe(self) -> int:
+        """Write the key frame of the head now, whether due or not; return its version."""
+        head = self.refresh()
+        if head.base is None or head.base.version != head.version:
+            self._advance(self._committer.write_keyframe(head))
+        return head.version
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"store": self.store, "clock": self.clock}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["store"], state["clock"])  # type: ignore[misc]
+
+    def _advance(self, newest: Snapshot) -> None:
+        if self._head is None or newest.version >= self._head.version:
+            self._head = newest
+
+    def _check_absent(self) -> None:
+        try:
+            self.store.get(commit_key(0), length=1)
+        except KeyNotFound:
+            return
+        raise AlreadyExists(
+            "a table lies here already: open it, or choose another path", table=self.uri
+        )
+
+
+def _property_changes(
+    wanted: Mapping[str, str | None], current: Mapping[str, str]
+) -> tuple[PropertyChange, ...]:
+    for name, value in wanted.items():
+        check_property(name, value)
+    return tuple(
+        PropertyChange(name, current.get(name), value) for name, value in sorted(wanted.items())
+    )
+
+
+def _writer() -> str:
+    """Return who writes, for histories: `user@host`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:MAX_WRITER]

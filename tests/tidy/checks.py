@@ -1,0 +1,276 @@
+"""The checks of the tidy test: pure functions from sources to findings.
+
+A source is the text of a module under its dotted name; a finding is one line that says what is
+wrong and what to do. Reads the packages with `ast` and imports none of them.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tidy.tables import (
+    ALLOWED_ANYWHERE,
+    AVOIDED,
+    AVOIDED_BUT_ALLOWED,
+    BANNED_CALLS,
+    DEMO,
+    LAYER_OF,
+    LAYERS,
+    MACHINE_PATH,
+    MAX_FUNCTION_LINES,
+    MAX_MODULE_LINES,
+    OWNERS,
+    PACKAGE_MAY_IMPORT,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Sources = dict[str, str]
+Check = Callable[[Sources], list[str]]
+
+
+def read_packages() -> Sources:
+    """Return the source of every module, by its dotted name; a package ends in `.__init__`."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+        for package in PACKAGE_MAY_IMPORT
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def imported_by(module: str, source: str, known: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of every import, those inside functions and type checks too.
+
+    A name taken from a package is its module where it is one, else the package's `__init__`.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, as_module(alias.name, known)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".")[: -node.level]
+                base = ".".join([*package, *filter(None, [base])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                is_module = inner in known or f"{inner}.__init__" in known
+                yield node.lineno, as_module(inner if is_module else base, known)
+
+
+def as_module(name: str, known: set[str]) -> str:
+    """Return the name that `read_packages` gives to an imported module."""
+    return f"{name}.__init__" if f"{name}.__init__" in known else name
+
+
+def public_name(module: str) -> str:
+    """Return the name by which a caller imports the module."""
+    return module.removesuffix(".__init__")
+
+
+def is_within(module: str, owner: str) -> bool:
+    """Tell whether the module is `owner` or below it."""
+    return f"{module}.".startswith(f"{owner}.")
+
+
+# -------------------------------------------------------------------------------------- checks
+
+
+def table_findings(sources: Sources) -> list[str]:
+    """Compare the table of layers with the modules that are there."""
+    there = {name.removeprefix("eventlog.") for name in sources if name.startswith("eventlog.")}
+    missing = [
+        f"eventlog/{name.replace('.', '/')}.py is in no layer: enter it in LAYER_OF of"
+        " tests/tidy/tables.py, as low as its imports allow"
+        for name in sorted(there - LAYER_OF.keys())
+    ]
+    gone = [
+        f"LAYER_OF of tests/tidy/tables.py names {name!r}, and there is no such module: take it out"
+        for name in sorted(LAYER_OF.keys() - there)
+    ]
+    wrong = [
+        f"LAYER_OF[{name!r}] is {layer!r}, which is none of {LAYERS}"
+        for name, layer in LAYER_OF.items()
+        if layer not in LAYERS
+    ]
+    return missing + gone + wrong
+
+
+def layer_findings(sources: Sources) -> list[str]:
+    """Find the imports inside eventlog that go up."""
+    found = []
+    for module, source in sources.items():
+        here = LAYER_OF.get(module.removeprefix("eventlog."))
+        if not module.startswith("eventlog.") or here is None:
+            continue
+        for line, target in imported_by(module, source, set(sources)):
+            there = LAYER_OF.get(target.removeprefix("eventlog."))
+            if not target.startswith("eventlog.") or there is None:
+                continue
+            if LAYERS.index(there) > LAYERS.index(here):
+                found.append(f"{module}:{line} ({here}) imports {target} ({there}): upward")
+    return found
+
+
+def package_findings(sources: Sources) -> list[str]:
+    """Find the imports between the packages that the picture of the layers does not have."""
+    found = []
+    for module, source in sources.items():
+        package = module.split(".")[0]
+        for line, target in imported_by(module, source, set(sources)):
+            other = target.split(".")[0]
+            if other in PACKAGE_MAY_IMPORT and other not in {package, *PACKAGE_MAY_IMPORT[package]}:
+                allowed = ", ".join(sorted(PACKAGE_MAY_IMPORT[package])) or "none of the others"
+                found.append(f"{module}:{line} imports {target}: {package} may import {allowed}")
+    return found
+
+
+def owner_findings(sources: Sources) -> list[str]:
+    """Find the imports of what only certain modules may import."""
+    found = []
+    for module, source in sources.items():
+        for line, target in imported_by(module, source, set(sources)):
+            package = target.split(".")[0]
+            owners = OWNERS.get(package)
+            if owners is None or any(is_within(public_name(module), owner) for owner in owners):
+                continue
+            if package == "pyspark" and DEMO.search(module):
+                continue
+            found.append(f"{module}:{line} imports {target}: only {', '.join(owners)} may (OWNERS)")
+    return found
+
+
+def call_findings(sources: Sources) -> list[str]:
+    """Find the calls that read the clock or the random source past `eventlog.clock`."""
+    return [
+        f"{module}:{node.lineno} calls {ast.unparse(node.func)}: take a Clock instead"
+        for module, source in sources.items()
+        if not is_within(module, "eventlog.clock")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and ".".join(ast.unparse(node.func).split(".")[-2:]) in BANNED_CALLS
+    ]
+
+
+def public_definitions(module: str, source: str) -> Iterator[tuple[str, ast.AST]]:
+    """Yield (dotted name, node) of a module and of its public classes, functions and methods."""
+    if module.rpartition(".")[2].startswith("_") and not module.endswith(".__init__"):
+        return
+    tree = ast.parse(source)
+    waiting: list[tuple[str, ast.AST]] = [(public_name(module), tree)]
+    yield waiting[0]
+    while waiting:
+        outer, scope = waiting.pop()
+        for node in statements(scope):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if node.name.startswith("_"):
+                continue
+            yield f"{outer}.{node.name}", node
+            if isinstance(node, ast.ClassDef):
+                waiting.append((f"{outer}.{node.name}", node))
+
+
+def statements(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a module's or a class's own body, those under `if` and `try` too."""
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from statements(node)
+        else:
+            yield node
+
+
+def docstring_findings(sources: Sources) -> list[str]:
+    """Find what is public and says nothing of itself."""
+    return [
+        f"{name} has no docstring"
+        for module, source in sources.items()
+        for name, node in public_definitions(module, source)
+        if not ast.get_docstring(node) and not is_told_elsewhere(node)
+    ]
+
+
+def is_told_elsewhere(node: ast.AST) -> bool:
+    """Tell whether the docstring belongs to another definition of the same name."""
+    decorators = getattr(node, "decorator_list", [])
+    return any(ast.unparse(each).split(".")[-1] in {"overload", "setter"} for each in decorators)
+
+
+def size_findings(sources: Sources) -> list[str]:
+    """Find the modules and functions that no longer fit."""
+    found = []
+    for module, source in sources.items():
+        lines = len(source.splitlines())
+        if lines > MAX_MODULE_LINES:
+            found.append(f"{module} has {lines} lines, more than {MAX_MODULE_LINES}: split it")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    found.append(
+                        f"{module}:{node.lineno} {node.name} has {lines} lines,"
+                        f" more than {MAX_FUNCTION_LINES}: split it"
+                    )
+    return found
+
+
+def word_findings(sources: Sources) -> list[str]:
+    """Find the avoided words in public names: modules, definitions, parameters, fields."""
+    return [
+        f"{name} has an avoided word: name the thing (or enter it, with the reason, in"
+        " AVOIDED_BUT_ALLOWED)"
+        for module, source in sources.items()
+        for name in dict.fromkeys(public_names(module, source))
+        if AVOIDED & words_of(name.split(".")[-1])
+        and name not in AVOIDED_BUT_ALLOWED
+        and name.split(".")[-1] not in ALLOWED_ANYWHERE
+    ]
+
+
+def public_names(module: str, source: str) -> Iterator[str]:
+    """Yield the dotted names that a caller can write."""
+    for name, node in public_definitions(module, source):
+        yield name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+                yield f"{name}.{each.arg}"
+            continue
+        for statement in statements(node):
+            targets: list[ast.expr] = []
+            if isinstance(statement, ast.Assign):
+                targets = statement.targets
+            elif isinstance(statement, ast.AnnAssign):
+                targets = [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                    yield f"{name}.{target.id}"
+
+
+def words_of(name: str) -> set[str]:
+    """Split snake_case and CamelCase into lower-case words."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def path_findings(files: Sources) -> list[str]:
+    """Find the absolute paths of one machine."""
+    return [
+        f"{name}:{number} names a path of one machine: {line.strip()[:80]}"
+        for name, text in files.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+
+
+# Every check of the code.
+CODE_CHECKS: list[Check] = [
+    table_findings,
+    layer_findings,
+    package_findings,
+    owner_findings,
+    call_findings,
+    docstring_findings,
+    size_findings,
+    word_findings,
+]

@@ -1,0 +1,114 @@
+"""The tables of the tidy test: what a new module, or an exception to a rule, is entered in.
+
+Each exception stands with its reason.
+"""
+
+import re
+
+# A module imports only from its own layer and from those before it.
+LAYERS = ("words", "pure", "ports", "shell")
+
+# Every module of eventlog/, by its name inside the package.
+LAYER_OF = {
+    "errors": "words",
+    "model": "words",
+    "tally": "words",
+    "chunks": "pure",
+    "codec": "pure",
+    "delta": "pure",
+    "fold": "pure",
+    "keyframe": "pure",
+    "keys": "pure",
+    "options": "pure",
+    "properties": "pure",
+    "proposal": "pure",
+    "rebase": "pure",
+    "s3_answers": "pure",
+    "schema": "pure",
+    "segments": "pure",
+    "snapshot": "pure",
+    "stats": "pure",
+    "clock": "ports",
+    "faults": "ports",
+    "memory": "ports",
+    "store": "ports",
+    "store_files": "ports",
+    "wrappers": "ports",
+    "__init__": "shell",
+    "commit": "shell",
+    "history": "shell",
+    "local": "shell",
+    "local_server": "shell",
+    "location": "shell",
+    "log": "shell",
+    "s3": "shell",
+    "s3_clients": "shell",
+    "table": "shell",
+}
+
+# What each import package may import of the others.
+PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
+    "eventlog": set(),
+    "readers": {"eventlog"},
+    "writers": {"eventlog", "readers"},
+    "compaction": {"eventlog", "readers"},
+    "pyspark_eventlog": {"eventlog", "readers", "writers"},
+}
+
+_CLOCK = {"eventlog.clock": "the one module that reads time and randomness"}
+_S3 = {
+    "eventlog.s3": "the adapter that owns boto3",
+    "eventlog.s3_clients": "the adapter's clients, one per thread pool and process",
+    "eventlog.local_server": "makes the bucket of the embedded server",
+}
+_SPARK = {
+    "readers.spark": "Spark's reader",
+    "writers.spark": "Spark's writer",
+    "pyspark_eventlog": "what Spark discovers",
+}
+# Top-level package -> the modules that may import it, each with its reason. A package that is not
+# here may be imported anywhere; a name here covers the modules below it.
+OWNERS = {
+    "time": _CLOCK,
+    "random": _CLOCK,
+    "secrets": _CLOCK,
+    "uuid": _CLOCK,
+    "boto3": _S3,
+    "botocore": _S3,
+    "moto": {"eventlog.local_server": "the embedded server"},
+    "pyspark": _SPARK,
+}
+# A module of one of these names shows the whole system, Spark included.
+DEMO = re.compile(r"(^|\.)demo(_\w+)?(\.|$)")
+
+# Calls that read the clock or the random source without one of the modules above.
+BANNED_CALLS = {
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "date.today",
+    "os.urandom",
+}
+
+# What only an extra installs: a base install, such as a Lambda bundle, has none of it.
+EXTRAS = ("click", "duckdb", "moto", "pandas", "polars", "pyspark", "rich", "sqlglot")
+
+AVOIDED = {
+    word + ending
+    for word in ("manager", "helper", "util", "handle", "info")
+    for ending in ("", "s")
+} | {"utility", "utilities", "process", "processes"}
+# Dotted public name -> why it keeps an avoided word.
+AVOIDED_BUT_ALLOWED = {
+    "eventlog.store.ObjectInfo": "the storage port's row of a listing, named in the design",
+    "eventlog.model.Transaction.info": "a field of the format: the writer's own notes",
+    "eventlog.table.Table.transaction.info": "fills that field",
+}
+# Methods that pyarrow calls by their name, in its own file system handlers.
+ALLOWED_ANYWHERE = {"get_file_info", "get_file_info_selector"}
+
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+# Absolute paths that only one machine has; not a part of a longer path, nor of a URI.
+MACHINE_PATH = re.compile(r"(?<![\w.\-~})>])/(?:work|home|root)/")

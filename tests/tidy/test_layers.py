@@ -1,0 +1,194 @@
+"""The shape of the code: layers, banned imports, docstrings, sizes, words, files.
+
+The rules and their exceptions stand in `tables`, the checks in `checks`. Each check is seen to fail
+on a made-up source, so that an empty list of findings means something.
+"""
+
+import subprocess
+import sys
+
+import pytest
+from tidy.checks import (
+    CODE_CHECKS,
+    ROOT,
+    Sources,
+    call_findings,
+    docstring_findings,
+    layer_findings,
+    owner_findings,
+    package_findings,
+    path_findings,
+    read_packages,
+    size_findings,
+    table_findings,
+    word_findings,
+)
+from tidy.tables import EXTRAS, PACKAGE_MAY_IMPORT
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    found = read_packages()
+    assert {name.split(".")[0] for name in found} == set(PACKAGE_MAY_IMPORT)
+    return found
+
+
+@pytest.mark.parametrize("check", CODE_CHECKS, ids=lambda check: check.__name__)
+def test_packages_are_tidy(check, sources):
+    found = check(sources)
+    assert not found, "\n" + "\n".join(found)
+
+
+# Each check, a made-up module that it must report, and a part of the finding.
+PLANTED = [
+    (table_findings, "eventlog.newcomer", '"""New."""', "newcomer.py is in no layer"),
+    (layer_findings, "eventlog.model", "from eventlog import codec", "model:1 (words) imports"),
+    (layer_findings, "eventlog.codec", "import eventlog.store", "codec:1 (pure) imports"),
+    (layer_findings, "eventlog.keys", "from .clock import Clock", "keys:1 (pure) imports"),
+    (layer_findings, "eventlog.store", "from eventlog import Table", "imports eventlog.__init__"),
+    (layer_findings, "eventlog.keys", "def f():\n    from . import store", "keys:2 (pure)"),
+    (package_findings, "eventlog.codec", "import readers", "codec:1 imports readers"),
+    (package_findings, "compaction.run", "def f():\n    import writers.append", "run:2 imports"),
+    (package_findings, "writers.append", "from compaction import plan", "append:1 imports"),
+    (package_findings, "readers.scan", "from writers import append", "scan:1 imports writers"),
+    (owner_findings, "eventlog.codec", "import time", "codec:1 imports time: only eventlog.clock"),
+    (owner_findings, "readers.scan", "from botocore.config import Config", "scan:1 imports boto"),
+    (owner_findings, "eventlog.s3", "import moto.server", "s3:1 imports moto"),
+    (owner_findings, "compaction.run", "def f():\n    import pyspark.sql", "run:2 imports pyspark"),
+    (call_findings, "writers.append", "import datetime\ndatetime.datetime.now()", "append:2 calls"),
+    (docstring_findings, "readers.scan", '"""Scan."""\ndef f(): ...', "readers.scan.f has no"),
+    (docstring_findings, "readers.scan", "x = 1", "readers.scan has no docstring"),
+    (
+        docstring_findings,
+        "readers.scan",
+        '"""Scan."""\nclass C:\n    """C."""\n    def m(self): ...',
+        "readers.scan.C.m has no docstring",
+    ),
+    (size_findings, "readers.scan", "x = 1\n" * 401, "readers.scan has 401 lines"),
+    (size_findings, "readers.scan", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
+    (word_findings, "readers.scan", "class ScanManager: ...", "readers.scan.ScanManager has"),
+    (word_findings, "readers.utils", '"""U."""', "readers.utils has"),
+    (word_findings, "readers.scan", "def f(info_text): ...", "readers.scan.f.info_text has"),
+    (word_findings, "readers.scan", "class C:\n    file_handle: int", "C.file_handle has"),
+]
+
+
+@pytest.mark.parametrize(("check", "module", "source", "expected"), PLANTED)
+def test_planted_fault_is_reported(check, module, source, expected, sources):
+    planted = check({**sources, module: source})
+    assert any(expected in finding for finding in planted), planted
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("eventlog.codec", "from eventlog import errors, model\nfrom eventlog.keys import x"),
+        ("eventlog.clock", "import time, random, secrets"),
+        ("eventlog.s3", "def f():\n    import boto3"),
+        ("writers.append", "import eventlog.codec\nfrom readers import scan"),
+        ("readers.spark", "from pyspark.sql import DataFrame"),
+        ("compaction.demo", "import pyspark"),
+    ],
+)
+def test_right_imports_are_not_reported(module, source, sources):
+    planted = {**sources, module: source}
+    found = [*layer_findings(planted), *package_findings(planted), *owner_findings(planted)]
+    assert not [finding for finding in found if finding.startswith(f"{module}:")]
+
+
+def test_removed_module_is_reported_while_the_table_names_it(sources):
+    found = table_findings({name: s for name, s in sources.items() if name != "eventlog.errors"})
+    assert any("names 'errors'" in finding for finding in found)
+
+
+IMPORT_WITHOUT = """
+import sys
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return None
+
+
+sys.meta_path.insert(0, Missing())
+for package in sys.argv[2:]:
+    __import__(package)
+"""
+
+
+def import_without(missing: tuple[str, ...], *packages: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT, ",".join(missing), *packages],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_base_install_imports_without_the_extras():
+    done = import_without(EXTRAS, "eventlog", "readers", "writers", "compaction")
+    assert done.returncode == 0, (
+        f"the packages must import where none of {', '.join(EXTRAS)} is installed: import it"
+        f" inside the function that needs it\n{done.stderr}"
+    )
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_import_hook_does_hide_an_extra(package):
+    done = import_without(EXTRAS, package)
+    assert f"No module named '{package}'" in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["localstack", "tests"])
+def test_folder_is_no_package(folder):
+    assert (ROOT / folder).is_dir()
+    found = [str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("__init__.py")]
+    assert not found, f"{found}: it would shadow a package of PyPI, or undo importlib mode"
+
+
+@pytest.mark.parametrize("package", PACKAGE_MAY_IMPORT)
+def test_package_is_typed(package):
+    assert (ROOT / package / "py.typed").is_file(), f"{package}/py.typed is missing (PEP 561)"
+
+
+def read_tracked_text() -> Sources:
+    """Return every text file that is, or would be, in the repository."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found = {}
+    for name in filter(None, listing.stdout.decode().split("\0")):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content[:8192]:
+            found[name] = content.decode("utf-8", errors="replace")
+    return found
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout knows what is tracked")
+def test_no_text_names_a_path_of_one_machine():
+    files = read_tracked_text()
+    assert "pyproject.toml" in files
+    found = path_findings(files)
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "reported"),
+    [
+        ("cd /" + "work/main", 1),
+        ('open("/' + "home" + '/me/x")', 1),
+        ("PATH=/" + "root/bin", 1),
+        ("s3://bucket/" + "work/x", 0),
+        ("{root}/" + "home/x and a homework/root/ exercise", 0),
+    ],
+)
+def test_machine_paths_are_recognised(line, reported):
+    assert len(path_findings({"a.txt": line})) == reported
