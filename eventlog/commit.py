@@ -8,9 +8,7 @@ same key until that is clear. Nothing is ever deleted here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -27,13 +25,13 @@ from eventlog.errors import (
     Unavailable,
     VersionNotFound,
 )
+from eventlog.fold import NoState
 from eventlog.log import Log
 from eventlog.model import Commit, Transaction
 from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
 from eventlog.rebase import Conflict, Done, Ready, rebase
 from eventlog.snapshot import Snapshot
-from eventlog.store import Body
-from eventlog.fold import NoState
+from eventlog.store import Body, ObjectStore
 
 MAX_LOST_RACES = 200
 MAX_TRIES = 8  # of one request whose answer was unclear
@@ -41,7 +39,6 @@ _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 logger = logging.getLogger(__name__)
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,33 @@ class _Taken:
 
     commit: Commit
     body: bytes
+
+
+def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:
+    """Create an object whose key no other writer would use for other bytes.
+
+    Raises:
+        Unavailable: the store does not answer; the object may or may not be there, and nothing
+            refers to it.
+    """
+    # False means that an earlier try of these very bytes had landed.
+    retrying(clock)(store.put_if_absent, key, body)
+
+
+def retrying(clock: Clock) -> Retrying:
+    """Return the policy for one request whose answer was unclear: the same again, a few times."""
+
+    def wait(state: RetryCallState) -> float:
+        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**state.attempt_number)
+        return float(longest * (0.5 + clock.uniform() / 2))
+
+    return Retrying(
+        retry=retry_if_exception_type(Unavailable),
+        stop=stop_after_attempt(MAX_TRIES),
+        wait=wait,
+        sleep=clock.sleep,
+        reraise=True,
+    )
 
 
 class Committer:
@@ -150,18 +174,6 @@ class Committer:
             transaction=transaction.id,
         )
 
-    def put_once(self, key: str, body: Body) -> None:
-        """Create an object whose key no other writer would use for other bytes.
-
-        Raises:
-            Unavailable: the store does not answer; the object may or may not be there, and nothing
-                refers to it.
-        """
-        for attempt in self._retrying(Unavailable):
-            with attempt:
-                # False means that an earlier try of these very bytes had landed.
-                self._store.put_if_absent(key, body)
-
     def write_keyframe(self, head: Snapshot) -> Snapshot:
         """Write the key frame of the snapshot's version; return the snapshot based on it.
 
@@ -192,8 +204,9 @@ class Committer:
             meta=head.meta,
         )
         for key, body in frame.objects.items():
-            self.put_once(key, body)
-        self.put_once(keys.keyframe_key(head.version), codec.encode_keyframe(frame.root))
+            put_once(self._store, self._clock, key, body)
+        root_key = keys.keyframe_key(head.version)
+        put_once(self._store, self._clock, root_key, codec.encode_keyframe(frame.root))
         self._log.remember_root(frame.root)
         return head.on_keyframe(frame.root)
 
@@ -205,12 +218,12 @@ class Committer:
             Unavailable: the store took nothing for sure; nothing was committed.
         """
         for key, body in proposal.frames.items():
-            self.put_once(key, body)
+            put_once(self._store, self._clock, key, body)
         version = proposal.snapshot.version
         self._unsettled[transaction.id] = version
         unclear: list[OutcomeUnknown] = []
         try:
-            taken = self._retry(lambda: self._try_slot(proposal, transaction, unclear), Unavailable)
+            taken = retrying(self._clock)(self._try_slot, proposal, transaction, unclear)
         except Unavailable as error:
             if not unclear:  # every try was refused for sure
                 del self._unsettled[transaction.id]
@@ -305,19 +318,3 @@ class Committer:
         """Wait a random time that grows with the races lost, so that writers spread out."""
         longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(lost, 10))
         self._clock.sleep(self._clock.uniform() * longest)
-
-    def _retry(self, call: Callable[[], _Result], on: type[Exception]) -> _Result:
-        return self._retrying(on)(call)
-
-    def _retrying(self, on: type[Exception]) -> Retrying:
-        def wait(state: RetryCallState) -> float:
-            longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**state.attempt_number)
-            return float(longest * (0.5 + self._clock.uniform() / 2))
-
-        return Retrying(
-            retry=retry_if_exception_type(on),
-            stop=stop_after_attempt(MAX_TRIES),
-            wait=wait,
-            sleep=self._clock.sleep,
-            reraise=True,
-        )

@@ -39,7 +39,7 @@ from eventlog.proposal import MAX_WRITER, check_transaction
 from eventlog.schema import check_time_column, extend, from_arrow
 from eventlog.snapshot import Diff, Snapshot
 from eventlog.stats import PROPERTY, stats_columns
-from eventlog.store import Body, ObjectStore
+from eventlog.store import ObjectStore
 
 
 class Table:
@@ -284,14 +284,6 @@ class Table:
         """
         successor = extend(self.refresh().stored_schema, schema)
         return self.commit(self.transaction("schema", [SetSchema(successor)]))
-
-    def put_segment(self, key: str, body: Body) -> None:
-        """Store a segment's object under a key that no other writer uses. One request.
-
-        Raises:
-            Unavailable: the store does not answer.
-        """
-        self._committer.put_once(key, body)
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, whether due or not; return its version."""

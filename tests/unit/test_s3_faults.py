@@ -1,0 +1,416 @@
+"""S3Store against a server that misbehaves on plan: what is sent, how often, and what is made of it."""
+
+import socket
+import struct
+import threading
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from eventlog import s3_clients
+from eventlog.clock import ManualClock
+from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.s3 import S3Store
+
+SERVER_MS = 1_700_000_000_000
+
+
+class FaultServer:
+    """Answers each request with the next step of a plan, then with 200, and keeps what came in."""
+
+    def __init__(self):
+        self.steps = []
+        self.requests = []
+        self.bodies = []
+        self.stopping = threading.Event()
+        outer = self
+
+        class Answer(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                outer.bodies.append(self.rfile.read(length))
+                outer.requests.append(self)
+                step = outer.steps.pop(0) if outer.steps else answer(200)
+                step(self)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do
+
+            def log_message(self, *args):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.stopping.set()
+        self.server.shutdown()
+        self.thread.join(10)
+        self.server.server_close()
+
+    @property
+    def methods(self):
+        return [request.command for request in self.requests]
+
+
+def answer(status, code="", body=None, date_ms=SERVER_MS, headers=()):
+    def step(handler):
+        content = body
+        if content is None:
+            error = f"<Error><Code>{code}</Code><Message>said so</Message></Error>"
+            content = error.encode() if code else b""
+        handler.send_response_only(status)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.send_header("Date", formatdate(date_ms / 1000, usegmt=True))
+        for name, value in headers:
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return step
+
+
+def reset(handler):
+    """Break the connection as a crashed server does."""
+    linger = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    handler.connection.close()
+    handler.close_connection = True
+
+
+def truncated(handler):
+    handler.send_response_only(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"only this")
+    handler.close_connection = True
+
+
+@pytest.fixture
+def server():
+    server = FaultServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def silence(server):
+    """A step that never answers."""
+
+    def step(handler):
+        server.stopping.wait(20)
+        handler.close_connection = True
+
+    return step
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(now_ms=SERVER_MS)
+
+
+@pytest.fixture
+def store(server, clock, monkeypatch):
+    monkeypatch.setattr(s3_clients, "READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(s3_clients, "READ_ATTEMPTS", 2)
+    monkeypatch.setattr(s3_clients, "_state", s3_clients._State())
+    return S3Store("s3://bucket/root", _options(server), clock)
+
+
+def _options(server):
+    return {
+        "endpoint_url": f"http://127.0.0.1:{server.server.server_port}",
+        "access_key_id": "key",
+        "secret_access_key": "very-secret",
+    }
+
+
+class TestConditionalPut:
+    def test_sends_the_condition_and_the_body_once(self, store, server):
+        assert store.put_if_absent("_log/1.json", b"body") is True
+        (request,) = server.requests
+        assert (request.command, request.path) == ("PUT", "/bucket/root/_log/1.json")
+        assert request.headers["If-None-Match"] == "*"
+        assert server.bodies == [b"body"]
+
+    def test_412_is_false(self, store, server):
+        server.steps = [answer(412, "PreconditionFailed")]
+        assert store.put_if_absent("key", b"body") is False
+        assert server.methods == ["PUT"]
+
+    @pytest.mark.parametrize(("last", "outcome"), [(200, True), (412, False)])
+    def test_409_is_sent_again_with_the_same_bytes(self, store, server, clock, last, outcome):
+        conflict = answer(409, "ConditionalRequestConflict")
+        server.steps = [conflict, conflict, answer(last, "PreconditionFailed")]
+        assert store.put_if_absent("key", memoryview(b"body")) is outcome
+        assert server.methods == ["PUT"] * 3
+        assert [request.headers["If-None-Match"] for request in server.requests] == ["*"] * 3
+        assert server.bodies == [b"body"] * 3
+        assert clock.now_ms() > SERVER_MS, "no pause between the tries"
+
+    def test_409_without_end_is_unknown(self, store, server):
+        server.steps = [answer(409, "ConditionalRequestConflict")] * 100
+        with pytest.raises(OutcomeUnknown, match="409"):
+            store.put_if_absent("key", b"body")
+        assert 2 <= len(server.requests) <= 10
+
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [
+            *((500, "InternalError"), (502, ""), (503, "SlowDown"), (503, ""), (504, "")),
+            *((408, ""), (429, ""), (400, "RequestTimeout")),
+        ],
+    )
+    def test_errors_of_the_server_leave_the_outcome_unknown(self, store, server, status, code):
+        server.steps = [answer(status, code)]
+        with pytest.raises(OutcomeUnknown) as caught:
+            store.put_if_absent("key", b"body")
+        assert server.methods == ["PUT"]
+        assert caught.value.key == "key"
+
+    def test_timeout_after_the_effect(self, store, server, silence):
+        server.steps = [silence]
+        with pytest.raises(OutcomeUnknown):
+            store.put_if_absent("key", b"body")
+        assert server.methods == ["PUT"]
+
+    def test_connection_reset(self, store, server):
+        server.steps = [reset]
+        with pytest.raises(OutcomeUnknown):
+            store.put_if_absent("key", b"body")
+        assert server.methods == ["PUT"]
+
+    def test_nobody_listens(self, store, server):
+        server.stop()
+        with pytest.raises(OutcomeUnknown):
+            store.put_if_absent("key", b"body")
+
+    def test_409_then_silence_is_unknown_and_not_sent_a_third_time(self, store, server, silence):
+        server.steps = [answer(409, "ConditionalRequestConflict"), silence]
+        with pytest.raises(OutcomeUnknown):
+            store.put_if_absent("key", b"body")
+        assert server.methods == ["PUT"] * 2
+
+    @pytest.mark.parametrize(
+        ("status", "code", "says"),
+        [
+            (404, "NoSuchBucket", "bucket 'bucket' does not exist"),
+            (403, "AccessDenied", "check the credentials"),
+            (403, "InvalidAccessKeyId", "check the credentials"),
+            (400, "ExpiredToken", "check the credentials"),
+            (403, "RequestTimeTooSkewed", "clock is wrong"),
+            (501, "NotImplemented", "conditional writes"),
+            (400, "InvalidRequest", "InvalidRequest: said so"),
+            (301, "PermanentRedirect", "another region"),
+        ],
+    )
+    def test_refusals_for_good(self, store, server, status, code, says):
+        server.steps = [answer(status, code)] * 3
+        with pytest.raises(InvalidInput, match=says) as caught:
+            store.put_if_absent("key", b"body")
+        assert "very-secret" not in str(caught.value)
+        assert server.methods.count("PUT") == 1
+
+
+class TestReads:
+    def test_a_passing_error_is_retried(self, store, server):
+        server.steps = [answer(503, "SlowDown"), answer(200, body=b"body")]
+        assert store.get("key") == b"body"
+        assert server.methods == ["GET", "GET"]
+
+    @pytest.mark.parametrize("step", [answer(503, "SlowDown"), answer(500, ""), reset])
+    def test_a_lasting_error_is_unavailable(self, store, server, step):
+        server.steps = [step] * 20
+        for call in (
+            lambda: store.get("key"),
+            lambda: list(store.list("")),
+            lambda: store.delete(["key"]),
+        ):
+            with pytest.raises(Unavailable) as caught:
+                call()
+            assert not isinstance(caught.value, OutcomeUnknown)
+
+    def test_silence_is_unavailable(self, store, server, silence):
+        server.steps = [silence, silence]
+        with pytest.raises(Unavailable):
+            store.get("key")
+
+    def test_a_body_cut_short_is_read_again(self, store, server):
+        server.steps = [truncated, answer(200, body=b"whole")]
+        assert store.get("key") == b"whole"
+
+    def test_bodies_cut_short_without_end_are_unavailable(self, store, server):
+        server.steps = [truncated] * 20
+        with pytest.raises(Unavailable):
+            store.get("key")
+        assert len(server.requests) <= 5
+
+    def test_a_store_that_ignores_ranges(self, store, server):
+        server.steps = [answer(200, body=b"0123456789")] * 2
+        assert store.get("key", start=2, length=3) == b"234"
+        assert store.get("key", start=8) == b"89"
+
+    def test_ranges_as_sent(self, store, server):
+        store.get("key", start=5)
+        store.get("key", start=5, length=10)
+        store.get("key", length=2048)
+        store.get("key")
+        sent = [request.headers["Range"] for request in server.requests]
+        assert sent == ["bytes=5-", "bytes=5-14", "bytes=0-2047", None]
+
+    def test_missing_key_and_missing_bucket_differ(self, store, server):
+        server.steps = [answer(404, "NoSuchKey"), answer(404, "NoSuchBucket")]
+        with pytest.raises(KeyNotFound):
+            store.get("key")
+        with pytest.raises(InvalidInput, match="does not exist"):
+            store.get("key")
+
+    def test_denied(self, store, server):
+        server.steps = [answer(403, "AccessDenied")] * 3
+        for call in (
+            lambda: store.get("key"),
+            lambda: list(store.list("")),
+            lambda: store.delete(["key"]),
+        ):
+            with pytest.raises(InvalidInput, match="check the credentials"):
+                call()
+
+    def test_unordered_listing_is_refused(self, store, server):
+        rows = "".join(
+            f"<Contents><Key>root/{key}</Key><Size>1</Size></Contents>" for key in ("b", "a")
+        )
+        listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        server.steps = [answer(200, body=listing.encode())]
+        rows = store.list("")
+        assert next(rows).key == "b"
+        with pytest.raises(InvalidInput, match="out of order"):
+            next(rows)
+
+    def test_root_marker_is_not_listed(self, store, server):
+        rows = "".join(
+            f"<Contents><Key>root/{key}</Key><Size>1</Size></Contents>" for key in ("", "a")
+        )
+        listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        server.steps = [answer(200, body=listing.encode())]
+        assert [row.key for row in store.list("")] == ["a"]
+
+    @pytest.mark.parametrize(
+        ("code", "error"), [("AccessDenied", InvalidInput), ("InternalError", Unavailable)]
+    )
+    def test_keys_that_a_batch_could_not_delete(self, store, server, code, error):
+        failed = f"<Error><Key>root/a</Key><Code>{code}</Code><Message>m</Message></Error>"
+        server.steps = [answer(200, body=f"<DeleteResult>{failed}</DeleteResult>".encode())]
+        with pytest.raises(error, match="root/a"):
+            store.delete(["a", "b"])
+
+    def test_deletes_in_batches_of_1000(self, store, server):
+        store.delete(f"k{number}" for number in range(2500))
+        assert server.methods == ["POST"] * 3
+        assert [body.count(b"<Key>") for body in server.bodies] == [1000, 1000, 500]
+
+
+class TestTime:
+    def test_unknown_before_the_first_answer(self, store):
+        assert store.now_ms() is None
+
+    @pytest.mark.parametrize("step_ms", [0, 500, 999])
+    def test_the_local_clock_stands_while_it_agrees(self, store, clock, step_ms):
+        clock.advance(step_ms)
+        store.put_if_absent("key", b"")
+        clock.advance(10)
+        assert store.now_ms() == clock.now_ms()
+
+    def test_a_slow_local_clock_is_moved_to_the_nearer_bound(self, store, clock):
+        clock.advance(-3_600_000)
+        store.put_if_absent("key", b"")
+        assert store.now_ms() == SERVER_MS
+        clock.advance(5000)
+        assert store.now_ms() == SERVER_MS + 5000
+
+    def test_a_fast_local_clock_is_moved_to_the_nearer_bound(self, store, clock):
+        clock.advance(86_400_000)
+        store.put_if_absent("key", b"")
+        assert store.now_ms() == SERVER_MS + 1000
+
+    def test_a_slow_answer_widens_the_bounds(self, store, server, clock):
+        def slow(handler):
+            clock.advance(4000)
+            answer(200, date_ms=SERVER_MS + 2000)(handler)
+
+        server.steps = [slow]
+        store.put_if_absent("key", b"")
+        assert store.now_ms() == clock.now_ms()
+
+    def test_answers_with_errors_tell_the_time_too(self, store, server, clock):
+        clock.advance(-60_000)
+        server.steps = [answer(412, "PreconditionFailed")]
+        store.put_if_absent("key", b"")
+        assert store.now_ms() == SERVER_MS
+
+    def test_an_answer_without_a_date_teaches_nothing(self, store, server):
+        server.steps = [truncated, answer(200, headers=[("Date", "nonsense")], date_ms=0)]
+        store.get("key", length=3)
+        assert store.now_ms() is None or store.now_ms() > 0
+
+
+class TestConfiguration:
+    def test_no_credentials(self, server, monkeypatch):
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, "/dev/null")
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", _options(server)["endpoint_url"])
+        store = S3Store("s3://bucket")
+        for call in (
+            lambda: store.put_if_absent("key", b""),
+            lambda: store.get("key"),
+            store.filesystem,
+        ):
+            with pytest.raises(InvalidInput, match="AWS_ACCESS_KEY_ID"):
+                call()
+        assert server.requests == []
+
+    def test_unknown_profile(self, monkeypatch):
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+        with pytest.raises(InvalidInput, match="nobody"):
+            S3Store("s3://bucket", {"profile": "nobody"}).get("key")
+
+    def test_profile_names_endpoint_and_credentials(self, server, monkeypatch, tmp_path):
+        for name in (
+            *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"),
+            *("AWS_REGION", "AWS_DEFAULT_REGION"),
+        ):
+            monkeypatch.delenv(name, raising=False)
+        config = tmp_path / "config"
+        config.write_text(
+            "[profile mine]\naws_access_key_id=mykey\naws_secret_access_key=s\n"
+            f"endpoint_url={_options(server)['endpoint_url']}\n"
+        )
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+        store = S3Store("s3://my.bucket/root", {"profile": "mine"})
+        store.put_if_absent("key", b"")
+        (request,) = server.requests
+        assert request.path == "/my.bucket/root/key", "not path-style"
+        assert "Credential=mykey/" in request.headers["Authorization"]
+        assert "/us-east-1/s3/" in request.headers["Authorization"]
+
+    def test_changed_credentials_give_a_new_file_system(self, store, server, monkeypatch):
+        first, path = store.filesystem()
+        assert path == "bucket/root"
+        assert store.filesystem()[0] is first
+        credentials = s3_clients.clients_for(store._options).session.get_credentials()
+        monkeypatch.setattr(credentials, "token", "rotated")
+        assert store.filesystem()[0] is not first
+
+    def test_stores_of_one_configuration_share_clients(self, server, monkeypatch):
+        options = S3Store("s3://one", _options(server))._options
+        assert s3_clients.clients_for(options) is s3_clients.clients_for(options)
+        before = s3_clients.clients_for(options)
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+        assert s3_clients.clients_for(options) is not before

@@ -1,0 +1,191 @@
+"""Batch writes of Arrow rows: append, and overwrite of a time range.
+
+Imports eventlog only. The work on the rows is done once, whatever commits land meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from eventlog import Table
+from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.delta import drop_of
+from eventlog.errors import InvalidInput
+from eventlog.history import to_ms
+from eventlog.model import Action, Add, App, Unchanged
+from eventlog.segments import to_segments
+from eventlog.snapshot import Snapshot
+from writers.rows import batches, check_columns, to_reader
+from writers.stage import DEFAULT_MEMORY_BYTES, Recipe, Stager
+
+
+def append(
+    t: Table,
+    data: Any,
+    *,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Append rows and return the committed version. Never conflicts with anything.
+
+    A warm handle needs one request a segment and one for the commit. Without rows and without an app
+    id nothing is committed and the newest version known is returned.
+
+    Args:
+        t: the table.
+        data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch or RecordBatchReader.
+        app_id: with `app_seq`, makes the append idempotent: of all appends with this id, a sequence
+            that is not above the last one has no effect and returns a version that includes it.
+        app_seq: 0 or more, growing with every unit of work of the app.
+        memory_bytes: bound on the memory that the rows take here, whatever their number.
+
+    Raises:
+        InvalidInput: the rows do not fit the table; the message names column, count and an example.
+        CommitConflict: the schema they were written with is no longer valid.
+        CommitUnknown: nobody could say whether the commit landed; append again with the same app id
+            and sequence, or ask `Table.find_transaction`.
+        Unavailable: the store does not answer; nothing was committed.
+    """
+    app = make_app(app_id, app_seq)
+    head = t.head()
+    done = already(head, app)
+    if done is not None:
+        return done
+    adds = stage(t, head, data, memory_bytes)
+    if not adds and app is None:
+        return head.version
+    return t.commit(t.transaction("append", adds, read_version=head.version, app=app))
+
+
+def overwrite(
+    t: Table,
+    data: Any,
+    *,
+    start: datetime | str | int | None = None,
+    end: datetime | str | int | None = None,
+    isolation: Literal["carry", "serializable"] = "carry",
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Replace the rows of a time range and return the committed version.
+
+    What was live in the range at the newest version is dropped and `data` takes its place; `data`
+    without rows empties the range. Segments that other writers add meanwhile are carried forward.
+
+    Args:
+        t: the table.
+        data: see `append`; every row's chunk must lie in the range.
+        start: begin of the range (inclusive), at a chunk boundary; the beginning of time if None.
+        end: end of the range (exclusive), at a chunk boundary; the end of time if None.
+        isolation: `serializable` makes segments that arrive meanwhile a conflict.
+        app_id: see `append`.
+        app_seq: see `append`.
+        memory_bytes: see `append`.
+
+    Raises:
+        InvalidInput: rows outside the range, or a boundary inside a chunk that has rows.
+        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news arrived.
+        CommitUnknown: see `append`.
+        Unavailable: see `append`.
+    """
+    app = make_app(app_id, app_seq)
+    if isolation not in ("carry", "serializable"):
+        raise InvalidInput(f"isolation is 'carry' or 'serializable', not {isolation!r}")
+    head = t.refresh()
+    done = already(head, app)
+    if done is not None:
+        return done
+    low, high = to_range(start, end)
+    drops = range_drops(head, low, high)
+    adds = stage(t, head, data, memory_bytes)
+    actions = overwrite_actions(adds, drops, low, high, isolation=isolation)
+    return t.commit(t.transaction("overwrite", actions, read_version=head.version, app=app))
+
+
+def make_app(app_id: str | None, app_seq: int | None) -> App | None:
+    """Return the idempotence key, if one was given.
+
+    Raises:
+        InvalidInput: one of both is missing, or out of bounds.
+    """
+    if (app_id is None) != (app_seq is None):
+        raise InvalidInput("give app_id and app_seq together, or neither")
+    if app_id is None or app_seq is None:
+        return None
+    if not 1 <= len(app_id) <= 255 or not 0 <= app_seq < 2**63:
+        raise InvalidInput("app_id has 1 to 255 characters, app_seq lies in 0 to 2^63 - 1")
+    return App(app_id, app_seq)
+
+
+def already(snapshot: Snapshot, app: App | None) -> int | None:
+    """Return a version that includes the app's unit of work, if the snapshot knows of one."""
+    mark = snapshot.meta.apps.get(app.id) if app else None
+    return mark.version if app and mark and mark.seq >= app.seq else None
+
+
+def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
+    """Stage rows as segments of the epoch `head`; nothing refers to them yet.
+
+    Raises:
+        InvalidInput: the rows do not fit the table.
+        Unavailable: the store does not answer.
+    """
+    reader = to_reader(rows)
+    check_columns(reader.schema, head.schema, head.layout.time_column)
+    with Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
+        for batch in batches(reader):
+            stager.write(batch)
+        return stager.finish()
+
+
+def to_range(
+    start: datetime | str | int | None, end: datetime | str | int | None
+) -> tuple[int, int]:
+    """Return [start, end) in ms UTC.
+
+    Raises:
+        InvalidInput: a bound is no time, or the range is empty.
+    """
+    low = MIN_MS if start is None else to_ms(start)
+    high = MAX_MS if end is None else to_ms(end)
+    if not low < high:
+        raise InvalidInput(f"the range from {start} to {end} is empty")
+    return low, high
+
+
+def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
+    """Return the drops of every segment live in [low, high) ms.
+
+    Raises:
+        InvalidInput: a segment's chunk reaches over a boundary.
+    """
+    inside = to_segments(head.entries(low, high))
+    for segment in inside:
+        _check_inside(segment.chunk, low, high, "holds live rows")
+    return [drop_of(segment) for segment in inside]
+
+
+def overwrite_actions(
+    adds: Sequence[Add], drops: Sequence[Action], low: int, high: int, *, isolation: str
+) -> list[Action]:
+    """Return the actions of an overwrite.
+
+    Raises:
+        InvalidInput: a new segment lies outside the range.
+    """
+    for add in adds:
+        _check_inside(add.chunk, low, high, "has new rows")
+    needs: list[Action] = [Unchanged(low, high)] if isolation == "serializable" else []
+    return [*needs, *drops, *adds]
+
+
+def _check_inside(chunk: str, low: int, high: int, what: str) -> None:
+    bounds = parse_chunk(chunk)
+    if bounds.start < low or bounds.end > high:
+        raise InvalidInput(
+            f"chunk {chunk} {what} but does not lie inside the range: choose bounds at chunk boundaries"
+        )

@@ -1,0 +1,251 @@
+"""Incoming rows, brought to the table's schema or refused with a reason.
+
+Imports eventlog only. What fits without loss is cast (widening, other spellings of the same type,
+text event times); everything else is an `InvalidInput` that names the column, how many rows and one
+example (design rule: bad input gets a clear error, nothing is committed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.errors import InvalidInput
+
+_INTEGER_WIDTH = {
+    "int8": 8,
+    "uint8": 9,
+    "int16": 16,
+    "uint16": 17,
+    "int32": 32,
+    "uint32": 33,
+    "int64": 64,
+}
+_MICROSECOND = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows that cannot be written: why, in which column, and one of them."""
+
+    column: str
+    why: str
+    count: int
+    example: str
+
+
+def to_reader(rows: Any) -> pa.RecordBatchReader:
+    """Return anything Arrow as a stream of batches, without copying.
+
+    Raises:
+        InvalidInput: the object speaks no Arrow.
+    """
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(rows)
+    raise InvalidInput(
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or RecordBatchReader, a "
+        "pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
+    )
+
+
+def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+    """Check names and types before the first row is read.
+
+    Raises:
+        InvalidInput: a column is unknown, missing, or of a type that does not fit.
+    """
+    unknown = [name for name in incoming.names if name not in wanted.names]
+    if unknown:
+        raise InvalidInput(
+            f"unknown columns: {', '.join(map(repr, unknown))}; the table has {', '.join(wanted.names)}. "
+            "Drop them, or extend the table first with Table.add_columns"
+        )
+    if len(set(incoming.names)) != len(incoming.names):
+        raise InvalidInput("a column occurs twice in the rows")
+    for field in wanted:
+        if field.name not in incoming.names:
+            if not field.nullable or field.name == time_column:
+                raise InvalidInput(f"column {field.name!r} is missing and cannot be null")
+            continue
+        kind = incoming.field(field.name).type
+        text_time = field.name == time_column and _is_text(kind)
+        if not text_time and not fits(kind, field.type):
+            raise InvalidInput(
+                f"column {field.name!r} has type {kind}, the table's is {field.type}: cast it first"
+            )
+
+
+def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether values of a type can be cast to the table's type without a judgement call."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind == wanted or pa.types.is_null(kind):
+        return True
+    if _is_text(kind) and pa.types.is_string(wanted):
+        return True
+    if pa.types.is_timestamp(wanted):
+        # Naive times count as UTC; the other way round an instant would lose its meaning.
+        return pa.types.is_date(kind) or (
+            pa.types.is_timestamp(kind) and (wanted.tz is not None or kind.tz is None)
+        )
+    if str(wanted) in _INTEGER_WIDTH:
+        return _INTEGER_WIDTH.get(str(kind), 99) <= _INTEGER_WIDTH[str(wanted)]
+    if pa.types.is_floating(wanted):
+        narrower = pa.types.is_floating(kind) and kind.bit_width <= wanted.bit_width
+        return narrower or (pa.types.is_integer(kind) and kind.bit_width < wanted.bit_width)
+    if pa.types.is_decimal(wanted):
+        return bool(
+            pa.types.is_decimal(kind)
+            and kind.scale <= wanted.scale
+            and kind.precision - kind.scale <= wanted.precision - wanted.scale
+        )
+    return _fits_nested(kind, wanted)
+
+
+def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Table | Problem:
+    """Return the batch as a table of exactly the wanted schema, or what is wrong with it."""
+    columns = []
+    for field in wanted:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        values = batch.column(at)
+        cast = _cast(values, field, text_time=field.name == time_column and _is_text(values.type))
+        if isinstance(cast, Problem):
+            return cast
+        if cast.null_count and (not field.nullable or field.name == time_column):
+            what = "event times are null" if field.name == time_column else "values are null"
+            return Problem(field.name, what, cast.null_count, _example_row(batch, cast))
+        columns.append(cast)
+    table = pa.Table.from_arrays(columns, schema=wanted)
+    return _outside_years(table, time_column) or table
+
+
+def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | Problem:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if text_time:
+        return _parse_times(values, field)
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid:
+        bad = [v for v in values if v.is_valid and not _castable(v, field.type)]
+        example = (
+            str(bad[0].as_py() if bad[0].type != pa.timestamp("ns") else bad[0]) if bad else "?"
+        )
+        return Problem(field.name, f"values do not fit {field.type}", len(bad), example)
+
+
+def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
+    """Parse ISO 8601 text: with an offset, or without one as UTC."""
+    for parse in (_with_offset, _without_offset):
+        try:
+            return parse(values).cast(field.type, safe=not pa.types.is_date(field.type))
+        except pa.ArrowInvalid:
+            continue
+    parsed, bad = [], []
+    for value in values.to_pylist():
+        moment = None if value is None else _parse_one(value)
+        parsed.append(moment)
+        if value is not None and moment is None:
+            bad.append(value)
+    if bad:
+        why = "event times cannot be read as ISO 8601 (2013-01-07T05:00:00Z)"
+        return Problem(field.name, why, len(bad), repr(bad[0][:80]))
+    return pa.array(parsed, pa.int64()).cast(_MICROSECOND).cast(field.type, safe=False)
+
+
+def _parse_one(text: str) -> int | None:
+    for parse in (_with_offset, _without_offset):
+        try:
+            moment: int = parse(pa.array([text])).cast(_MICROSECOND)[0].value
+        except pa.ArrowInvalid:
+            continue
+        return moment
+    return None
+
+
+def _with_offset(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string()).cast(_MICROSECOND)
+
+
+def _without_offset(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string()).cast(pa.timestamp("us"))
+
+
+def _castable(value: pa.Scalar, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
+    times = table.column(time_column)
+    if not table.num_rows:
+        return None
+    micros = times.cast(_MICROSECOND).cast(pa.int64())
+    outside = pc.or_(pc.less(micros, MIN_MS * 1000), pc.greater_equal(micros, MAX_MS * 1000))
+    count = pc.sum(outside).as_py()
+    if not count:
+        return None
+    example = f"{micros.filter(outside)[0].as_py()} µs since 1970"
+    return Problem(time_column, "event times lie outside the years 0001 to 9999", count, example)
+
+
+def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
+    """Return the first row with a null, for people to recognise."""
+    row = pc.index(pc.is_null(values), True).as_py()  # noqa: FBT003
+    shown = {n: str(batch.column(i)[row])[:40] for i, n in enumerate(batch.schema.names[:8])}
+    return "row " + ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    )
+
+
+def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(kind) or kind == pa.binary_view())
+    if pa.types.is_date32(wanted):
+        return bool(pa.types.is_date64(kind))
+    if pa.types.is_list(wanted):
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        return any(is_list(kind) for is_list in lists) and fits(kind.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
+        named = {f.name: f.type for f in kind}
+        return named.keys() == {f.name for f in wanted} and all(
+            fits(named[f.name], f.type) for f in wanted
+        )
+    if pa.types.is_map(wanted) and pa.types.is_map(kind):
+        return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
+    return False
+
+
+def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream.
+
+    Raises:
+        InvalidInput: the stream itself fails.
+    """
+    try:
+        yield from reader
+    except pa.ArrowException as error:
+        raise InvalidInput(f"the rows could not be read: {error}") from error

@@ -1,0 +1,270 @@
+"""Staging: rows become immutable segments, cut by time chunk, within a bound on memory.
+
+Imports eventlog only. All open chunks share one budget; when it is spent the largest chunk is written
+out first. Every attempt writes under keys of its own, so an attempt that dies leaves objects that
+nothing refers to, and nobody deletes (hazards I1, C7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eventlog import codec, keys, stats
+from eventlog.chunks import chunk_name, chunk_of
+from eventlog.clock import Clock
+from eventlog.commit import put_once
+from eventlog.errors import InvalidInput
+from eventlog.model import Add, Column, Layout, Schema
+from eventlog.properties import setting
+from eventlog.schema import to_arrow
+from eventlog.snapshot import Snapshot
+from eventlog.store import ObjectStore
+from writers.rows import Problem, conform
+
+DEFAULT_MEMORY_BYTES = 256 * 2**20
+MIN_MEMORY_BYTES = 2**20
+_UPLOADS = 8
+_ROW_GROUP_ROWS = 256 * 1024
+_FLOOR_UNITS = {"hour": "hour", "day": "day", "month": "month", "year": "year"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How rows of one table become segments: everything an executor needs beside the store.
+
+    Attributes:
+        epoch: the head that the job read when it started (FORMAT.md "Staging").
+        schema: the schema that the segments are written with.
+        layout: time column, granularity, sort order.
+        stats_columns: the columns that get statistics.
+        segment_bytes: Arrow bytes of a chunk that fill a segment.
+    """
+
+    epoch: int
+    schema: Schema
+    layout: Layout
+    stats_columns: tuple[Column, ...]
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Recipe:
+        """Return the recipe of a table as of a snapshot."""
+        setting_text = snapshot.properties.get(stats.PROPERTY)
+        layout = snapshot.layout
+        return cls(
+            epoch=snapshot.version,
+            schema=snapshot.stored_schema,
+            layout=layout,
+            stats_columns=stats.stats_columns(
+                snapshot.stored_schema, setting_text, layout.time_column
+            ),
+            segment_bytes=setting(snapshot.properties, "segment_bytes"),
+        )
+
+
+@dataclass
+class _Open:
+    """The rows of one chunk that are not written out yet."""
+
+    parts: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+
+
+class Stager:
+    """Takes batches and stages segments. Use as `write(...)` until the rows end, then `finish()`.
+
+    After a problem in the rows nothing more is staged; the rest is only counted, so that the error
+    says how many rows are bad.
+
+    Args:
+        store: where segments go.
+        clock: ids and waits.
+        recipe: how.
+        memory_bytes: bound on rows held and being encoded.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        recipe: Recipe,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> None:
+        if memory_bytes < MIN_MEMORY_BYTES:
+            raise InvalidInput(f"memory_bytes is at least {MIN_MEMORY_BYTES}")
+        self._store, self._clock, self._recipe = store, clock, recipe
+        self._wanted = to_arrow(recipe.schema)
+        # Encoding holds a chunk's rows and its Parquet bytes at once: half is for what waits.
+        self._budget = memory_bytes // 2
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._open: dict[tuple[int, int], _Open] = {}
+        self._open_bytes = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._flying: dict[Future[Add], int] = {}
+        self._staged: list[Add] = []
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self.rows = 0
+
+    def __enter__(self) -> Stager:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        if not batch.num_rows:
+            return
+        table = conform(batch, self._wanted, self._recipe.layout.time_column)
+        if isinstance(table, Problem):
+            self._note(table)
+            return
+        if self._problems:
+            return
+        self.rows += table.num_rows
+        self._pending.append(table)
+        self._pending_bytes += table.nbytes
+        if self._pending_bytes >= self._budget // 4:
+            self._split()
+
+    def finish(self) -> list[Add]:
+        """Write out what is left and return all staged segments, in chunk order.
+
+        Raises:
+            InvalidInput: rows were bad; nothing of this job is to be committed.
+            Unavailable: the store does not answer.
+        """
+        if self._problems:
+            raise InvalidInput("; ".join(map(_sentence, self._problems.values())))
+        self._split()
+        for chunk in sorted(self._open):
+            self._flush(chunk, last=len(self._open) == 1)
+        for future in list(self._flying):
+            self._land(future)
+        return sorted(self._staged, key=lambda add: add.chunk)
+
+    def _note(self, problem: Problem) -> None:
+        known = self._problems.get((problem.column, problem.why), problem)
+        count = problem.count + (known.count if known is not problem else 0)
+        self._problems[problem.column, problem.why] = Problem(
+            problem.column, problem.why, count, known.example
+        )
+        self._pending, self._open = [], {}
+
+    def _split(self) -> None:
+        """Move the pending rows into their chunks; write out what is full or does not fit."""
+        if not self._pending:
+            return
+        table = pa.concat_tables(self._pending).combine_chunks()
+        self._pending, self._pending_bytes = [], 0
+        for bounds, part in split(table, self._recipe.layout):
+            chunk = self._open.setdefault(bounds, _Open())
+            chunk.parts.append(part)
+            chunk.size += part.nbytes
+            self._open_bytes += part.nbytes
+            if chunk.size >= self._recipe.segment_bytes:
+                self._flush(bounds)
+        while self._open_bytes > self._budget // 2 and self._open:
+            self._flush(max(self._open, key=lambda bounds: self._open[bounds].size))
+
+    def _flush(self, bounds: tuple[int, int], *, last: bool = False) -> None:
+        """Write one chunk's rows out as a segment, beside others unless it is the only one."""
+        chunk = self._open.pop(bounds)
+        self._open_bytes -= chunk.size
+        if last and not self._flying:
+            self._staged.append(self._write_segment(bounds, chunk.parts))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-stage")
+        while self._flying and sum(self._flying.values()) + chunk.size > self._budget // 2:
+            done, _ = wait(self._flying, return_when="FIRST_COMPLETED")
+            for future in done:
+                self._land(future)
+        self._flying[self._pool.submit(self._write_segment, bounds, chunk.parts)] = chunk.size
+
+    def _land(self, future: Future[Add]) -> None:
+        del self._flying[future]
+        self._staged.append(future.result())
+
+    def _write_segment(self, bounds: tuple[int, int], parts: list[pa.Table]) -> Add:
+        recipe = self._recipe
+        table = pa.concat_tables(parts)
+        if recipe.layout.order_by:
+            table = table.sort_by([(name, "ascending") for name in recipe.layout.order_by])
+        body = encode(table)
+        add = Add(
+            id=self._clock.token(),
+            chunk=chunk_name(*bounds),
+            epoch=recipe.epoch,
+            rows=table.num_rows,
+            bytes=len(body),
+            checksum=codec.sha256(body),
+            schema=recipe.schema.id,
+            stats=stats.compute(table, recipe.stats_columns),
+        )
+        put_once(self._store, self._clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
+        return add
+
+
+def encode(table: pa.Table) -> memoryview:
+    """Return the table as the bytes of a segment: zstd Parquet with statistics."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=_ROW_GROUP_ROWS,
+        write_page_index=True,
+        store_schema=False,  # the log holds the schema
+    )
+    return memoryview(sink.getvalue())
+
+
+def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
+    """Yield ((chunk start, chunk end) ms, rows) for each time chunk in the table.
+
+    The rows of a chunk are a copy of their own, so that a chunk written out frees its memory.
+    """
+    times = table.column(layout.time_column)
+    if layout.granularity == "all":
+        chunk = chunk_of(0, "all")
+        yield (chunk.start, chunk.end), table
+        return
+    if pa.types.is_date(times.type):
+        times = times.cast(pa.timestamp("us"))
+    micros = pc.floor_temporal(times, unit=_FLOOR_UNITS[layout.granularity]).cast(pa.int64())
+    bounds = pc.min_max(micros)
+    if bounds["min"] == bounds["max"]:
+        yield _bounds(bounds["min"].as_py(), layout), table
+        return
+    order = pc.sort_indices(micros)
+    runs = pc.run_end_encode(micros.combine_chunks().take(order))
+    start = 0
+    for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield _bounds(value, layout), table.take(order.slice(start, end - start))
+        start = end
+
+
+def _bounds(micros: int, layout: Layout) -> tuple[int, int]:
+    chunk = chunk_of(micros // 1000, layout.granularity)
+    return chunk.start, chunk.end
+
+
+def _sentence(problem: Problem) -> str:
+    return (
+        f"column {problem.column!r}: {problem.count} {problem.why}, for example {problem.example}; "
+        "nothing was committed"
+    )
