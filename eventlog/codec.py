@@ -1,8 +1,8 @@
 """Canonical JSON of commits and key frame roots, and the hashes over it.
 
-Pure layer. There is one encoding of every value (FORMAT.md "Canonical JSON"): UTF-8, no white space,
-fields in the order of `eventlog.model`, no floats, optional fields always written. Decoding is
-strict: after the size and depth bounds, whatever does not encode back to the very same bytes is
+Pure layer. There is one encoding of every value (FORMAT.md "Canonical JSON"): UTF-8, no white
+space, fields in the order of `eventlog.model`, no floats, optional fields always written. Decoding
+is strict: after the size and depth bounds, whatever does not encode back to the very same bytes is
 refused, which rules out duplicate keys, other number forms and unknown fields in one stroke.
 """
 
@@ -306,7 +306,8 @@ def _check_readable(fields: _Format) -> None:
     if fields.min_reader > FORMAT_VERSION or unknown:
         needs = f"format {fields.min_reader}" + (f" with {', '.join(unknown)}" if unknown else "")
         raise UnsupportedFormat(
-            f"the table needs a reader of {needs}; this release reads format {FORMAT_VERSION}: upgrade eventlog"
+            f"the table needs a reader of {needs}; this release reads format {FORMAT_VERSION}: "
+            "upgrade eventlog"
         )
 
 

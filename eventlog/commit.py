@@ -1,8 +1,8 @@
 """The commit protocol: one transaction becomes the next version, exactly once.
 
-Shell layer: list → decide (pure) → put (FORMAT.md "Committing"). The fate of a slot is settled before
-another is tried: an unclear answer is followed by reading the slot back, and by the same bytes to the
-same key until that is clear. Nothing is ever deleted here.
+Shell layer: list → decide (pure) → put (FORMAT.md "Committing"). The fate of a slot is settled
+before another is tried: an unclear answer is followed by reading the slot back, and by the same
+bytes to the same key until that is clear. Nothing is ever deleted here.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 class Outcome:
     """What became of a transaction: its version, and the newest snapshot known.
 
-    `version` is the version that holds it; for an (app id, sequence) that is in the state already, a
-    version at which it is included.
+    `version` is the version that holds it; for an (app id, sequence) that is in the state already,
+    a version at which it is included.
     """
 
     version: int

@@ -28,11 +28,8 @@ class Delta:
     def compose(self, later: Delta) -> Delta:
         """Return the net change of this delta followed by `later`."""
         adds = {**self.adds, **later.adds}
-        drops = dict(self.drops)
-        for segment_id, drop in later.drops.items():
-            if adds.pop(segment_id, None) is None:
-                drops[segment_id] = drop
-        return Delta(adds, drops)
+        below = {i: drop for i, drop in later.drops.items() if adds.pop(i, None) is None}
+        return Delta(adds, {**self.drops, **below})
 
     def record(self) -> DeltaRecord:
         """Return the stored form: adds by (version, partition), drops by (chunk, id)."""

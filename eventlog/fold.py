@@ -1,8 +1,8 @@
 """The fold: what the transactions of a commit do to the state before it.
 
-Pure layer. `judge` is the one place that knows the rules (FORMAT.md "The fold"); writers, readers and
-checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has no
-effect, and the fold says why.
+Pure layer. `judge` is the one place that knows the rules (FORMAT.md "The fold"); writers, readers
+and checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has
+no effect, and the fold says why.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class View(Protocol):
         ...
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
-        """Return a live segment that overlaps [start, end) ms and was added after version `after`."""
+        """Return a live segment that overlaps [start, end) ms and came after `after`."""
         ...
 
 
@@ -118,7 +118,7 @@ class NoState:
         """See `View.live`."""
         return {}
 
-    def arrived(self, start: int, end: int, after: int) -> None:  # noqa: ARG002
+    def arrived(self, start: int, end: int, after: int) -> None:
         """See `View.arrived`."""
 
 
@@ -200,7 +200,7 @@ def check_follows(state: State | None, header: Header) -> None:
 
 
 def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
-    """Return totals and state hash after an effect on the state that `header` and `meta` describe."""
+    """Return totals and state hash after an effect on the state of `header` and `meta`."""
     before = header.totals if header else Totals()
     total_hash = codec.parse_hash(header.state_hash) if header else 0
     total_hash += sum(codec.entry_hash(s) for s in effect.adds)
@@ -268,21 +268,24 @@ def _small_change(action: object, meta: Meta, view: View) -> Meta | str:
             return f"the schema was changed meanwhile: {reason}"
         return msgspec.structs.replace(meta, schema=action.schema)
     if isinstance(action, SetProperties):
-        properties = dict(meta.properties)
-        for change in action.changes:
-            if properties.get(change.name) != change.old:
-                now = properties.get(change.name)
-                return f"property {change.name!r} was changed meanwhile: it is {now!r}"
-            properties.pop(change.name, None)
-            if change.new is not None:
-                properties[change.name] = change.new
-        ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
-        return msgspec.structs.replace(meta, properties=ordered)
+        return _set_properties(action, meta)
     if isinstance(action, Fence):
         if action.epoch <= meta.fence or action.epoch > view.version + 1:
             return f"fence {action.epoch} is not above {meta.fence} and within the log"
         return msgspec.structs.replace(meta, fence=action.epoch)
     return meta
+
+
+def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
+    properties = dict(meta.properties)
+    for change in action.changes:
+        now = properties.pop(change.name, None)
+        if now != change.old:
+            return f"property {change.name!r} was changed meanwhile: it is {now!r}"
+        if change.new is not None:
+            properties[change.name] = change.new
+    ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
+    return msgspec.structs.replace(meta, properties=ordered)
 
 
 def _unmet(action: object, txn: Transaction, meta: Meta, view: View) -> str | None:

@@ -1,9 +1,9 @@
 """Key frames that share structure: a root over leaves of segment entries.
 
-Pure layer. The entries in (chunk start, chunk end, id) order are cut into leaves at chunk boundaries.
-A new key frame rewrites only the leaves that the delta touches and names the old ones for the rest,
-as a git tree does; what it consists of is a function of the key frame before it and the delta, so that
-two writers of one version write the same object (FORMAT.md "Key frames").
+Pure layer. The entries in (chunk start, chunk end, id) order are cut into leaves at chunk
+boundaries. A new key frame rewrites only the leaves that the delta touches and names the old ones
+for the rest, as a git tree does; what it consists of is a function of the key frame before it and
+the delta, so that two writers of one version write the same object (FORMAT.md "Key frames").
 """
 
 from __future__ import annotations

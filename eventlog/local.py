@@ -111,6 +111,8 @@ class LocalStore:
         check_prefix(prefix)
         check_limit(limit)
         start = prefix[: prefix.rfind("/") + 1].encode()
+        if start.startswith(_SKIPPED):
+            return iter(())
         walk = self._walk(start, prefix.encode(), after.encode(errors="surrogatepass"), limit)
         return islice(walk, limit)
 

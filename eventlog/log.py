@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from itertools import pairwise
 from threading import Lock
 
 import pyarrow as pa
@@ -229,7 +230,7 @@ class Log:
         return snapshot.from_commit(commit, body, base, delta, self)
 
     def _check_contiguous(self, versions: list[int]) -> None:
-        for newer, older in zip(versions, versions[1:], strict=False):
+        for newer, older in pairwise(versions):
             if newer - older != 1:
                 raise Corrupt(
                     f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "

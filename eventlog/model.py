@@ -129,7 +129,7 @@ class SetSchema(
 
 
 class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """One property's change. `old` is what the writer saw, which must still be so; None is unset."""
+    """One property's change. `old` must still be its value; None means that it is unset."""
 
     name: str
     old: str | None
@@ -147,7 +147,7 @@ class SetProperties(
 class Unchanged(
     Struct, frozen=True, tag="unchanged", tag_field="action", forbid_unknown_fields=True
 ):
-    """Precondition: no segment in [start, end) ms was added after the transaction's read version."""
+    """Precondition: nothing was added to [start, end) ms after the read version."""
 
     start: Int
     end: Int
@@ -163,7 +163,7 @@ Action = Add | Drop | SetLayout | SetSchema | SetProperties | Unchanged | Fence
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):
-    """A Parquet object under `_frames/` that holds adds and drops too many for the commit itself."""
+    """A Parquet object under `_frames/` of adds and drops too many for the commit itself."""
 
     sha256: str
     size: Count

@@ -1,7 +1,7 @@
 """Table properties: their names, defaults and bounds.
 
-Pure layer. Properties are text in the log; names that start with `user.` are the user's own and carry
-no meaning here (FORMAT.md "Properties").
+Pure layer. Properties are text in the log; names that start with `user.` are the user's own and
+carry no meaning here (FORMAT.md "Properties").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TEXT_SETTINGS = {"stats_columns": "number of leading columns, or names, that get
 
 
 def setting(properties: Mapping[str, str], name: str) -> int:
-    """Return a whole-number property's value; a stored value out of bounds is brought within them."""
+    """Return a whole-number property's value, brought within its bounds."""
     rule = SETTINGS[name]
     text = properties.get(name, "")
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else rule.default

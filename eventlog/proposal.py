@@ -1,12 +1,12 @@
 """The next commit: its bytes, the objects it names, and the snapshot that it makes.
 
-Pure layer. A proposal is a function of the head and of what the fold accepted on top of it; the shell
-only stores it (FORMAT.md "Committing").
+Pure layer. A proposal is a function of the head and of what the fold accepted on top of it; the
+shell only stores it (FORMAT.md "Committing").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -102,7 +102,7 @@ def commit_time(head: Snapshot | None, now_ms: int) -> int:
 
 
 def keyframe_due(snapshot: Snapshot) -> bool:
-    """Say whether a key frame should be written at this version: a function of the version alone."""
+    """Say whether a key frame falls due at this version: a function of the version alone."""
     start = snapshot.base.version if snapshot.base else -1
     commits = setting(snapshot.properties, "keyframe_commits")
     size = setting(snapshot.properties, "keyframe_bytes")

@@ -1,7 +1,7 @@
 """Table schemas: columns with stable ids, to and from Arrow.
 
-Pure layer. The format knows the types that Parquet, Spark, DuckDB and Polars agree on; Arrow's other
-spellings of them are normalised, the rest is refused with the nearest type named (FORMAT.md
+Pure layer. The format knows the types that Parquet, Spark, DuckDB and Polars agree on; Arrow's
+other spellings of them are normalised, the rest is refused with the nearest type named (FORMAT.md
 "Column types").
 """
 
@@ -51,7 +51,8 @@ def from_arrow(schema: pa.Schema) -> Schema:
     """Return the first schema of a table with these Arrow fields; ids run from 1.
 
     Raises:
-        InvalidInput: no columns, a name that cannot be a column, or a type the format does not have.
+        InvalidInput: no columns, a name that cannot be a column, or a type the format does not
+        have.
     """
     return _build(1, [(None, field) for field in schema], last_column_id=0)
 
@@ -63,7 +64,8 @@ def extend(schema: Schema, wanted: pa.Schema) -> Schema:
     nullable may do so.
 
     Raises:
-        InvalidInput: a column is missing from `wanted`, changes its type or is new but not nullable.
+        InvalidInput: a column is missing from `wanted`, changes its type or is new but not
+        nullable.
     """
     old = {column.name: column for column in schema.columns}
     missing = [name for name in old if name not in wanted.names]
@@ -170,7 +172,8 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
         if column.name == time_column:
             if column.type not in TIME_TYPES:
                 raise InvalidInput(
-                    f"time column {time_column!r} has type {column.type}: cast it to a timestamp or a date"
+                    f"time column {time_column!r} has type {column.type}: "
+                    "cast it to a timestamp or a date"
                 )
             return column
     raise InvalidInput(f"no column {time_column!r} for the event time; columns: {names(schema)}")

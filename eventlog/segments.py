@@ -1,8 +1,8 @@
 """Segment entries in columns: the Arrow form of key frame leaves, spills and large snapshots.
 
 Pure layer. One row an entry, in the columns of `arrow_schema`: ids and hashes binary, keys rebuilt
-from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column id (FORMAT.md "Leaves").
-A null `version` in a spill stands for the version of the commit that names it.
+from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column id (FORMAT.md
+"Leaves"). A null `version` in a spill stands for the version of the commit that names it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def to_segments(table: pa.Table) -> list[Segment]:
     stats = _stats_rows(table)
     chunks = _chunk_names(fixed["chunk_start"], fixed["chunk_end"])
     return [
-        Segment(id_.hex(), chunk, epoch, version, partition, rows, size, checksum.hex(), schema, row)
-        for id_, chunk, epoch, version, partition, rows, size, checksum, schema, row in zip(
+        Segment(id_.hex(), chunk, epoch, version, partition, rows, size, checksum.hex(), schema,
+        row) for id_, chunk, epoch, version, partition, rows, size, checksum, schema, row in zip(
             fixed["id"], chunks, fixed["epoch"], fixed["version"], fixed["partition"],
             fixed["rows"], fixed["bytes"], fixed["checksum"], fixed["schema"], stats, strict=True,
         )
@@ -132,8 +132,8 @@ def spill(
 ) -> pa.Table:
     """Return adds then drops as the table of a spill object.
 
-    Adds that are `Add` actions, or segments of `version`, get a null version and partition: the same
-    object then serves whichever slot the commit wins.
+    Adds that are `Add` actions, or segments of `version`, get a null version and partition: the
+    same object then serves whichever slot the commit wins.
     """
     added, dropped = list(adds), list(drops)
     columns = _fixed_columns(added)

@@ -67,14 +67,6 @@ class ChunkTotals:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """What changed between two versions."""
-
-    added: list[Segment]
-    dropped: list[Segment]
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """The table at one version. Immutable; reading it never mixes versions.
@@ -152,7 +144,7 @@ class Snapshot:
         """Return the live segments in (chunk, id) order.
 
         Args:
-            where: SQL text or pyarrow expression; segments that cannot hold a matching row are left out.
+            where: SQL text or pyarrow expression; segments that cannot match are left out.
             chunks: chunks, or their names, to restrict to (those that overlap them).
 
         Raises:
@@ -220,7 +212,7 @@ class Snapshot:
         return found | {s.id: s for s in segments.to_segments(entries)}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
-        """Return a live segment that overlaps [start, end) ms and was added after version `after`."""
+        """Return a live segment that overlaps [start, end) ms and came after `after`."""
         if self.base is None or self.base.version <= after:
             entries = _overlapping(self._added, start, end)
         else:
@@ -357,45 +349,6 @@ def check(snapshot: Snapshot) -> None:
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
     if codec.hex_hash(total) != header.state_hash or count != header.totals.segments:
         raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
-
-
-def diff(a: Snapshot, b: Snapshot) -> Diff:
-    """Return the segments live in `b` but not in `a`, and in `a` but not in `b`.
-
-    Leaves that both key frames share are not read, unless a drop points into them.
-    """
-    shared = _shared_leaves(a, b)
-    keep = lambda leaf: leaf.sha256 not in shared  # noqa: E731
-    in_a, in_b = a.entries(keep=keep), b.entries(keep=keep)
-    added, dropped = _minus(in_b, in_a), _minus(in_a, in_b)
-    only_b = [d for i, d in b.delta.drops.items() if i not in a.delta.drops]
-    only_a = [d for i, d in a.delta.drops.items() if i not in b.delta.drops]
-    gone = {s.id: s for s in dropped} | {
-        i: s for i, s in a.live(only_b).items() if not b.live([_named(s)])
-    }
-    new = {s.id: s for s in added} | {
-        i: s for i, s in b.live(only_a).items() if not a.live([_named(s)])
-    }
-    return Diff(_ordered(new.values()), _ordered(gone.values()))
-
-
-def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:
-    if a.base is None or b.base is None:
-        return set()
-    return {leaf.sha256 for leaf in a.base.leaves} & {leaf.sha256 for leaf in b.base.leaves}
-
-
-def _minus(left: pa.Table, right: pa.Table) -> list[Segment]:
-    known = right.column("hash").combine_chunks()
-    return segments.to_segments(left.filter(pc.invert(pc.is_in(left.column("hash"), known))))
-
-
-def _named(segment: Segment) -> Drop:
-    return Drop(segment.id, segment.chunk, "")
-
-
-def _ordered(found: Iterable[Segment]) -> list[Segment]:
-    return sorted(found, key=lambda s: keyframe.entry_key(s.chunk, s.id))
 
 
 def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:

@@ -1,8 +1,8 @@
 """Column statistics of segments, in one order-preserving domain.
 
 Pure layer. Bounds are kept as 64-bit integers whose order is the values' order (dates as days,
-timestamps as microseconds, decimals unscaled, floats by their bits), and as text for strings, so that
-they are exact in JSON, compact in leaves and comparable without knowing the type (FORMAT.md
+timestamps as microseconds, decimals unscaled, floats by their bits), and as text for strings, so
+that they are exact in JSON, compact in leaves and comparable without knowing the type (FORMAT.md
 "Statistics"). A bound of None means unknown and never prunes.
 """
 
@@ -32,7 +32,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
 
     Args:
         schema: the table's schema.
-        setting: the property `stats_columns`: a number of leading columns, or comma-separated names.
+        setting: the property `stats_columns`: a number of leading columns, or their names.
         time_column: the event-time column.
 
     Raises:
@@ -64,7 +64,7 @@ def is_text(column_type: Any) -> bool:
 
 
 def encode(value: Any, column_type: Any) -> int | str | None:
-    """Return a value in the encoded domain of its column type, or None where that has no place for it.
+    """Return a value in the encoded domain of its column type, or None where it has no place.
 
     Args:
         value: an Arrow scalar of the column's Arrow type, valid.

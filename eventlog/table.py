@@ -1,7 +1,8 @@
 """`Table`: the public face of a log.
 
-Shell layer. A handle remembers the newest snapshot that it saw, so that a warm append needs no read at
-all. Handles are cheap, may be used from several threads, and can be pickled to other processes.
+Shell layer. A handle remembers the newest snapshot that it saw, so that a warm append needs no
+read at all. Handles are cheap, may be used from several threads, and can be pickled to other
+processes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import history, snapshot
+from eventlog import diff, history
 from eventlog.chunks import check_granularity
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
@@ -37,7 +38,7 @@ from eventlog.model import (
 from eventlog.properties import check_property
 from eventlog.proposal import MAX_WRITER, check_transaction
 from eventlog.schema import check_time_column, extend, from_arrow
-from eventlog.snapshot import Diff, Snapshot
+from eventlog.snapshot import Snapshot
 from eventlog.stats import PROPERTY, stats_columns
 from eventlog.store import ObjectStore
 
@@ -53,7 +54,7 @@ class Table:
         self._head: Snapshot | None = None
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - the public API
         cls,
         uri: str | os.PathLike[str],
         schema: pa.Schema,
@@ -210,13 +211,13 @@ class Table:
         top = self.refresh().version if start is None else start
         return history.history(self._log, top, limit)
 
-    def diff(self, a: int, b: int) -> Diff:
+    def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped on the way from version `a` to version `b`.
 
         Raises:
             VersionNotFound: there is no such version.
         """
-        return snapshot.diff(self.snapshot(a), self.snapshot(b))
+        return diff.diff(self.snapshot(a), self.snapshot(b))
 
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that holds it.

@@ -1,1 +1,45 @@
-"""x."""
+"""What Spark finds by itself: `spark.read.format("eventlog")` without registration.
+
+Spark looks for a `DefaultSource` in every top-level module whose name starts with `pyspark_`, at the
+first use of any Python data source, so that this import stays light: the reader and the writer are
+imported when they are asked for. Executors need the distribution installed, as classes travel by name.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """The data source `eventlog`: batch reads and writes of tables by path.
+
+    Options: `eventlog` reads and writes share one set, see `readers.spark` and `writers.spark`.
+    """
+
+    # Set at load(), before Spark ships this object: the plan and every action see one version.
+    _version: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format(...)`."""
+        return "eventlog"
+
+    def schema(self) -> StructType:
+        """Pin the version and return the schema that it has, or that of option `columns`."""
+        from readers.spark import load_schema  # noqa: PLC0415 - see the module's docstring
+
+        self._version, schema = load_schema(self.options)
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the pinned version; a schema given by the user is a projection."""
+        from readers.spark import make_reader  # noqa: PLC0415 - see the module's docstring
+
+        return make_reader(self.options, schema, self._version)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of one job."""
+        from writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
+
+        return make_writer(self.options, schema, overwrite=overwrite)

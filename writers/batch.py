@@ -31,8 +31,8 @@ def append(
 ) -> int:
     """Append rows and return the committed version. Never conflicts with anything.
 
-    A warm handle needs one request a segment and one for the commit. Without rows and without an app
-    id nothing is committed and the newest version known is returned.
+    A warm handle needs one request a segment and one for the commit. Without rows and without an
+    app id nothing is committed and the newest version known is returned.
 
     Args:
         t: the table.
@@ -88,9 +88,8 @@ def overwrite(
 
     Raises:
         InvalidInput: rows outside the range, or a boundary inside a chunk that has rows.
-        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news arrived.
-        CommitUnknown: see `append`.
-        Unavailable: see `append`.
+        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news
+        arrived. CommitUnknown: see `append`. Unavailable: see `append`.
     """
     app = make_app(app_id, app_seq)
     if isolation not in ("carry", "serializable"):
@@ -187,5 +186,6 @@ def _check_inside(chunk: str, low: int, high: int, what: str) -> None:
     bounds = parse_chunk(chunk)
     if bounds.start < low or bounds.end > high:
         raise InvalidInput(
-            f"chunk {chunk} {what} but does not lie inside the range: choose bounds at chunk boundaries"
+            f"chunk {chunk} {what} but does not lie inside the range: "
+            "choose bounds at chunk boundaries"
         )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
 
 _INTEGER_WIDTH = {
@@ -52,8 +52,8 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(rows)
     raise InvalidInput(
-        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or RecordBatchReader, a "
-        "pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or RecordBatchReader, "
+        "a pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
     )
 
 
@@ -66,8 +66,8 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     unknown = [name for name in incoming.names if name not in wanted.names]
     if unknown:
         raise InvalidInput(
-            f"unknown columns: {', '.join(map(repr, unknown))}; the table has {', '.join(wanted.names)}. "
-            "Drop them, or extend the table first with Table.add_columns"
+            f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
+            f"{', '.join(wanted.names)}. Drop them, or extend the table first with Table.add_columns"
         )
     if len(set(incoming.names)) != len(incoming.names):
         raise InvalidInput("a column occurs twice in the rows")
@@ -100,8 +100,8 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if str(wanted) in _INTEGER_WIDTH:
         return _INTEGER_WIDTH.get(str(kind), 99) <= _INTEGER_WIDTH[str(wanted)]
     if pa.types.is_floating(wanted):
-        narrower = pa.types.is_floating(kind) and kind.bit_width <= wanted.bit_width
-        return narrower or (pa.types.is_integer(kind) and kind.bit_width < wanted.bit_width)
+        narrower: bool = pa.types.is_floating(kind) and kind.bit_width <= wanted.bit_width
+        return narrower or bool(pa.types.is_integer(kind) and kind.bit_width < wanted.bit_width)
     if pa.types.is_decimal(wanted):
         return bool(
             pa.types.is_decimal(kind)
@@ -195,20 +195,20 @@ def _castable(value: pa.Scalar, kind: pa.DataType) -> bool:
 
 def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
     times = table.column(time_column)
-    if not table.num_rows:
-        return None
-    micros = times.cast(_MICROSECOND).cast(pa.int64())
-    outside = pc.or_(pc.less(micros, MIN_MS * 1000), pc.greater_equal(micros, MAX_MS * 1000))
+    unit_ms = DAY_MS if pa.types.is_date(times.type) else None
+    units = times.cast(pa.int32()).cast(pa.int64()) if unit_ms else times.cast(pa.int64())
+    low, high = (bound // DAY_MS if unit_ms else bound * 1000 for bound in (MIN_MS, MAX_MS))
+    outside = pc.or_(pc.less(units, low), pc.greater_equal(units, high))
     count = pc.sum(outside).as_py()
     if not count:
         return None
-    example = f"{micros.filter(outside)[0].as_py()} µs since 1970"
+    example = f"{units.filter(outside)[0].as_py()} {'days' if unit_ms else 'µs'} since 1970"
     return Problem(time_column, "event times lie outside the years 0001 to 9999", count, example)
 
 
 def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
     """Return the first row with a null, for people to recognise."""
-    row = pc.index(pc.is_null(values), True).as_py()  # noqa: FBT003
+    row = pc.index(pc.is_null(values), True).as_py()
     shown = {n: str(batch.column(i)[row])[:40] for i, n in enumerate(batch.schema.names[:8])}
     return "row " + ", ".join(f"{name}={value}" for name, value in shown.items())
 

@@ -1,8 +1,8 @@
 """Staging: rows become immutable segments, cut by time chunk, within a bound on memory.
 
-Imports eventlog only. All open chunks share one budget; when it is spent the largest chunk is written
-out first. Every attempt writes under keys of its own, so an attempt that dies leaves objects that
-nothing refers to, and nobody deletes (hazards I1, C7).
+Imports eventlog only. All open chunks share one budget; when it is spent the largest chunk is
+written out first. Every attempt writes under keys of its own, so an attempt that dies leaves
+objects that nothing refers to, and nobody deletes (hazards I1, C7).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -112,7 +113,7 @@ class Stager:
         self._problems: dict[tuple[str, str], Problem] = {}
         self.rows = 0
 
-    def __enter__(self) -> Stager:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from pyarrow.fs import FileType
 
 from eventlog.clock import SystemClock
@@ -147,9 +149,7 @@ def test_lists_by_prefix_after_and_limit(store):
     bounds = ["", "a", "a.", "d", "d/", "d/y", "d/y/z", "d/y/zz", "d0", "é", "\U0010ffff", "_"]
     for prefix, after in itertools.product(prefixes, bounds):
         expected = [
-            key
-            for key in _ORDERED
-            if key.startswith(prefix) and key.encode() > after.encode()
+            key for key in _ORDERED if key.startswith(prefix) and key.encode() > after.encode()
         ]
         assert _keys(store.list(prefix, after=after)) == expected, (prefix, after)
     for limit in (0, 1, 3, 1000):
@@ -316,9 +316,6 @@ def _raw_put(store, key, body):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
     else:
-        from moto.core import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
         bucket, _, prefix = adapter.uri.removeprefix("s3://").partition("/")
         name = f"{prefix}/{key}" if prefix else key
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, name, body)

@@ -1,10 +1,12 @@
-"""S3Store against a server that misbehaves on plan: what is sent, how often, and what is made of it."""
+"""S3Store against a server that misbehaves on plan: what is sent, and what is made of it."""
 
+import multiprocessing
 import socket
 import struct
 import threading
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,14 +31,22 @@ class FaultServer:
         class Answer(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do(self):
+            def serve(self):
                 length = int(self.headers.get("Content-Length") or 0)
                 outer.bodies.append(self.rfile.read(length))
-                outer.requests.append(self)
+                # One handler serves a whole connection: keep what it says now.
+                outer.requests.append(
+                    SimpleNamespace(
+                        command=self.command,
+                        path=self.path,
+                        headers=self.headers,
+                        port=self.client_address[1],
+                    )
+                )
                 step = outer.steps.pop(0) if outer.steps else answer(200)
                 step(self)
 
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = serve  # noqa: N815
 
             def log_message(self, *args):
                 pass
@@ -69,7 +79,8 @@ def answer(status, code="", body=None, date_ms=SERVER_MS, headers=()):
         for name, value in headers:
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(content)
+        if handler.command != "HEAD":
+            handler.wfile.write(content)
 
     return step
 
@@ -145,7 +156,7 @@ class TestConditionalPut:
     @pytest.mark.parametrize(("last", "outcome"), [(200, True), (412, False)])
     def test_409_is_sent_again_with_the_same_bytes(self, store, server, clock, last, outcome):
         conflict = answer(409, "ConditionalRequestConflict")
-        server.steps = [conflict, conflict, answer(last, "PreconditionFailed")]
+        server.steps = [conflict, conflict, answer(last)]
         assert store.put_if_absent("key", memoryview(b"body")) is outcome
         assert server.methods == ["PUT"] * 3
         assert [request.headers["If-None-Match"] for request in server.requests] == ["*"] * 3
@@ -357,7 +368,27 @@ class TestTime:
         assert store.now_ms() is None or store.now_ms() > 0
 
 
+def _get_in_child(store, answers):
+    answers.put(store.get("key"))
+
+
 class TestConfiguration:
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_child_process_has_clients_of_its_own(self, store, server, method):
+        body = answer(200, body=b"body")
+        server.steps = [body, body, body]
+        assert store.get("key") == b"body"
+        context = multiprocessing.get_context(method)
+        answers = context.Queue()
+        child = context.Process(target=_get_in_child, args=(store, answers), daemon=True)
+        child.start()
+        assert answers.get(timeout=60) == b"body"
+        child.join(60)
+        assert store.get("key") == b"body"
+        ports = [request.port for request in server.requests]
+        assert ports[0] == ports[2] != ports[1], "the child must not use its parent's connection"
+
     def test_no_credentials(self, server, monkeypatch):
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
             monkeypatch.delenv(name, raising=False)

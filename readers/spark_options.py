@@ -1,0 +1,121 @@
+"""The options of `format("eventlog")`, for the reader and the writer alike.
+
+Imports eventlog only; pyspark stays out. Spark keeps one map of options for a temporary view, which
+may be read and inserted into, so that every name is known to both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from eventlog.errors import InvalidInput
+
+READ_NAMES = ("version", "timestamp", "columns", "where", "targetBytes")
+WRITE_NAMES = (
+    "timeColumn",
+    "granularity",
+    "orderBy",
+    "replaceWhere",
+    "start",
+    "end",
+    "isolation",
+    "appId",
+    "appSeq",
+    "memoryBytes",
+)
+STORAGE_PREFIX = "storage."
+PROPERTY_PREFIX = "property."
+
+_BY_LOWER = {name.lower(): name for name in (*READ_NAMES, *WRITE_NAMES)}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Options by what they are for.
+
+    Attributes:
+        path: the table's root URI.
+        named: the options of `READ_NAMES` and `WRITE_NAMES`, spelled as there.
+        storage: storage options (`storage.<name>`), see `eventlog.options`.
+        properties: table properties (`property.<name>`); Spark lower-cases their names.
+    """
+
+    path: str
+    named: Mapping[str, str]
+    storage: Mapping[str, str]
+    properties: Mapping[str, str]
+
+    def whole(self, name: str, default: int | None = None, low: int = 0) -> int | None:
+        """Return an option that is a whole number.
+
+        Raises:
+            InvalidInput: it is none, or below `low`.
+        """
+        text = self.named.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= low):
+            raise InvalidInput(f"option {name} is a whole number from {low}, not {text[:40]!r}")
+        return int(text)
+
+    def columns(self, name: str = "columns") -> list[str] | None:
+        """Return an option that lists columns: comma-separated, or a JSON list of names.
+
+        Raises:
+            InvalidInput: the JSON is no list of names.
+        """
+        text = self.named.get(name)
+        if text is None:
+            return None
+        if text.lstrip().startswith("["):
+            try:
+                return msgspec.json.decode(text, type=list[str])
+            except msgspec.MsgspecError:
+                raise InvalidInput(
+                    f'option {name} is a,b or a JSON list such as ["a","b"], not {text[:80]!r}'
+                ) from None
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+    def refuse(self, names: tuple[str, ...], why: str) -> None:
+        """Refuse options that would be ignored.
+
+        Raises:
+            InvalidInput: one of them is given.
+        """
+        given = [name for name in names if name in self.named]
+        if given:
+            raise InvalidInput(f"option {', '.join(given)} {why}")
+
+
+def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
+    """Return the options of a load or a save; names may be in any case.
+
+    Raises:
+        InvalidInput: a name that is unknown, or no path.
+    """
+    path = ""
+    named: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    for given, value in options.items():
+        lower = given.lower()
+        if lower == "path":
+            path = value
+        elif lower in _BY_LOWER:
+            named[_BY_LOWER[lower]] = value
+        elif lower.startswith(STORAGE_PREFIX):
+            storage[lower.removeprefix(STORAGE_PREFIX)] = value
+        elif lower.startswith(PROPERTY_PREFIX):
+            properties[given[len(PROPERTY_PREFIX) :]] = value
+        else:
+            raise InvalidInput(
+                f"unknown option {given[:80]!r}; for reads there are {', '.join(READ_NAMES)}; for "
+                f"writes {', '.join(WRITE_NAMES)}; for both {STORAGE_PREFIX}<name>; "
+                f"to create a table {PROPERTY_PREFIX}<name>"
+            )
+    if not path:
+        raise InvalidInput("give the table's location: load(path) or save(path)")
+    return SparkOptions(path, named, storage, properties)

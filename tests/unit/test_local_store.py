@@ -1,0 +1,199 @@
+"""What is particular to a directory: durability, errors of the system, and cost."""
+
+import errno
+import os
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+
+from eventlog.clock import ManualClock
+from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.local import LocalStore
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def store(root):
+    return LocalStore(root)
+
+
+def files(root):
+    return sorted(str(path.relative_to(root)) for path in Path(root).rglob("*") if path.is_file())
+
+
+def fail(number):
+    def call(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def test_relative_root_is_refused():
+    with pytest.raises(InvalidInput):
+        LocalStore("a/b")
+
+
+def test_no_temporary_file_stays(store, root):
+    store.put_if_absent("a/b", b"1")
+    store.put_if_absent("a/b", b"2")
+    assert files(root) == ["a/b"]
+
+
+def test_files_get_the_usual_mode(store, root):
+    mask = os.umask(0o027)
+    try:
+        store.put_if_absent("a", b"")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((root / "a").stat().st_mode) == 0o640
+
+
+def test_every_new_directory_and_the_content_are_synced(store, root, monkeypatch):
+    synced = []
+    real = os.fsync
+
+    def fsync(descriptor):
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.put_if_absent("a/b/c", b"x")
+    directories = {str(path) for path in (root.parent, root, root / "a", root / "a/b")}
+    assert directories <= set(synced)
+    assert any("/.tmp/" in path for path in synced)
+    assert synced[-1] == str(root / "a/b"), "the new name must be durable last"
+
+    synced.clear()
+    store.put_if_absent("a/b/d", b"x")
+    assert len(synced) == 2, "a warm put syncs the file and its directory"
+
+    synced.clear()
+    LocalStore(root).put_if_absent("a/b/e", b"x")
+    assert directories - {str(root.parent)} <= set(synced), "another's directory may not be durable"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "link"])
+def test_a_failure_before_the_name_leaves_nothing(store, root, monkeypatch, call, number):
+    store.put_if_absent("dir/warm", b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail(number))
+        with pytest.raises(Unavailable, match=os.strerror(number)) as caught:
+            store.put_if_absent("dir/key", b"body")
+    assert not isinstance(caught.value, OutcomeUnknown)
+    assert "try again" in str(caught.value)
+    assert files(root) == ["dir/warm"]
+    assert store.put_if_absent("dir/key", b"body") is True
+
+
+def test_a_failure_after_the_name_is_unknown(store, root, monkeypatch):
+    store.put_if_absent("dir/warm", b"x")
+    real = os.fsync
+
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "broken")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OutcomeUnknown):
+        store.put_if_absent("dir/key", b"body")
+    assert files(root) == ["dir/key", "dir/warm"]
+
+
+def test_a_replayed_link_is_own_success(store, monkeypatch):
+    real = os.link
+
+    def link(source, target):
+        real(source, target)
+        raise FileExistsError(errno.EEXIST, "the server carried it out twice")
+
+    monkeypatch.setattr(os, "link", link)
+    assert store.put_if_absent("key", b"body") is True
+    assert store.put_if_absent("key", b"other") is False
+    assert store.get("key") == b"body"
+
+
+def test_short_writes_are_completed(store, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, body: real(descriptor, body[:3]))
+    store.put_if_absent("key", b"0123456789")
+    assert store.get("key") == b"0123456789"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_reads_that_fail_are_unavailable(store, monkeypatch, number):
+    store.put_if_absent("a/key", b"body")
+    monkeypatch.setattr("builtins.open", fail(number))
+    with pytest.raises(Unavailable, match="cannot read"):
+        store.get("a/key")
+    monkeypatch.setattr(os, "scandir", fail(number))
+    with pytest.raises(Unavailable, match="cannot list"):
+        list(store.list(""))
+    monkeypatch.setattr(os, "unlink", fail(number))
+    with pytest.raises(Unavailable, match="cannot delete"):
+        store.delete(["a/key"])
+
+
+def test_a_key_that_needs_a_directory_where_an_object_is(store):
+    store.put_if_absent("a/b", b"x")
+    with pytest.raises(InvalidInput, match="other objects lie under"):
+        store.put_if_absent("a", b"x")
+    with pytest.raises(InvalidInput, match="under another object"):
+        store.put_if_absent("a/b/c", b"x")
+    with pytest.raises(KeyNotFound):
+        store.get("a")
+    store.delete(["a", "a/b/c"])
+    assert store.get("a/b") == b"x"
+
+
+@pytest.mark.parametrize("gone", ["a", ".tmp", "."])
+def test_directories_that_somebody_removed_are_made_again(store, root, gone):
+    store.put_if_absent("a/b", b"x")
+    store.delete(["a/b"])
+    for path in sorted((root / gone).rglob("*"), reverse=True):
+        path.rmdir()
+    (root / gone).rmdir()
+    assert store.put_if_absent("a/b", b"again") is True
+    assert store.get("a/b") == b"again"
+
+
+def test_names_that_no_key_can_have_are_not_listed(store, root):
+    store.put_if_absent("key", b"x")
+    (root / ".tmp" / "left").write_bytes(b"by a crash")
+    (root / "dangling").symlink_to(root / "none")
+    (Path(os.fsdecode(os.fsencode(root) + b"/\xff"))).write_bytes(b"")
+    assert [row.key for row in store.list("")] == ["key"]
+    assert list(store.list(".tmp/")) == []
+
+
+def test_a_limited_listing_reads_only_the_directories_it_needs(store, monkeypatch):
+    for number in range(30):
+        store.put_if_absent(f"data/{number:02d}/x", b"")
+    opened = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: opened.append(path) or real(path))
+    rows = store.list("data/", after="data/10/x", limit=2)
+    assert opened == []
+    assert [row.key for row in rows] == ["data/11/x", "data/12/x"]
+    # data/, the directory of the bound itself, and the two that hold the answer
+    assert len(opened) == 4
+    opened.clear()
+    assert [row.key for row in store.list("data/2", after="data/29/")] == ["data/29/x"]
+    assert len(opened) == 2
+
+
+def test_a_used_temporary_name_is_not_reused(root):
+    twin = LocalStore(root, ManualClock(seed=1))
+    twin.put_if_absent("warm", b"")
+    name = pickle.loads(pickle.dumps(twin._clock)).token()
+    (root / ".tmp" / name).write_bytes(b"of a writer with the same seed")
+    assert twin.put_if_absent("key", b"mine") is True
+    assert twin.get("key") == b"mine"
+    assert (root / ".tmp" / name).read_bytes() == b"of a writer with the same seed"
