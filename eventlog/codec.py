@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog import keys
+from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
     FORMAT_NAME,
@@ -24,18 +25,22 @@ from eventlog.model import (
     Header,
     KeyFrame,
     Meta,
+    Schema,
     Segment,
+    SetSchema,
+    Transaction,
 )
 
 MAX_COMMIT_BYTES = 8 * 2**20
 MAX_KEYFRAME_BYTES = 64 * 2**20
+MAX_INTENT_BYTES = 256 * 1024
 HEADER_BYTES = 2048
 MAX_DEPTH = 16
 HASH_MODULUS = 2**256
 
 _encoder = msgspec.json.Encoder()
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
-_Model = TypeVar("_Model", Commit, KeyFrame)
+_Model = TypeVar("_Model", Commit, KeyFrame, Transaction)
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -83,6 +88,10 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     commit = _decode_canonical(body, Commit, "commit")
     # The typed fields bound their own depth; only `state` is free in shape.
     _check_depth(commit.state, 2)
+    for transaction in commit.transactions:
+        for action in transaction.actions:
+            if isinstance(action, SetSchema):
+                _check_types(action.schema)
     _check_header(commit.header, version)
     return commit
 
@@ -122,11 +131,40 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
     root = _decode_canonical(body, KeyFrame, "key frame")
+    _check_types(root.state.schema)
     if root.version != version:
         raise Corrupt(
             f"the key frame of version {version} says it is of {root.version}", version=version
         )
     return root
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Return a published transaction's canonical bytes."""
+    return _encoder.encode(transaction)
+
+
+def decode_transaction(body: bytes) -> Transaction:
+    """Return the published transaction in `body`.
+
+    Raises:
+        Corrupt: not a transaction, or not canonical.
+    """
+    _check_size(body, MAX_INTENT_BYTES)
+    return _decode_canonical(body, Transaction, "published transaction")
+
+
+def decode_whole(transaction: Transaction) -> None:
+    """Check that a transaction made in this program is one of the format, whatever its size.
+
+    Raises:
+        Corrupt: a value that the format does not have, such as a negative count.
+    """
+    try:
+        body = _encoder.encode(transaction)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Corrupt(f"not a transaction: {error}") from None
+    _decode(body, Transaction, "transaction")
 
 
 def check_writable(header: Header) -> None:
@@ -268,6 +306,12 @@ def _check_depth(value: Any, depth: int) -> None:
             _check_depth(item, depth + 1)
 
 
+def _check_types(schema: Schema | None) -> None:
+    """Column types are the other part that is free in shape."""
+    for column in schema.columns if schema else ():
+        _check_depth(column.type, 6)  # where the type stands in a key frame and in `state`
+
+
 def _end_of_object(text: bytes, start: int) -> int:
     depth = 0
     for match in _STRUCTURE.finditer(text, start):
@@ -292,7 +336,7 @@ def _decode_canonical(body: bytes, model: type[_Model], what: str) -> _Model:
     value: _Model = _decode(body, model, what)
     try:
         again = _encoder.encode(value)
-    except (ValueError, OverflowError, UnicodeEncodeError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise Corrupt(f"the {what} is not in canonical form: {error}") from None
     if again != body:
         raise Corrupt(f"the {what} is not in canonical form (FORMAT.md, Canonical JSON)")
@@ -316,6 +360,8 @@ def _check_header(header: Header, version: int | None) -> None:
         raise Corrupt(
             f"the commit of version {version} says it is of {header.version}", version=version
         )
+    if not MIN_MS <= header.time < MAX_MS:
+        raise Corrupt("the commit's time lies outside the years 0001 to 9999", version=version)
     parse_hash(header.state_hash)
     if (header.prev is None) != (header.version == 0):
         raise Corrupt("only version 0 has no previous commit", version=header.version)

@@ -1,16 +1,13 @@
-"""The commit protocol: one transaction becomes the next version, exactly once.
+"""The commit protocol: one transaction takes effect in one version, exactly once.
 
 Shell layer: list → decide (pure) → put (FORMAT.md "Committing"). The fate of a slot is settled
-before another is tried: an unclear answer is followed by reading the slot back, and by the same
-bytes to the same key until that is clear. Nothing is ever deleted here.
+before another is tried. Nothing is ever deleted here.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
 from eventlog import codec, keyframe, keys
 from eventlog.clock import Clock
@@ -21,22 +18,25 @@ from eventlog.errors import (
     Corrupt,
     EventLogError,
     KeyNotFound,
-    OutcomeUnknown,
     Unavailable,
     VersionNotFound,
 )
 from eventlog.fold import NoState
 from eventlog.log import Log
-from eventlog.model import Commit, Transaction
-from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
+from eventlog.model import Transaction
+from eventlog.properties import setting
+from eventlog.proposal import commit_time, keyframe_due, propose
+from eventlog.publish import Intents, combinable, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase
-from eventlog.snapshot import Snapshot
-from eventlog.store import Body, ObjectStore
+from eventlog.slot import put_once, settle
+from eventlog.snapshot import Snapshot, holds
 
 MAX_LOST_RACES = 200
-MAX_TRIES = 8  # of one request whose answer was unclear
+CROWD = 8  # commits for which a writer that met others expects them again
+MAX_DEFERRALS = 8  # times that a writer lets the one before it go first
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
+_SHORTEST_PACE_S = 0.005
 
 logger = logging.getLogger(__name__)
 
@@ -54,38 +54,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """Another writer's commit stands in the slot."""
+class _Unsettled:
+    """A transaction that may stand in one of `versions`, in the form in which it was sent."""
 
-    commit: Commit
-    body: bytes
-
-
-def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:
-    """Create an object whose key no other writer would use for other bytes.
-
-    Raises:
-        Unavailable: the store does not answer; the object may or may not be there, and nothing
-            refers to it.
-    """
-    # False means that an earlier try of these very bytes had landed.
-    retrying(clock)(store.put_if_absent, key, body)
-
-
-def retrying(clock: Clock) -> Retrying:
-    """Return the policy for one request whose answer was unclear: the same again, a few times."""
-
-    def wait(state: RetryCallState) -> float:
-        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**state.attempt_number)
-        return float(longest * (0.5 + clock.uniform() / 2))
-
-    return Retrying(
-        retry=retry_if_exception_type(Unavailable),
-        stop=stop_after_attempt(MAX_TRIES),
-        wait=wait,
-        sleep=clock.sleep,
-        reraise=True,
-    )
+    form: Transaction
+    versions: range
 
 
 class Committer:
@@ -100,8 +73,9 @@ class Committer:
         self._log = log
         self._store = log.store
         self._clock = clock
-        # Slots of transactions whose fate stayed unknown: they are settled before anything else.
-        self._unsettled: dict[str, int] = {}
+        self._intents = Intents(log.store, clock)
+        self._crowd = 0  # commits for which others are still expected: publish at once
+        self._unsettled: dict[str, _Unsettled] = {}
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
         """Commit version 0.
@@ -115,10 +89,15 @@ class Committer:
         if not isinstance(verdict, Ready):
             raise CommitConflict(f"the table cannot be created: {verdict}", table=self._store.uri)
         proposal = propose(
-            None, transaction, verdict.effect, table_id=table_id, time_ms=now_ms, frames=self._log
+            None,
+            verdict.transactions,
+            verdict.effect,
+            table_id=table_id,
+            time_ms=now_ms,
+            frames=self._log,
         )
-        taken = self._settle(proposal, transaction)
-        if taken is not None:
+        stored = settle(self._log, self._clock, proposal, transaction.id)
+        if stored is not None:
             raise AlreadyExists(
                 "a table lies here already: open it, or choose another path", table=self._store.uri
             )
@@ -129,50 +108,33 @@ class Committer:
 
         Raises:
             CommitConflict: it cannot be carried; nothing was committed.
-            CommitUnknown: nobody could say whether it landed; the slot is in the error.
+            CommitUnknown: nobody could say whether it landed; the version is in the error.
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
         """
-        found = self._settled_before(transaction)
-        if found is not None:
-            return found
         codec.check_writable(head.header)
         if transaction.read_version > head.version:
             head = self._log.newer(head)
+        patience = setting(head.properties, "combine_after") if combinable(transaction) else 0
         for lost in range(MAX_LOST_RACES):
-            if self._unsettled.get(transaction.id, head.version + 1) <= head.version:
-                found = self._settled_before(transaction)  # it landed late, below the head
+            if transaction.id in self._unsettled:
+                found = self._settle_earlier(transaction.id)
                 if found is not None:
                     return found
-            head = self._usable_keyframe(head.settled())
-            time_ms = commit_time(head, self._now_ms())
-            verdict = rebase(transaction, head, time_ms)
-            if isinstance(verdict, Done):
-                return Outcome(verdict.version, head)
-            if isinstance(verdict, Conflict):
-                newest = self._log.newer(head)
-                if newest.version == head.version:
-                    raise self._conflict(transaction, head, verdict)
-                head = newest
-                continue
-            proposal = propose(
-                head,
-                transaction,
-                verdict.effect,
-                table_id=head.header.table,
-                time_ms=time_ms,
-                frames=self._log,
-            )
-            taken = self._settle(proposal, transaction)
-            if taken is None:
-                return Outcome(proposal.snapshot.version, self._after(proposal.snapshot))
+            settled = transaction.id not in self._unsettled
+            if patience and settled and (self._crowd > 0 or lost >= patience):
+                return self._combine(transaction, head)
+            step = self._attempt(transaction, head)
+            if isinstance(step, Outcome):
+                return step
+            self._crowd = CROWD
             self._pause(lost)
-            head = self._log.at_least(head, taken.commit, taken.body)
-        raise Unavailable(
-            f"lost {MAX_LOST_RACES} commit races in a row: the table is under heavy contention; "
-            "nothing was committed, try again later",
-            table=self._store.uri,
-            transaction=transaction.id,
-        )
+            try:
+                head = self._log.newer(step)
+            except Unavailable as error:
+                if transaction.id in self._unsettled:
+                    raise self._open(transaction.id, error) from error
+                raise
+        raise self._beaten(transaction)
 
     def write_keyframe(self, head: Snapshot) -> Snapshot:
         """Write the key frame of the snapshot's version; return the snapshot based on it.
@@ -184,17 +146,11 @@ class Committer:
             Unavailable: the store does not answer.
         """
         try:
-            leaves = {
-                leaf.sha256: self._log.leaf(leaf)
-                for leaf in keyframe.touched(head.base, head.delta)
-            }
+            leaves = self._log.leaves(keyframe.touched(head.base, head.delta))
         except (Corrupt, KeyNotFound):
             head.entries()  # moves the snapshot over to an older key frame
             head = head.settled()
-            leaves = {
-                leaf.sha256: self._log.leaf(leaf)
-                for leaf in keyframe.touched(head.base, head.delta)
-            }
+            leaves = self._log.leaves(keyframe.touched(head.base, head.delta))
         frame = keyframe.build(
             head.base,
             head.delta,
@@ -210,72 +166,154 @@ class Committer:
         self._log.remember_root(frame.root)
         return head.on_keyframe(frame.root)
 
-    def _settle(self, proposal: Proposal, transaction: Transaction) -> _Taken | None:
-        """Put the commit and find out who has the slot: None is us.
+    def _attempt(
+        self, transaction: Transaction, head: Snapshot, others: list[Transaction] | None = None
+    ) -> Outcome | Snapshot:
+        """Try the slot after `head` once; return the outcome, or the newer head that was met.
 
         Raises:
-            CommitUnknown: still unclear when the bound is spent.
-            Unavailable: the store took nothing for sure; nothing was committed.
+            CommitConflict: the transaction cannot be carried to the newest version.
         """
-        for key, body in proposal.frames.items():
-            put_once(self._store, self._clock, key, body)
-        version = proposal.snapshot.version
-        self._unsettled[transaction.id] = version
-        unclear: list[OutcomeUnknown] = []
+        head = self._usable_keyframe(head.settled())
+        time_ms = commit_time(head, self._now_ms())
+        verdict = rebase(transaction, head, time_ms, others or ())
+        if isinstance(verdict, Done):
+            return Outcome(verdict.version, head)
+        if isinstance(verdict, Conflict):
+            newest = self._log.newer(head)
+            if newest.version == head.version:
+                raise self._conflict(transaction, head, verdict)
+            return newest
+        proposal = propose(
+            head,
+            verdict.transactions,
+            verdict.effect,
+            table_id=head.header.table,
+            time_ms=time_ms,
+            frames=self._log,
+        )
+        version = head.version + 1
+        earlier = self._unsettled.get(transaction.id)
+        if earlier is None:
+            self._unsettled[transaction.id] = _Unsettled(transaction, range(version, version + 1))
         try:
-            taken = retrying(self._clock)(self._try_slot, proposal, transaction, unclear)
+            stored = settle(self._log, self._clock, proposal, transaction.id)
         except Unavailable as error:
-            if not unclear:  # every try was refused for sure
-                del self._unsettled[transaction.id]
-                raise
-            raise CommitUnknown(
-                f"no clear answer whether version {version} was committed: {error.message}. Ask "
-                "Table.find_transaction before trying again, or commit the same transaction again",
-                table=self._store.uri,
-                version=version,
-                transaction=transaction.id,
-            ) from error
-        del self._unsettled[transaction.id]
-        return taken
+            if earlier is not None:  # what was sent before may still arrive
+                raise self._open(transaction.id, error) from error
+            del self._unsettled[transaction.id]
+            raise
+        if stored is None:
+            del self._unsettled[transaction.id]
+            return Outcome(version, self._after(proposal.snapshot))
+        snapshot = self._log.following(head, stored.commit, stored.body)
+        mine = holds(stored.commit, snapshot, transaction.id)
+        # A handle that is behind loses slots below the one that is open: that one stays open.
+        still_open = earlier is not None and version not in earlier.versions
+        if mine or (transaction.until is None and not still_open):
+            del self._unsettled[transaction.id]
+        return Outcome(version, snapshot) if mine else snapshot
 
-    def _try_slot(
-        self, proposal: Proposal, transaction: Transaction, unclear: list[OutcomeUnknown]
-    ) -> _Taken | None:
-        """Send the commit once; read the slot back unless the answer was plain success.
+    def _combine(self, transaction: Transaction, head: Snapshot) -> Outcome:
+        """Publish the append; then either find it in another's commit, or lead and take along.
 
         Raises:
-            OutcomeUnknown: the slot's fate is still open; it is appended to `unclear` too.
-            Unavailable: the store took nothing.
+            CommitConflict: it can never take effect.
+            CommitUnknown: it is published, and the store stopped answering.
+            Unavailable: no window brought it in; nothing was committed.
         """
-        version = proposal.snapshot.version
-        try:
-            if self._store.put_if_absent(keys.commit_key(version), proposal.body):
-                return None
-            why = "the store refused the commit, but shows nothing there"
-        except OutcomeUnknown as error:
-            why = error.message
-        # A refusal too is looked into: what refused may be our own request, delivered twice.
-        try:
-            commit, body = self._log.read(version)
-        except (VersionNotFound, Unavailable) as error:
-            unclear.append(OutcomeUnknown(f"{why}; {error.message}", version=version))
-            raise unclear[-1] from None
-        if any(t.id == transaction.id for t in commit.transactions):
-            return None
-        return _Taken(commit, body)
+        for _ in range(MAX_LOST_RACES):
+            published = publication(transaction, head)
+            # From here on others may commit it, whatever happens to us.
+            window = range(head.version + 1, (published.until or 0) + 1)
+            self._unsettled[transaction.id] = _Unsettled(published, window)
+            step = self._work_on(published, head, new=True)
+            if isinstance(step, Outcome):
+                return step
+            head = step
+        raise self._beaten(transaction)
 
-    def _settled_before(self, transaction: Transaction) -> Outcome | None:
-        """Look into the slot that an earlier call left unknown: our transaction may be there."""
-        version = self._unsettled.get(transaction.id)
-        if version is None:
-            return None
+    def _work_on(self, published: Transaction, head: Snapshot, *, new: bool) -> Outcome | Snapshot:
+        """See a published append through its window; return its outcome or the window's end.
+
+        Raises:
+            CommitConflict: it can never take effect.
+            CommitUnknown: the store stopped answering while the window is open.
+        """
         try:
-            commit, body = self._log.read(version)
+            started_ms = self._clock.now_ms()
+            if new:
+                self._intents.publish(published)
+            elapsed_s = (self._clock.now_ms() - started_ms) / 1000
+            step = self._lead_or_follow(published, head, max(_SHORTEST_PACE_S, elapsed_s))
+        except CommitConflict:
+            self._unsettled.pop(published.id, None)
+            raise
+        except Unavailable as error:
+            raise self._open(published.id, error) from error
+        self._unsettled.pop(published.id, None)  # found, or dead with its window
+        return step
+
+    def _lead_or_follow(
+        self, published: Transaction, head: Snapshot, pace_s: float
+    ) -> Outcome | Snapshot:
+        """Work on one published window; return the outcome, or the snapshot at its end."""
+        last, deferrals = published.until or 0, 0
+        self._clock.sleep(pace_s * (0.5 + self._clock.uniform()))  # let others publish too
+        others = self._intents.pending(published, head)
+        while head.version < last:
+            if others and min(others) < published.id and deferrals < MAX_DEFERRALS:
+                # All see the same list, so that one leads; who defers looks for its commit.
+                deferrals += 1
+                pause = 1.0 if deferrals == 1 else 0.5
+                self._clock.sleep(pace_s * (pause + self._clock.uniform() / 2))
+                step = self._next(published, head)
+            else:
+                step = self._attempt(published, head, self._intents.read(others))
+            alone = isinstance(step, Outcome) and not others
+            self._crowd = max(0, self._crowd - 1) if alone else CROWD
+            if isinstance(step, Outcome):
+                return step
+            if step.version > head.version:
+                deferrals = 0
+                others = self._intents.pending(published, step)
+            head = step
+        return head
+
+    def _next(self, published: Transaction, head: Snapshot) -> Outcome | Snapshot:
+        """Look at the version after `head`, if it is there, for the published transaction."""
+        try:
+            commit, body = self._log.read(head.version + 1)
         except VersionNotFound:
-            return None  # the same slot is the next one tried, so at most one of both lands
-        del self._unsettled[transaction.id]
-        if any(t.id == transaction.id for t in commit.transactions):
-            return Outcome(version, self._log.resolve(commit, body))
+            return head
+        snapshot = self._log.following(head, commit, body)
+        if holds(commit, snapshot, published.id):
+            return Outcome(snapshot.version, snapshot)
+        return snapshot
+
+    def _settle_earlier(self, transaction_id: str) -> Outcome | None:
+        """Settle a transaction that an earlier call left open: it may stand in the log already.
+
+        Returns None where it does not and cannot any more, or where its slot is still empty: then
+        that slot is the next one tried, under the same transaction id.
+        """
+        known = self._unsettled[transaction_id]
+        for version in known.versions:
+            try:
+                commit, body = self._log.read(version)
+            except Unavailable as error:
+                raise self._open(transaction_id, error) from error
+            except VersionNotFound:
+                if known.form.until is None:
+                    return None
+                step = self._work_on(known.form, self._log.snapshot(version - 1), new=False)
+                return step if isinstance(step, Outcome) else None
+            if any(t.id == transaction_id for t in commit.transactions):
+                snapshot = self._log.resolve(commit, body)
+                if holds(commit, snapshot, transaction_id):
+                    del self._unsettled[transaction_id]
+                    return Outcome(version, snapshot)
+        del self._unsettled[transaction_id]
         return None
 
     def _usable_keyframe(self, head: Snapshot) -> Snapshot:
@@ -293,7 +331,7 @@ class Committer:
             return head
         try:
             return self.write_keyframe(head)
-        except Exception as error:  # noqa: BLE001 - the commit is accepted; never report it as failed
+        except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
             logger.warning("key frame %d could not be written: %s", head.version, error)
             return head.settled()
 
@@ -307,6 +345,25 @@ class Committer:
             f"{changed.writer}. Nothing was committed: read again and decide again",
             table=self._store.uri,
             version=head.version,
+            transaction=transaction.id,
+        )
+
+    def _open(self, transaction_id: str, error: Unavailable) -> CommitUnknown:
+        versions = self._unsettled[transaction_id].versions
+        return CommitUnknown(
+            f"the transaction was sent and can take effect until version {versions[-1]}, but the "
+            f"store stopped answering: {error.message}. Commit the same transaction again, or ask "
+            "Table.find_transaction once the table is past that version",
+            table=self._store.uri,
+            version=versions[0],
+            transaction=transaction_id,
+        )
+
+    def _beaten(self, transaction: Transaction) -> Unavailable:
+        return Unavailable(
+            f"lost {MAX_LOST_RACES} commit races in a row: the table is under heavy contention; "
+            "nothing was committed, try again later",
+            table=self._store.uri,
             transaction=transaction.id,
         )
 

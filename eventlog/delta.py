@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eventlog import codec
+from eventlog import codec, keys
 from eventlog.errors import Corrupt
 from eventlog.model import DeltaRecord, Drop, Segment
 
@@ -23,13 +23,19 @@ class Delta:
 
     def then(self, adds: Iterable[Segment], drops: Iterable[Segment]) -> Delta:
         """Return the delta after one more commit that adds and then drops these segments."""
-        return self.compose(Delta({s.id: s for s in adds}, {s.id: drop_of(s) for s in drops}))
+        added, dropped = {s.id: s for s in adds}, dict[str, Drop]()
+        for segment in drops:
+            if added.get(segment.id) == segment:
+                del added[segment.id]
+            else:
+                dropped[segment.id] = drop_of(segment)
+        return self.compose(Delta(added, dropped))
 
     def compose(self, later: Delta) -> Delta:
         """Return the net change of this delta followed by `later`."""
-        adds = {**self.adds, **later.adds}
-        below = {i: drop for i, drop in later.drops.items() if adds.pop(i, None) is None}
-        return Delta(adds, {**self.drops, **below})
+        kept = {i: segment for i, segment in self.adds.items() if i not in later.drops}
+        below = {i: drop for i, drop in later.drops.items() if i not in self.adds}
+        return Delta({**kept, **later.adds}, {**self.drops, **below})
 
     def record(self) -> DeltaRecord:
         """Return the stored form: adds by (version, partition), drops by (chunk, id)."""
@@ -43,14 +49,17 @@ def from_lists(adds: Iterable[Segment], drops: Iterable[Drop]) -> Delta:
     """Return the delta of stored adds and drops.
 
     Raises:
-        Corrupt: an id occurs twice.
+        Corrupt: an id occurs twice in one list, or an entry names no key.
     """
     added, dropped = list(adds), list(drops)
+    for segment in added:
+        keys.key_of(segment)
+        keys.frame_key(segment.checksum)
+    for drop in dropped:
+        keys.segment_key(0, drop.chunk, drop.id)
+        keys.frame_key(drop.hash)
     delta = Delta({s.id: s for s in added}, {d.id: d for d in dropped})
-    if (
-        len(delta.adds) + len(delta.drops) != len(added) + len(dropped)
-        or delta.adds.keys() & delta.drops
-    ):
+    if len(delta.adds) + len(delta.drops) != len(added) + len(dropped):
         raise Corrupt("a segment id occurs twice in one delta")
     return delta
 

@@ -36,10 +36,10 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     only_b = [d for i, d in b.delta.drops.items() if i not in a.delta.drops]
     only_a = [d for i, d in a.delta.drops.items() if i not in b.delta.drops]
     gone = {s.id: s for s in dropped} | {
-        i: s for i, s in a.live(only_b).items() if not b.live([_named(s)])
+        i: s for i, s in a.live(only_b).items() if b.live([_named(s)]).get(i) != s
     }
     new = {s.id: s for s in added} | {
-        i: s for i, s in b.live(only_a).items() if not a.live([_named(s)])
+        i: s for i, s in b.live(only_a).items() if a.live([_named(s)]).get(i) != s
     }
     return Diff(_ordered(new.values()), _ordered(gone.values()))
 

@@ -26,6 +26,7 @@ from eventlog.model import (
     Fence,
     Header,
     Meta,
+    Published,
     Segment,
     SetLayout,
     SetProperties,
@@ -38,6 +39,7 @@ from eventlog.properties import setting
 from eventlog.schema import check_successor
 
 DAY_MS = 86_400_000
+MAX_WINDOW = 64  # versions for which a published transaction may wait
 
 
 class View(Protocol):
@@ -59,6 +61,10 @@ class View(Protocol):
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
         """Return a live segment that overlaps [start, end) ms and came after `after`."""
+        ...
+
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """Return the ids of those adds whose very object is live already."""
         ...
 
 
@@ -106,6 +112,10 @@ class State:
         )
         return next(found, None)
 
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """See `View.present`."""
+        return {a.id for a in adds if same_object(a, self.segments.get(a.id))}
+
 
 @dataclass(frozen=True, slots=True)
 class NoState:
@@ -121,6 +131,19 @@ class NoState:
     def arrived(self, start: int, end: int, after: int) -> None:
         """See `View.arrived`."""
 
+    def present(self, adds: Sequence[Add]) -> set[str]:  # noqa: ARG002
+        """See `View.present`."""
+        return set()
+
+
+def same_object(add: Add, segment: Segment | None) -> bool:
+    """Say whether an add names the object of a segment: the same key."""
+    return segment is not None and (add.epoch, add.chunk, add.id) == (
+        segment.epoch,
+        segment.chunk,
+        segment.id,
+    )
+
 
 def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
     """Return what the transactions do as the commit after `view`, in order.
@@ -130,7 +153,7 @@ def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effe
         view: the state before.
         time_ms: the time in the commit's header.
     """
-    effect = Effect(view.meta)
+    effect = Effect(_forget_published(view.meta, view.version + 1))
     for transaction in transactions:
         step = _judge_one(transaction, view, effect, time_ms)
         if isinstance(step, str):
@@ -233,6 +256,11 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     if txn.id in so_far.accepted:
         return "the same transaction twice in one commit"
     meta, version = so_far.meta, view.version + 1
+    if txn.until is not None:
+        reason = _published_problem(txn, meta, version)
+        if reason:
+            return reason
+        meta = _mark_published(meta, txn.id, Published(version, txn.until))
     if txn.app is not None:
         mark = meta.apps.get(txn.app.id)
         if mark is not None and mark.seq >= txn.app.seq:
@@ -246,14 +274,39 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
     if isinstance(drops, str):
         return drops
-    for action in txn.actions:
-        reason = _unmet(action, txn, meta, view)
-        if reason:
-            return reason
     added = [a for a in txn.actions if isinstance(a, Add)]
+    reason = _unmet(txn, meta, view) or _added_before(added, view, so_far)
+    if reason:
+        return reason
     first = len(so_far.adds)
     adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+
+
+def _published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
+    if txn.until is None or version > txn.until:
+        return f"it was published to take effect until version {txn.until}"
+    if txn.until > version + MAX_WINDOW:
+        return f"it was published for more than {MAX_WINDOW} versions"
+    if txn.id in meta.published:
+        return f"it took effect in version {meta.published[txn.id].version} already"
+    if not all(isinstance(action, Add) for action in txn.actions):
+        return "only appends can be published"
+    return None
+
+
+def _mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
+    published = {**meta.published, txn_id: mark}
+    ordered = {name: published[name] for name in sorted(published)}
+    return msgspec.structs.replace(meta, published=ordered)
+
+
+def _forget_published(meta: Meta, version: int) -> Meta:
+    """Drop the marks whose window has ended: the window itself keeps those from coming back."""
+    kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
+    if len(kept) == len(meta.published):
+        return meta
+    return msgspec.structs.replace(meta, published=kept)
 
 
 def _small_change(action: object, meta: Meta, view: View) -> Meta | str:
@@ -288,17 +341,23 @@ def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, properties=ordered)
 
 
-def _unmet(action: object, txn: Transaction, meta: Meta, view: View) -> str | None:
+def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
     """Return which precondition of an add or an `unchanged` fails, if any."""
-    if isinstance(action, Add):
-        return _add_problem(action, meta, view.version + 1)
-    if isinstance(action, Unchanged):
-        found = view.arrived(action.start, action.end, txn.read_version)
-        if found is not None:
-            return (
-                f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
-            )
+    for action in txn.actions:
+        reason = None
+        if isinstance(action, Add):
+            reason = _add_problem(action, meta, view.version + 1)
+        elif isinstance(action, Unchanged):
+            reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
+        if reason:
+            return reason
     return None
+
+
+def _arrived(found: Segment | None) -> str | None:
+    if found is None:
+        return None
+    return f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
 
 
 def _add_problem(add: Add, meta: Meta, version: int) -> str | None:
@@ -316,6 +375,17 @@ def _add_problem(add: Add, meta: Meta, version: int) -> str | None:
     except Corrupt as error:
         return error.message
     return None
+
+
+def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
+    """Return why the adds would make a segment live twice, if they would."""
+    seen = {s.id for s in so_far.adds}
+    for add in added:
+        if add.id in seen:
+            return f"segment {add.id} is added twice"
+        seen.add(add.id)
+    present = view.present(added)
+    return f"segment {min(present)} is live already" if present else None
 
 
 def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment] | str:

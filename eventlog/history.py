@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log import Log
 from eventlog.model import Header
+from eventlog.snapshot import holds
 
 PAGE = 32
 _THREADS = 16
@@ -84,8 +85,9 @@ def version_at(log: Log, head: Header, time_ms: int) -> int:
 def find_transaction(log: Log, transaction_id: str, start: int, head: int) -> int | None:
     """Return the version from `start` to `head` that holds the transaction, or None."""
     for version in range(start, head + 1):
-        commit, _ = log.read(version)
-        if any(t.id == transaction_id for t in commit.transactions):
+        commit, body = log.read(version)
+        listed = any(t.id == transaction_id for t in commit.transactions)
+        if listed and holds(commit, log.resolve(commit, body), transaction_id):
             return version
     return None
 
@@ -97,7 +99,7 @@ def to_ms(moment: datetime | str | int) -> int:
         InvalidInput: the text is no time, or a datetime has no time zone.
     """
     if isinstance(moment, str):
-        if moment.isascii() and moment.isdigit():
+        if moment.isascii() and moment.isdigit() and len(moment) < 20:
             return int(moment)
         try:
             moment = datetime.fromisoformat(moment)

@@ -149,6 +149,9 @@ def check(root: KeyFrame) -> None:
     Raises:
         Corrupt: they do not, or leaves are out of order.
     """
+    for segment in root.segments:
+        keys.key_of(segment)
+        keys.frame_key(segment.checksum)
     total = codec.meta_hash(root.state) + sum(codec.entry_hash(s) for s in root.segments)
     total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
     sums = [

@@ -17,6 +17,8 @@ FRAMES_PREFIX = "_frames/"
 SEGMENTS_PREFIX = "data/"
 MAX_VERSION = 999_999_999_999
 
+INTENTS_PREFIX = "_intents/"
+_INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
 _HEX32 = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -57,6 +59,28 @@ def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
     except InvalidInput as error:
         raise Corrupt(f"segment {segment_id} names no time chunk: {error}") from None
     return f"{SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{segment_id}.parquet"
+
+
+def intent_key(until: int, transaction_id: str) -> str:
+    """Return the key of a published transaction; the latest window sorts first.
+
+    Raises:
+        Corrupt: the id is not what FORMAT.md allows there.
+    """
+    if not _HEX32.fullmatch(transaction_id):
+        raise Corrupt(f"{transaction_id[:80]!r} is no transaction id")
+    return f"{INTENTS_PREFIX}{_inverted(until)}/{transaction_id}.json"
+
+
+def parse_intent_key(key: str) -> tuple[int, str] | None:
+    """Return (until, transaction id) of a published transaction's key, or None for another key."""
+    match = _INTENT_KEY.fullmatch(key)
+    return (MAX_VERSION - int(match[1]), match[2]) if match else None
+
+
+def is_segment_id(text: str) -> bool:
+    """Say whether the text can be the id of a segment."""
+    return _HEX32.fullmatch(text) is not None
 
 
 def key_of(segment: Segment) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import pairwise
 from threading import Lock
 
@@ -48,20 +49,23 @@ class Log:
             TableNotFound: no log lies under this root.
             Corrupt: the newest versions have a gap.
         """
-        after = ""
+        after, versions = "", list[int]()
         while True:
             page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
             parsed = [keys.parse_log_key(found.key) for found in page]
-            versions = [p[0] for p in parsed if p is not None and not p[1]]
-            if versions:
-                self._check_contiguous(versions)
-                return versions[0]
-            if len(page) < HEAD_PAGE:
-                raise TableNotFound(
-                    f"no table at {self.store.uri}: check the path, or create it",
-                    table=self.store.uri,
-                )
+            versions += [p[0] for p in parsed if p is not None and not p[1]]
+            last = len(page) < HEAD_PAGE
+            # One version alone says nothing of the one before it: strangers may fill a page.
+            if len(versions) > 1 or last:
+                break
             after = page[-1].key
+        if not versions:
+            raise TableNotFound(
+                f"no table at {self.store.uri}: check the path, or create it",
+                table=self.store.uri,
+            )
+        self._check_contiguous([*versions, -1] if last else versions)
+        return versions[0]
 
     def read(self, version: int) -> tuple[Commit, bytes]:
         """Return the commit of `version` and its bytes. One GET.
@@ -147,21 +151,32 @@ class Log:
             commit, body = self.read(known.version + 1)
         except VersionNotFound:
             return known
-        return self.at_least(known, commit, body)
+        self._check_follows(known, commit)
+        try:
+            head = self.head_version()
+        except TableNotFound:
+            head = -1
+        # A stale LIST may be behind; the session never goes backwards.
+        if head > commit.header.version:
+            commit, body = self.read(head)
+        return self.resolve(commit, body)
 
-    def at_least(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
-        """Return the head, given the commit that came after `known`."""
+    def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
+        """Return the snapshot of the commit that came after `known`.
+
+        Raises:
+            Corrupt: it does not follow the known one.
+        """
+        self._check_follows(known, commit)
+        return self.resolve(commit, body)
+
+    def _check_follows(self, known: Snapshot, commit: Commit) -> None:
         if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
             raise Corrupt(
                 "the next version does not follow the one known: the log was forked or changed",
                 table=self.store.uri,
                 version=commit.header.version,
             )
-        head = self.head_version()
-        if head > commit.header.version:
-            commit, body = self.read(head)
-        # A stale LIST may be behind; the session never goes backwards.
-        return self.resolve(commit, body)
 
     def keyframe(self, version: int) -> KeyFrame:
         """Return the root of the key frame of `version`. One GET, or none when it is cached.
@@ -199,6 +214,15 @@ class Log:
             while size > LEAF_CACHE_BYTES and len(self._leaves) > 1:
                 size -= self._leaves.popitem(last=False)[1].nbytes
         return table
+
+    def leaves(self, wanted: Iterable[Leaf]) -> dict[str, pa.Table]:
+        """Return several leaves by their hash.
+
+        Raises:
+            Corrupt: the bytes of one are not what the root names.
+            KeyNotFound: one is not there.
+        """
+        return {leaf.sha256: self.leaf(leaf) for leaf in wanted}
 
     def without_keyframe(self, version: int) -> Snapshot:
         """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""

@@ -186,6 +186,8 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
         operation: what it is, for people: create, append, replace, overwrite, schema, properties.
         writer: who wrote it, for people; at most 128 characters.
         read_version: the version that the intent was formed on; -1 when creating the table.
+        until: set where the transaction was published for others to include: the last version
+            at which it may take effect. Only appends can be published.
         app: idempotence key, if the writer gave one.
         actions: what it does and needs, in order.
         spill: adds and drops that come after `actions`, kept in an object of their own.
@@ -196,6 +198,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
     operation: str
     writer: str
     read_version: Int
+    until: Count | None = None
     app: App | None = None
     actions: tuple[Action, ...] = ()
     spill: Spill | None = None
@@ -247,6 +250,13 @@ class AppMark(Struct, frozen=True, forbid_unknown_fields=True):
     time: Int
 
 
+class Published(Struct, frozen=True, forbid_unknown_fields=True):
+    """A published transaction that took effect, kept until its window has ended."""
+
+    version: Count
+    until: Count
+
+
 class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     """The small state: everything that is not a segment."""
 
@@ -254,6 +264,7 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     schema: Schema | None = None
     properties: dict[str, str] = {}
     apps: dict[str, AppMark] = {}
+    published: dict[str, Published] = {}
     fence: Count = 0
 
 

@@ -33,6 +33,7 @@ SETTINGS: dict[str, Setting] = {
     "app_retention_days": Setting(
         90, 1, 36_500, "days for which an app id's last sequence is kept"
     ),
+    "combine_after": Setting(2, 0, 1000, "races lost before an append is published; 0: never"),
     "segment_bytes": Setting(
         128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"
     ),
@@ -54,6 +55,8 @@ def check_property(name: str, value: str | None) -> None:
     Raises:
         InvalidInput: an unknown name, or a value out of bounds.
     """
+    if any("\ud800" <= character <= "\udfff" for character in name + (value or "")):
+        raise InvalidInput(f"property {name[:80]!r} holds text that is no Unicode")
     if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS:
         if len(name) > 255 or (value is not None and len(value) > _MAX_TEXT):
             raise InvalidInput(f"property {name[:80]!r} is longer than {_MAX_TEXT} characters")

@@ -6,7 +6,7 @@ shell only stores it (FORMAT.md "Committing").
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -49,14 +49,14 @@ class Proposal:
 
 def propose(
     head: Snapshot | None,
-    transaction: Transaction,
+    transactions: Sequence[Transaction],
     effect: fold.Effect,
     *,
     table_id: str,
     time_ms: int,
     frames: Frames,
 ) -> Proposal:
-    """Return the commit after `head` (None: version 0) that holds the accepted transaction.
+    """Return the commit after `head` (None: version 0) that holds these transactions.
 
     Raises:
         InvalidInput: the commit would pass the bounds of the format.
@@ -65,7 +65,7 @@ def propose(
     version = head.version + 1 if head else 0
     base = head.base if head else None
     delta = (head.delta if head else Delta()).then(effect.adds, effect.drops)
-    packed = (_pack(transaction, objects),)
+    packed = tuple(_pack(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.after(head.header if head else None, _meta(head), effect)
     header = Header(
         format=FORMAT_NAME,
@@ -83,7 +83,7 @@ def propose(
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
     commit = Commit(header, state, packed, _record(delta, version, objects))
-    body = codec.encode_commit(commit)
+    body = _checked(codec.encode_commit(commit), version)
     after = Snapshot(
         header=header,
         commit_hash=codec.sha256(body),
@@ -169,10 +169,27 @@ def check_transaction(transaction: Transaction) -> None:
             raise InvalidInput(
                 "an app id has 1 to 255 characters, its sequence lies in 0 to 2^63 - 1"
             )
-    if transaction.spill is not None:
+    try:
+        codec.decode_whole(transaction)
+    except Corrupt as error:
+        raise InvalidInput(f"the transaction breaks the format: {error.message}") from None
+    if transaction.spill is not None or transaction.until is not None:
         raise InvalidInput(
             "a transaction is handed over with all its actions; spilling is done here"
         )
+
+
+def _checked(body: bytes, version: int) -> bytes:
+    """Return the bytes if readers will take them: a slot that holds others is lost for ever.
+
+    Raises:
+        InvalidInput: they would not.
+    """
+    try:
+        codec.decode_commit(body, version)
+    except Corrupt as error:
+        raise InvalidInput(f"the commit would break the format: {error.message}") from None
+    return body
 
 
 def _meta(head: Snapshot | None) -> Meta:

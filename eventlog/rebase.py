@@ -6,6 +6,7 @@ reader will accept (FORMAT.md "Committing"). A lost race is a value here, never 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog import fold
@@ -14,14 +15,15 @@ from eventlog.model import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The transaction takes effect as the commit after the head."""
+    """The transactions take effect as the commit after the head, the writer's own one first."""
 
+    transactions: tuple[Transaction, ...]
     effect: fold.Effect
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The app's unit of work is in the state already, by `version` at the latest."""
+    """The unit of work is in the state already, by `version` at the latest."""
 
     version: int
 
@@ -33,20 +35,31 @@ class Conflict:
     reason: str
 
 
-def rebase(transaction: Transaction, head: fold.View, time_ms: int) -> Ready | Done | Conflict:
+def rebase(
+    transaction: Transaction,
+    head: fold.View,
+    time_ms: int,
+    others: Sequence[Transaction] = (),
+) -> Ready | Done | Conflict:
     """Return what becomes of the transaction on top of `head`.
 
     Args:
         transaction: as its writer formed it, with no spill.
         head: the newest state known.
         time_ms: the time that the commit would carry.
+        others: published transactions to include; those that would be void are left out.
     """
+    if transaction.id in head.meta.published:
+        return Done(head.meta.published[transaction.id].version)
     app = transaction.app
     if app is not None:
         mark = head.meta.apps.get(app.id)
         if mark is not None and mark.seq >= app.seq:
             return Done(mark.version)
-    effect = fold.judge([transaction], head, time_ms)
+    candidates = {t.id: t for t in (*others, transaction)}  # one of each id, the own one kept
+    del candidates[transaction.id]
+    effect = fold.judge([transaction, *candidates.values()], head, time_ms)
     if transaction.id in effect.void:
         return Conflict(effect.void[transaction.id])
-    return Ready(effect)
+    accepted = (t for t in (transaction, *candidates.values()) if t.id in effect.accepted)
+    return Ready(tuple(accepted), effect)

@@ -43,6 +43,7 @@ _NORMALISED: dict[pa.DataType, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)", re.ASCII)
 _MAX_DEPTH = 8
+_MAX_JSON_DEPTH = 10  # of a stored type: with what is around it, within the bound of the codec
 _MAX_NAME = 255
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
@@ -97,7 +98,9 @@ def check_successor(old: Schema, new: Schema) -> str | None:
             return f"column id {column.id} of {column.name!r} is not new"
         if not column.nullable:
             return f"new column {column.name!r} must be nullable: older segments do not have it"
-    return None
+    if new.last_column_id < old.last_column_id:
+        return "column ids would be given again"
+    return _form_problem(new)
 
 
 def to_arrow(schema: Schema) -> pa.Schema:
@@ -162,6 +165,17 @@ def stored_type(arrow: pa.DataType, name: str) -> ColumnType:
     )
 
 
+def type_problem(stored: ColumnType) -> str | None:
+    """Return why a stored type cannot be in a table, or None."""
+    if _depth(stored) > _MAX_JSON_DEPTH:
+        return "it nests too deep: a struct counts 3 levels, a map 2, a list 1, of at most 10"
+    try:
+        arrow_type(stored)
+    except Corrupt as error:
+        return error.message
+    return None
+
+
 def check_time_column(schema: Schema, time_column: str) -> Column:
     """Return the event-time column.
 
@@ -199,17 +213,42 @@ def _build(
         seen.add(field.name.lower())
         if old is None:
             last_column_id += 1
+        kind = stored_type(field.type, field.name)
+        if problem := type_problem(kind):
+            raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
         columns.append(
             Column(
                 id=last_column_id if old is None else old.id,
                 name=field.name,
-                type=stored_type(field.type, field.name),
+                type=kind,
                 nullable=field.nullable,
             )
         )
     if not columns:
         raise InvalidInput("a table needs at least one column, its event time")
     return Schema(id=schema_id, last_column_id=last_column_id, columns=tuple(columns))
+
+
+def _form_problem(schema: Schema) -> str | None:
+    """Return why a schema is not one, whatever came before it."""
+    columns = schema.columns
+    if any(
+        len(set(names)) != len(columns)
+        for names in ([c.id for c in columns], [c.name for c in columns])
+    ):
+        return "a column id or a column name occurs twice"
+    for column in columns:
+        if problem := type_problem(column.type):
+            return f"column {column.name!r}: {problem}"
+    return None
+
+
+def _depth(value: Any, bound: int = _MAX_JSON_DEPTH) -> int:
+    """Return how deep a JSON value nests, looking no deeper than just past `bound`."""
+    if bound < 0 or not isinstance(value, dict | list):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(item, bound - 1) for item in inner), default=0)
 
 
 def _struct_field(part: Any, depth: int) -> pa.Field:

@@ -8,6 +8,7 @@ from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column i
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ _FIXED = pa.schema(
         ("hash", pa.binary(32)),
     ]
 )
+_COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Bytes that repeat nowhere only make a dictionary larger.
 _PLAIN = ("id", "checksum", "hash")
@@ -164,8 +166,10 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
         raise Corrupt("a spill object lacks its column 'drop'")
     marks = table.column(_SPILL_ACTION.name)
     table = table.drop_columns([_SPILL_ACTION.name])
+    _check_filled(table, ("chunk_start", "chunk_end", "id"))
     gone = table.filter(marks)
     kept = table.filter(pa.compute.invert(marks))
+    _check_filled(kept, ("epoch", "rows", "bytes", "checksum", "schema"))
     try:
         chunks = _chunk_names(
             gone.column("chunk_start").to_pylist(), gone.column("chunk_end").to_pylist()
@@ -251,6 +255,13 @@ def _chunk_names(starts: list[int], ends: list[int]) -> list[str]:
         raise Corrupt(f"a frame object names no time chunk: {error}") from None
 
 
+def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse nulls where an entry has none."""
+    for name in names:
+        if table.column(name).null_count:
+            raise Corrupt(f"a frame object has nulls in its column {name!r}")
+
+
 def _conform(table: pa.Table) -> pa.Table:
     """Check the columns of a decoded frame object and give them their exact types."""
     fields = []
@@ -260,7 +271,7 @@ def _conform(table: pa.Table) -> pa.Table:
             fields.append(_FIXED.field(field.name))
         elif field.name == _SPILL_ACTION.name:
             fields.append(_SPILL_ACTION)
-        elif stem in ("min", "max", "nulls") and number.isdigit() and stem + number != "nulls":
+        elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
             kept = stem != "nulls" and (
                 pa.types.is_string(field.type) or pa.types.is_null(field.type)
             )
@@ -269,6 +280,12 @@ def _conform(table: pa.Table) -> pa.Table:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
     if [name for name in table.column_names if name in _FIXED.names] != _FIXED.names:
         raise Corrupt("a frame object lacks a column of a segment entry")
+    wanted = {f"{stem}_{number}" for number in stats_ids(table) for stem in ("min", "max", "nulls")}
+    found = [n for n in table.column_names if n not in _FIXED.names and n != _SPILL_ACTION.name]
+    if sorted(found) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
+        raise Corrupt("a frame object has statistics that are not whole")
+    if _SPILL_ACTION.name not in table.column_names:
+        _check_filled(table, _FIXED.names)
     try:
         return table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog import codec, keyframe, segments
+from eventlog import codec, keyframe, keys, segments
 from eventlog.chunks import TimeChunk
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.fold import same_object
 from eventlog.model import (
+    Add,
     Commit,
     Drop,
     Header,
@@ -195,7 +197,8 @@ class Snapshot:
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
         """Return the segments of these drops that are live, by id."""
         found = {d.id: self.delta.adds[d.id] for d in drops if d.id in self.delta.adds}
-        rest = [d for d in drops if d.id not in found and d.id not in self.delta.drops]
+        gone = found.keys() | self.delta.drops.keys()
+        rest = [d for d in drops if d.id not in gone and keys.is_segment_id(d.id)]
         if not rest or self.base is None:
             return found
         try:
@@ -220,9 +223,23 @@ class Snapshot:
         newer = entries.filter(pc.greater(entries.column("version"), after))
         return segments.to_segments(newer.slice(0, 1))[0] if newer.num_rows else None
 
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """Return the ids of those adds whose very object is live already."""
+        found = {a.id for a in adds if same_object(a, self.delta.adds.get(a.id))}
+        if self.base is None:
+            return found
+        # An object is staged before the version that adds it: what was staged at the key frame or
+        # later does not stand in it, so that a warm append reads no leaf.
+        older = [a for a in adds if a.epoch < self.base.version and a.id not in found]
+        live = self.live([Drop(a.id, a.chunk, "") for a in older])
+        return found | {a.id for a in older if same_object(a, live.get(a.id))}
+
     def settled(self) -> Snapshot:
         """Return this snapshot, on the older key frame if its own turned out to be unusable."""
-        return self.__dict__.get("_fallback", self)
+        found = self
+        while "_fallback" in found.__dict__:
+            found = found.__dict__["_fallback"]
+        return found
 
     def on_keyframe(self, root: KeyFrame) -> Snapshot:
         """Return the same state seen from the key frame of its own version.
@@ -329,6 +346,20 @@ def from_commit(
     )
     check(found)
     return found
+
+
+def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
+    """Say whether a transaction took effect in a commit; being listed is not enough.
+
+    Args:
+        commit: the commit.
+        after: the snapshot that it makes.
+        transaction_id: the transaction.
+    """
+    listed = next((t for t in commit.transactions if t.id == transaction_id), None)
+    if listed is None:
+        return False
+    return listed.until is None or transaction_id in after.meta.published
 
 
 def commit_size(commit: Commit, body: bytes) -> int:

@@ -40,7 +40,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
     """
     text = setting if setting is not None else str(DEFAULT_COLUMNS)
     with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
-    if text.strip().isdigit():
+    if text.strip().isdecimal() and text.isascii():
         chosen = {column.name for column in with_bounds[: int(text)]}
     else:
         chosen = {name.strip() for name in text.split(",") if name.strip()}

@@ -70,6 +70,8 @@ class ObjectStore(Protocol):
 
         Raises:
             OutcomeUnknown: no clear answer; the object may be there, or may still arrive.
+            Unavailable: (not OutcomeUnknown) it failed before it could have an effect.
+            InvalidInput: the store refused for good, with no effect.
         """
         ...
 

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +53,7 @@ class Table:
         self._log = Log(store)
         self._committer = Committer(self._log, self.clock)
         self._head: Snapshot | None = None
+        self._lock = Lock()
 
     @classmethod
     def create(  # noqa: PLR0913 - the public API
@@ -157,9 +159,11 @@ class Table:
         Raises:
             TableNotFound: no table lies there.
         """
-        if self._head is None:
-            self._head = self._log.snapshot(self._log.head_version())
-        return self._head
+        known = self._head
+        if known is None:
+            known = self._log.snapshot(self._log.head_version())
+            self._advance(known)
+        return known
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | str | int | None = None
@@ -303,8 +307,9 @@ class Table:
         self.__init__(state["store"], state["clock"])  # type: ignore[misc]
 
     def _advance(self, newest: Snapshot) -> None:
-        if self._head is None or newest.version >= self._head.version:
-            self._head = newest
+        with self._lock:  # of two threads, the one that saw less must not have the last word
+            if self._head is None or newest.version >= self._head.version:
+                self._head = newest
 
     def _check_absent(self) -> None:
         try:

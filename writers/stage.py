@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from eventlog import codec, keys, stats
 from eventlog.chunks import chunk_name, chunk_of
 from eventlog.clock import Clock
-from eventlog.commit import put_once
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Column, Layout, Schema
 from eventlog.properties import setting
 from eventlog.schema import to_arrow
+from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
 from writers.rows import Problem, conform

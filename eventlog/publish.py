@@ -1,0 +1,113 @@
+"""Published transactions: appends that their writer offers to whoever wins the next slot.
+
+Shell layer. Under contention writers combine instead of racing: an append is published under
+`_intents/`, and the next winner takes along what it finds there (FORMAT.md "Combining"). The fold
+accepts a published transaction once, and only within its window.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from eventlog import codec, keys
+from eventlog.clock import Clock
+from eventlog.errors import Corrupt, KeyNotFound
+from eventlog.fold import MAX_WINDOW
+from eventlog.model import Add, Transaction
+from eventlog.slot import put_once
+from eventlog.snapshot import Snapshot
+from eventlog.store import ObjectStore
+
+WINDOW = 8  # versions for which a published append waits
+MAX_TAKEN = 64  # published transactions that one commit takes along
+_MAX_SEEN = 4 * MAX_TAKEN
+_THREADS = 8
+
+logger = logging.getLogger(__name__)
+
+
+class Intents:
+    """The published transactions under one root."""
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, Transaction | None] = {}  # by key; None: not usable
+
+    def publish(self, published: Transaction) -> None:
+        """Publish an append in the form that `publication` gave it.
+
+        Raises:
+            Unavailable: the store does not answer; it may be published nevertheless.
+        """
+        key = keys.intent_key(published.until or 0, published.id)
+        put_once(self._store, self._clock, key, codec.encode_transaction(published))
+
+    def pending(self, own: Transaction, head: Snapshot) -> dict[str, str]:
+        """Return the others' published transactions that may still take effect: id to key.
+
+        One LIST. The smallest ids are kept where there are more than `MAX_TAKEN`.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        wanted: dict[str, str] = {}
+        for found in self._store.list(keys.INTENTS_PREFIX, limit=_MAX_SEEN):
+            parsed = keys.parse_intent_key(found.key)
+            if parsed is None or parsed[0] > head.version + MAX_WINDOW:
+                continue
+            until, transaction_id = parsed
+            if until <= head.version:
+                break  # later windows sort first: from here on all have ended
+            if transaction_id != own.id and transaction_id not in head.meta.published:
+                wanted.setdefault(transaction_id, found.key)
+        return {i: wanted[i] for i in sorted(wanted)[:MAX_TAKEN]}
+
+    def read(self, wanted: Mapping[str, str]) -> list[Transaction]:
+        """Return the published transactions of these keys; what is not usable is left out.
+
+        One GET for each that was not read before.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        missing = [key for key in wanted.values() if key not in self._known]
+        if len(missing) > 1:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                self._known.update(zip(missing, pool.map(self._get, missing), strict=True))
+        elif missing:
+            self._known[missing[0]] = self._get(missing[0])
+        self._known = {key: self._known[key] for key in wanted.values()}
+        return [found for found in self._known.values() if found is not None]
+
+    def _get(self, key: str) -> Transaction | None:
+        """Return a published transaction, or None for what does not belong there."""
+        try:
+            body = self._store.get(key, length=codec.MAX_INTENT_BYTES + 1)
+            transaction = codec.decode_transaction(body)
+        except (Corrupt, KeyNotFound) as error:
+            logger.warning("ignoring published transaction %s: %s", key, error)
+            return None
+        named = keys.parse_intent_key(key)
+        if named != (transaction.until, transaction.id) or not combinable(transaction):
+            logger.warning("ignoring published transaction %s: not an append of that name", key)
+            return None
+        return transaction
+
+
+def publication(transaction: Transaction, head: Snapshot) -> Transaction:
+    """Return an append in the form to publish: to take effect within the next `WINDOW` versions."""
+    return msgspec.structs.replace(transaction, until=head.version + WINDOW)
+
+
+def combinable(transaction: Transaction) -> bool:
+    """Say whether a transaction may be published: an append that is small enough."""
+    return (
+        transaction.spill is None
+        and all(isinstance(action, Add) for action in transaction.actions)
+        and len(codec.encode_transaction(transaction)) < codec.MAX_INTENT_BYTES - 64
+    )

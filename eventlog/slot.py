@@ -1,0 +1,106 @@
+"""One slot of the log: who has it is found out here, and never left open.
+
+Shell layer. An unclear answer is followed by reading the slot back, and by the same bytes to the
+same key until it is clear (FORMAT.md "Committing"). Nothing is ever deleted here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from eventlog import keys
+from eventlog.clock import Clock
+from eventlog.errors import CommitUnknown, OutcomeUnknown, Unavailable, VersionNotFound
+from eventlog.log import Log
+from eventlog.model import Commit
+from eventlog.proposal import Proposal
+from eventlog.store import Body, ObjectStore
+
+MAX_TRIES = 8  # of one request whose answer was unclear
+_FIRST_WAIT_S = 0.02
+_LONGEST_WAIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What stands in a slot: not the bytes that were sent, whoever's they are."""
+
+    commit: Commit
+    body: bytes
+
+
+def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:
+    """Create an object whose key no other writer would use for other bytes.
+
+    Raises:
+        Unavailable: the store does not answer; the object may or may not be there, and nothing
+            refers to it.
+    """
+    # False means that an earlier try of these very bytes had landed.
+    retrying(clock)(store.put_if_absent, key, body)
+
+
+def settle(log: Log, clock: Clock, proposal: Proposal, transaction_id: str) -> Stored | None:
+    """Store a proposal and find out what its slot holds: None is the proposal itself.
+
+    Raises:
+        CommitUnknown: still unclear when the bound is spent.
+        Unavailable: the store took nothing for sure.
+    """
+    for key, body in proposal.frames.items():
+        put_once(log.store, clock, key, body)
+    unclear: list[OutcomeUnknown] = []
+    try:
+        return retrying(clock)(_try_slot, log, proposal, unclear)
+    except Unavailable as error:
+        if not unclear:  # every try was refused for sure
+            raise
+        version = proposal.snapshot.version
+        raise CommitUnknown(
+            f"no clear answer whether version {version} was committed: {error.message}. Ask "
+            "Table.find_transaction before trying again, or commit the same transaction again",
+            table=log.store.uri,
+            version=version,
+            transaction=transaction_id,
+        ) from error
+
+
+def retrying(clock: Clock) -> Retrying:
+    """Return the policy for one request whose answer was unclear: the same again, a few times."""
+
+    def wait(state: RetryCallState) -> float:
+        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**state.attempt_number)
+        return float(longest * (0.5 + clock.uniform() / 2))
+
+    return Retrying(
+        retry=retry_if_exception_type(Unavailable),
+        stop=stop_after_attempt(MAX_TRIES),
+        wait=wait,
+        sleep=clock.sleep,
+        reraise=True,
+    )
+
+
+def _try_slot(log: Log, proposal: Proposal, unclear: list[OutcomeUnknown]) -> Stored | None:
+    """Send the commit once; read the slot back unless the answer was plain success.
+
+    Raises:
+        OutcomeUnknown: the slot's fate is still open; it is appended to `unclear` too.
+        Unavailable: the store took nothing.
+    """
+    version = proposal.snapshot.version
+    try:
+        if log.store.put_if_absent(keys.commit_key(version), proposal.body):
+            return None
+        why = "the store refused the commit, but shows nothing there"
+    except OutcomeUnknown as error:
+        why = error.message
+    # A refusal too is looked into: what refused may be our own request, delivered twice.
+    try:
+        commit, body = log.read(version)
+    except (VersionNotFound, Unavailable) as error:
+        unclear.append(OutcomeUnknown(f"{why}; {error.message}", version=version))
+        raise unclear[-1] from None
+    return None if body == proposal.body else Stored(commit, body)
