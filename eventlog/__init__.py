@@ -1,9 +1,9 @@
 """eventlog: a table format on object storage with no server.
 
 All state is an append-only sequence of immutable JSON commits, numbered by conditional PUT, with
-periodic key frames; the rows lie in immutable Parquet segments. The specification is FORMAT.md in this
-folder. Reading order: `model`, `fold`, `rebase`, `proposal`, `snapshot`, `keyframe`, `log`, `commit`,
-`table`.
+periodic key frames; the rows lie in immutable Parquet segments. The specification is FORMAT.md in
+this folder. Reading order: `model`, `fold`, `rebase`, `proposal`, `snapshot`, `keyframe`, `log`,
+`commit`, `table`.
 """
 
 from eventlog import errors

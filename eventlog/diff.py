@@ -1,6 +1,7 @@
 """What changed between two versions, found by comparing their trees.
 
-Pure layer. Key frames share leaves as git trees share subtrees, so that the cost follows the change.
+Pure layer. Key frames share leaves as git trees share subtrees, so that the cost follows the
+change.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class CommitConflict(EventLogError):
 class CommitUnknown(EventLogError):
     """Nobody could say whether the commit landed before the retry bound was spent.
 
-    Ask `Table.find_transaction(error.transaction, start=error.version)` before trying again, or pass
-    the very same transaction to `Table.commit` again, which asks first.
+    Ask `Table.find_transaction(error.transaction, start=error.version)` before trying again, or
+    pass the very same transaction to `Table.commit` again, which asks first.
     """
 
 

@@ -52,8 +52,8 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(rows)
     raise InvalidInput(
-        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or RecordBatchReader, "
-        "a pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or a "
+        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
     )
 
 
@@ -67,7 +67,7 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     if unknown:
         raise InvalidInput(
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
-            f"{', '.join(wanted.names)}. Drop them, or extend the table first with Table.add_columns"
+            f"{', '.join(wanted.names)}. Drop them, or extend the table first: Table.add_columns"
         )
     if len(set(incoming.names)) != len(incoming.names):
         raise InvalidInput("a column occurs twice in the rows")

@@ -16,6 +16,7 @@ LAYER_OF = {
     "chunks": "pure",
     "codec": "pure",
     "delta": "pure",
+    "diff": "pure",
     "fold": "pure",
     "keyframe": "pure",
     "keys": "pure",
@@ -41,8 +42,10 @@ LAYER_OF = {
     "local_server": "shell",
     "location": "shell",
     "log": "shell",
+    "publish": "shell",
     "s3": "shell",
     "s3_clients": "shell",
+    "slot": "shell",
     "table": "shell",
 }
 
