@@ -38,6 +38,8 @@ HEADER_BYTES = 2048
 MAX_DEPTH = 16
 HASH_MODULUS = 2**256
 
+_SEAL_BYTES = len(',"digest":""}') + 64
+
 _encoder = msgspec.json.Encoder()
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _Model = TypeVar("_Model", Commit, KeyFrame, Transaction)
@@ -117,8 +119,8 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
 
 
 def encode_keyframe(keyframe: KeyFrame) -> bytes:
-    """Return the root's canonical bytes."""
-    return _encoder.encode(keyframe)
+    """Return the root's canonical bytes, with their own sha256 as the last field."""
+    return _sealed(_encoder.encode(keyframe))
 
 
 def decode_keyframe(body: bytes, version: int) -> KeyFrame:
@@ -130,7 +132,11 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     """
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
-    root = _decode_canonical(body, KeyFrame, "key frame")
+    text = body[:-_SEAL_BYTES] + b"}"
+    # No hash of a commit covers what a root says of its leaves, and that decides what is read.
+    if _sealed(text) != body:
+        raise Corrupt("the key frame's bytes do not have the digest at their end", version=version)
+    root = _decode_canonical(text, KeyFrame, "key frame")
     _check_types(root.state.schema)
     if root.version != version:
         raise Corrupt(
@@ -290,6 +296,10 @@ def _item(field: str, name: str, value: Any) -> int:
 
 def _digest(entry: Any) -> int:
     return int.from_bytes(hashlib.sha256(_encoder.encode(entry)).digest(), "big")
+
+
+def _sealed(text: bytes) -> bytes:
+    return b'%b,"digest":"%b"}' % (text[:-1], sha256(text).encode())
 
 
 def _check_size(body: bytes, limit: int) -> None:

@@ -11,35 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import msgspec
-
-from eventlog import codec, keys
+from eventlog import codec, rules
 from eventlog.chunks import parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model import (
     Add,
-    AppMark,
     Changes,
     Commit,
     Drop,
-    Fence,
     Header,
     Meta,
     Published,
     Segment,
-    SetLayout,
-    SetProperties,
-    SetSchema,
     Totals,
     Transaction,
     Unchanged,
 )
-from eventlog.properties import setting
-from eventlog.schema import check_successor
-
-DAY_MS = 86_400_000
-MAX_WINDOW = 64  # versions for which a published transaction may wait
 
 
 class View(Protocol):
@@ -153,7 +141,7 @@ def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effe
         view: the state before.
         time_ms: the time in the commit's header.
     """
-    effect = Effect(_forget_published(view.meta, view.version + 1))
+    effect = Effect(rules.forget_published(view.meta, view.version + 1))
     for transaction in transactions:
         step = _judge_one(transaction, view, effect, time_ms)
         if isinstance(step, str):
@@ -257,17 +245,17 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
         return "the same transaction twice in one commit"
     meta, version = so_far.meta, view.version + 1
     if txn.until is not None:
-        reason = _published_problem(txn, meta, version)
+        reason = rules.published_problem(txn, meta, version)
         if reason:
             return reason
-        meta = _mark_published(meta, txn.id, Published(version, txn.until))
+        meta = rules.mark_published(meta, txn.id, Published(version, txn.until))
     if txn.app is not None:
         mark = meta.apps.get(txn.app.id)
         if mark is not None and mark.seq >= txn.app.seq:
             return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
-        meta = _mark_app(meta, txn, version, time_ms)
+        meta = rules.mark_app(meta, txn, version, time_ms)
     for action in txn.actions:
-        changed = _small_change(action, meta, view)
+        changed = rules.small_change(action, meta, version)
         if isinstance(changed, str):
             return changed
         meta = changed
@@ -275,7 +263,8 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     if isinstance(drops, str):
         return drops
     added = [a for a in txn.actions if isinstance(a, Add)]
-    reason = _unmet(txn, meta, view) or _added_before(added, view, so_far)
+    reason = _unmet(txn, meta, view) or rules.stats_problem(added, meta)
+    reason = reason or _added_before(added, view, so_far)
     if reason:
         return reason
     first = len(so_far.adds)
@@ -283,70 +272,12 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
 
 
-def _published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
-    if txn.until is None or version > txn.until:
-        return f"it was published to take effect until version {txn.until}"
-    if txn.until > version + MAX_WINDOW:
-        return f"it was published for more than {MAX_WINDOW} versions"
-    if txn.id in meta.published:
-        return f"it took effect in version {meta.published[txn.id].version} already"
-    if not all(isinstance(action, Add) for action in txn.actions):
-        return "only appends can be published"
-    return None
-
-
-def _mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
-    published = {**meta.published, txn_id: mark}
-    ordered = {name: published[name] for name in sorted(published)}
-    return msgspec.structs.replace(meta, published=ordered)
-
-
-def _forget_published(meta: Meta, version: int) -> Meta:
-    """Drop the marks whose window has ended: the window itself keeps those from coming back."""
-    kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
-    if len(kept) == len(meta.published):
-        return meta
-    return msgspec.structs.replace(meta, published=kept)
-
-
-def _small_change(action: object, meta: Meta, view: View) -> Meta | str:
-    """Return the small state after an action, or why it is void."""
-    if isinstance(action, SetLayout):
-        if view.version >= 0:
-            return "the layout is set when a table is created"
-        return msgspec.structs.replace(meta, layout=action.layout)
-    if isinstance(action, SetSchema):
-        reason = check_successor(meta.schema, action.schema) if meta.schema else None
-        if reason:
-            return f"the schema was changed meanwhile: {reason}"
-        return msgspec.structs.replace(meta, schema=action.schema)
-    if isinstance(action, SetProperties):
-        return _set_properties(action, meta)
-    if isinstance(action, Fence):
-        if action.epoch <= meta.fence or action.epoch > view.version + 1:
-            return f"fence {action.epoch} is not above {meta.fence} and within the log"
-        return msgspec.structs.replace(meta, fence=action.epoch)
-    return meta
-
-
-def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
-    properties = dict(meta.properties)
-    for change in action.changes:
-        now = properties.pop(change.name, None)
-        if now != change.old:
-            return f"property {change.name!r} was changed meanwhile: it is {now!r}"
-        if change.new is not None:
-            properties[change.name] = change.new
-    ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
-    return msgspec.structs.replace(meta, properties=ordered)
-
-
 def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
     """Return which precondition of an add or an `unchanged` fails, if any."""
     for action in txn.actions:
         reason = None
         if isinstance(action, Add):
-            reason = _add_problem(action, meta, view.version + 1)
+            reason = rules.add_problem(action, meta, view.version + 1)
         elif isinstance(action, Unchanged):
             reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
         if reason:
@@ -358,23 +289,6 @@ def _arrived(found: Segment | None) -> str | None:
     if found is None:
         return None
     return f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
-
-
-def _add_problem(add: Add, meta: Meta, version: int) -> str | None:
-    if add.epoch < meta.fence:
-        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
-    if add.epoch >= version:
-        return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
-    if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
-        return (
-            f"segment {add.id} was written with schema {add.schema}, which the table does not have"
-        )
-    try:
-        keys.segment_key(add.epoch, add.chunk, add.id)
-        keys.frame_key(add.checksum)
-    except Corrupt as error:
-        return error.message
-    return None
 
 
 def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
@@ -402,17 +316,6 @@ def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment]
             return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
         entries.append(entry)
     return entries
-
-
-def _mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
-    """Record the app's sequence; a new app id makes room by forgetting those past retention."""
-    assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
-    apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
-    if txn.app.id not in meta.apps:
-        oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
-        kept = sorted((n for n, mark in apps.items() if mark.time >= oldest), key=str.encode)
-        apps = {name: apps[name] for name in kept}
-    return msgspec.structs.replace(meta, apps=apps)
 
 
 def _segment(add: Add, version: int, partition: int) -> Segment:

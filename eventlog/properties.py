@@ -69,7 +69,8 @@ def check_property(name: str, value: str | None) -> None:
     rule = SETTINGS[name]
     if value is None:
         return
-    if not (value.isascii() and value.isdigit()) or not rule.low <= int(value) <= rule.high:
+    whole = value.isascii() and value.isdigit() and len(value) < 20
+    if not whole or not rule.low <= int(value) <= rule.high:
         raise InvalidInput(
             f"property {name} is a whole number from {rule.low} to {rule.high}, not {value!r}"
         )

@@ -16,8 +16,8 @@ import msgspec
 from eventlog import codec, keys
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt, KeyNotFound
-from eventlog.fold import MAX_WINDOW
 from eventlog.model import Add, Transaction
+from eventlog.rules import MAX_WINDOW
 from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore

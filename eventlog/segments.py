@@ -58,7 +58,10 @@ def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = No
     columns["version"] = [s.version for s in segments]
     columns["partition"] = [s.partition for s in segments]
     columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
-    return _table(columns, segments)
+    try:
+        return _table(columns, segments)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
 
 
 def to_segments(table: pa.Table) -> list[Segment]:
@@ -84,7 +87,10 @@ def hash_sum(table: pa.Table) -> int:
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables; statistics columns that one lacks are null there."""
     filled = [table for table in tables if table.num_rows]
-    return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
+    try:
+        return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
+    except pa.ArrowException as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -286,6 +292,8 @@ def _conform(table: pa.Table) -> pa.Table:
         raise Corrupt("a frame object has statistics that are not whole")
     if _SPILL_ACTION.name not in table.column_names:
         _check_filled(table, _FIXED.names)
+        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
+        _chunk_names(starts, ends)
     try:
         return table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:

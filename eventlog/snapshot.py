@@ -306,17 +306,8 @@ def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) 
     Raises:
         Corrupt: they do not add up to the commit's state hash.
     """
-    found = Snapshot(
-        header=commit.header,
-        commit_hash=codec.sha256(body),
-        meta=meta,
-        base=base.base,
-        delta=base.delta.compose(delta),
-        frames=base.frames,
-        commit_bytes=commit_size(commit, body),
-    )
-    check(found)
-    return found
+    delta = base.delta.compose(delta)
+    return _checked(commit, body, meta, base.base, delta, base.frames)
 
 
 def from_commit(
@@ -335,17 +326,7 @@ def from_commit(
         Corrupt: key frame and delta do not add up to the commit's state hash.
     """
     meta = codec.meta_patch(base.state if base else Meta(), commit.state)
-    found = Snapshot(
-        header=commit.header,
-        commit_hash=codec.sha256(body),
-        meta=meta,
-        base=base,
-        delta=delta,
-        frames=frames,
-        commit_bytes=commit_size(commit, body),
-    )
-    check(found)
-    return found
+    return _checked(commit, body, meta, base, delta, frames)
 
 
 def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
@@ -378,7 +359,13 @@ def check(snapshot: Snapshot) -> None:
     total += sum(codec.entry_hash(s) for s in delta.adds.values()) + codec.meta_hash(snapshot.meta)
     total -= sum(codec.parse_hash(d.hash) for d in delta.drops.values())
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
-    if codec.hex_hash(total) != header.state_hash or count != header.totals.segments:
+    rows, size = (_sum(base, delta, name) for name in ("rows", "bytes"))
+    known = (count, rows, size) if not delta.drops else (count,)  # a drop does not say its size
+    totals = header.totals
+    if (
+        codec.hex_hash(total) != header.state_hash
+        or known != (totals.segments, totals.rows, totals.bytes)[: len(known)]
+    ):
         raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
 
 
@@ -388,3 +375,17 @@ def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Ta
     if end is not None:
         entries = entries.filter(pc.less(entries.column("chunk_start"), end))
     return entries
+
+
+def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
+    start: int = getattr(base.totals, name) if base else 0
+    return start + sum(int(getattr(segment, name)) for segment in delta.adds.values())
+
+
+def _checked(
+    commit: Commit, body: bytes, meta: Meta, base: KeyFrame | None, delta: Delta, frames: Frames
+) -> Snapshot:
+    size = commit_size(commit, body)
+    found = Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)
+    check(found)
+    return found

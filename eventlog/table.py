@@ -97,23 +97,10 @@ class Table:
             raise UnsupportedFormat(
                 "keyed tables (key=, buckets=) need a later release of eventlog"
             )
-        stored = from_arrow(schema)
-        check_time_column(stored, time_column)
-        order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
-        unknown = [name for name in order if name not in {c.name for c in stored.columns}]
-        if unknown:
-            raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
-        changes = _property_changes(properties or {}, {})
-        stats_columns(stored, (properties or {}).get(PROPERTY), time_column)
+        actions = _creation(schema, time_column, granularity, order_by, properties or {})
         table = cls(store or open_store(uri, storage_options, clock), clock)
         table._check_absent()
         probe(table.store, table.clock.token())
-        actions: list[Action] = [
-            SetLayout(Layout(time_column, check_granularity(granularity), order)),
-            SetSchema(stored),
-        ]
-        if changes:
-            actions.append(SetProperties(changes))
         transaction = table.transaction("create", actions, read_version=-1)
         table._head = table._committer.create(transaction, table.clock.token()).head
         return table
@@ -319,6 +306,31 @@ class Table:
         raise AlreadyExists(
             "a table lies here already: open it, or choose another path", table=self.uri
         )
+
+
+def _creation(
+    schema: pa.Schema,
+    time_column: str,
+    granularity: str,
+    order_by: str | Iterable[str] | None,
+    properties: Mapping[str, str],
+) -> list[Action]:
+    """Return the actions of version 0.
+
+    Raises:
+        InvalidInput: an argument is wrong.
+    """
+    stored = from_arrow(schema)
+    check_time_column(stored, time_column)
+    order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
+    unknown = [name for name in order if name not in {c.name for c in stored.columns}]
+    if unknown:
+        raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
+    stats_columns(stored, properties.get(PROPERTY), time_column)
+    layout = Layout(time_column, check_granularity(granularity), order)
+    changes = _property_changes(properties, {})
+    actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
+    return [*actions, SetProperties(changes)] if changes else actions
 
 
 def _property_changes(

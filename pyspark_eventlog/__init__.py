@@ -1,8 +1,9 @@
 """What Spark finds by itself: `spark.read.format("eventlog")` without registration.
 
-Spark looks for a `DefaultSource` in every top-level module whose name starts with `pyspark_`, at the
-first use of any Python data source, so that this import stays light: the reader and the writer are
-imported when they are asked for. Executors need the distribution installed, as classes travel by name.
+Spark looks for a `DefaultSource` in every top-level module whose name starts with `pyspark_`, at
+the first use of any Python data source, so that this import stays light: the reader and the writer
+are imported when they are asked for. Executors need the distribution installed, as classes travel
+by name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Pin the version and return the schema that it has, or that of option `columns`."""
-        from readers.spark import load_schema  # noqa: PLC0415 - see the module's docstring
+        from readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
 
         self._version, schema = load_schema(self.options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the pinned version; a schema given by the user is a projection."""
-        from readers.spark import make_reader  # noqa: PLC0415 - see the module's docstring
+        from readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
 
         return make_reader(self.options, schema, self._version)
 

@@ -1,1 +1,9 @@
-"""x."""
+"""Readers: the rows of one version, pruned by statistics, as Arrow and what speaks Arrow.
+
+Imports eventlog; never writers or compaction. The Spark source is in `readers.spark` and needs the
+extra `spark`.
+"""
+
+from readers.scanner import Scan, count, scan
+
+__all__ = ["Scan", "count", "scan"]

@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.errors import InvalidInput
 
-READ_NAMES = ("version", "timestamp", "columns", "where", "targetBytes")
+READ_NAMES = ("version", "timestamp", "columns", "where", "whereArrow", "targetBytes")
 WRITE_NAMES = (
     "timeColumn",
     "granularity",

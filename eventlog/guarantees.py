@@ -1,0 +1,132 @@
+"""Pruning for pyarrow expressions, through Arrow's own simplification under guarantees.
+
+Pure layer. An expression cannot be taken apart from Python. Arrow prunes dataset fragments whose
+`partition_expression` contradicts a filter, so each segment becomes a fragment of a file that is
+never opened, guaranteed to lie within its bounds.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from eventlog.errors import InvalidInput
+from eventlog.model import Column, Schema
+from eventlog.pruning import Bounds
+from eventlog.schema import arrow_type, names, to_arrow
+
+
+def check_filter(expression: pc.Expression, schema: Schema) -> None:
+    """Check that an expression is a filter over the rows of a table.
+
+    Raises:
+        InvalidInput: a column is unknown, types do not fit, or it is not boolean.
+    """
+    kinds = to_arrow(schema)
+    # One row of nulls: some functions look at their options only when there are rows.
+    row = [pa.nulls(1, field.type) for field in kinds]
+    rows = ds.dataset(pa.table(row, names=kinds.names))
+    try:
+        rows.scanner(filter=expression).to_table()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        why = str(error).split("\n", 1)[0]
+        raise InvalidInput(
+            f"the predicate does not fit the table: {why[:300]}; columns: {names(schema)}"
+        ) from None
+
+
+def mentioned(expression: pc.Expression, schema: Schema) -> tuple[Column, ...]:
+    """Return the columns that an expression may read: a superset."""
+    try:
+        text = str(expression)
+    except UnicodeDecodeError:  # Arrow shortens long literals inside a character
+        return schema.columns
+    if "FieldPath" in text:  # by position
+        return schema.columns
+    return tuple(c for c in schema.columns if re.search(_word(c.name), text))
+
+
+def may_match(
+    expression: pc.Expression, schema: Schema, columns: tuple[Column, ...], bounds: Bounds
+) -> pa.Array:
+    """Say for each entry whether a row may exist that passes; reads nothing.
+
+    Args:
+        expression: a filter that `check_filter` accepted.
+        schema: the table's.
+        columns: whose bounds to use.
+        bounds: of the entries.
+    """
+    count = bounds.entries.num_rows
+    each = [_guarantees(column, bounds) for column in columns if isinstance(column.type, str)]
+    file_format, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = []
+    for row, parts in enumerate(zip(*each, strict=True) if each else [()] * count):
+        known = [part for part in parts if part is not None]
+        guarantee = pc.scalar(True)
+        for index, part in enumerate(known):
+            guarantee = part if index == 0 else guarantee & part
+        fragments.append(
+            file_format.make_fragment(str(row), nowhere, partition_expression=guarantee)
+        )
+    segments = ds.FileSystemDataset(fragments, to_arrow(schema), file_format, nowhere)
+    kept = {int(fragment.path) for fragment in segments.get_fragments(filter=expression)}
+    return pa.array([row in kept for row in range(count)], pa.bool_())
+
+
+def _word(name: str) -> str:
+    """Return a pattern of the name as Arrow prints it: with other characters around."""
+    plain = re.escape(name)
+    return rf"(?<!\w){plain}(?!\w)" if re.fullmatch(r"\w+", name) else plain
+
+
+def _guarantees(column: Column, bounds: Bounds) -> Iterator[pc.Expression | None]:
+    """Yield for each entry what is certain about the column, in the form that Arrow recognises."""
+    count = bounds.entries.num_rows
+    field, decode = pc.field(column.name), _decoder(column.type)
+    low, high = ([None] * count if b is None else b.to_pylist() for b in _limits(column, bounds))
+    null, valid = (_flags(m, count) for m in (bounds.some_null(column), bounds.some_valid(column)))
+    for least, greatest, may_be_null, may_be_valid in zip(low, high, null, valid, strict=True):
+        if not may_be_valid:
+            yield field.is_null()
+            continue
+        limits = [field >= decode(least)] if least is not None else []
+        limits += [field <= decode(greatest)] if greatest is not None else []
+        if may_be_null:
+            # Else Arrow takes the column for never null. It knows this form only limit by limit.
+            limits = [limit | field.is_null() for limit in limits]
+        yield limits[0] & limits[1] if len(limits) == 2 else limits[0] if limits else None
+
+
+def _limits(column: Column, bounds: Bounds) -> tuple[pa.ChunkedArray | None, ...]:
+    return bounds.low(column), bounds.high(column)
+
+
+def _flags(mask: Any, count: int) -> list[bool]:
+    return [mask] * count if isinstance(mask, bool) else mask.to_pylist()
+
+
+def _decoder(column_type: Any) -> Callable[[Any], pa.Scalar]:
+    """Return the inverse of `eventlog.stats.encode`."""
+    kind = arrow_type(column_type)
+    if pa.types.is_floating(kind):
+        return lambda encoded: pa.scalar(_from_sortable(encoded), kind)
+    if pa.types.is_decimal(kind):
+        return lambda encoded: pa.scalar(Decimal(encoded).scaleb(-kind.scale), kind)
+    if pa.types.is_boolean(kind):
+        return lambda encoded: pa.scalar(bool(encoded))
+    return lambda encoded: pa.scalar(encoded, kind)
+
+
+def _from_sortable(encoded: int) -> float:
+    bits = encoded if encoded >= 0 else encoded ^ 0x7FFF_FFFF_FFFF_FFFF
+    (number,) = struct.unpack(">d", struct.pack(">q", bits))
+    return float(number)

@@ -1,0 +1,201 @@
+"""The verbs that look closely: show one version, check all of them.
+
+Shell layer; needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import click
+import msgspec
+
+from eventlog import check as checks
+from eventlog import fold, keys, proposal, terminal
+from eventlog.clock import SystemClock
+from eventlog.errors import Corrupt
+from eventlog.model import Commit, Totals, Transaction
+from eventlog.program import Place, at_timestamp, common
+from eventlog.schema_text import type_text
+from eventlog.snapshot import Snapshot
+from eventlog.table import Table
+
+
+@click.command()
+@common
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@at_timestamp
+def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
+    """Show one version: its commit, its transactions, what they changed, its state."""
+    opened = place.open()
+    snapshot = opened.snapshot(version, timestamp)
+    commit, body = opened.log.read(snapshot.version)
+    whole = proposal.unpack(commit, opened.log.spill)
+    before = opened.snapshot(snapshot.version - 1) if snapshot.version else fold.NoState()
+    void = dict(fold.judge(whole.transactions, before, commit.header.time).void)
+    if place.as_json:
+        terminal.json_document(_show_json(opened, snapshot, commit, whole, void))
+        return
+    _show_commit(snapshot, commit, len(body))
+    for transaction in whole.transactions:
+        _show_transaction(transaction, void.get(transaction.id))
+    _show_state(snapshot)
+
+
+@click.command()
+@common
+@click.option("--segments", is_flag=True, help="Also look that every live segment is there.")
+@click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
+def check(place: Place, *, segments: bool, checksums: bool) -> int:
+    """Check that everything stored is what the log says; exit 4 where it is not.
+
+    Folds all commits from version 0, and compares every header, delta and key frame with it.
+    """
+    table, clock = place.unopened(), SystemClock()
+    start = clock.now_ms()
+    with terminal.progress() as advance:
+        report = checks.check(table, segments=segments, checksums=checksums, progress=advance)
+    if place.as_json:
+        terminal.json_document({"ok": report.ok, **msgspec.to_builtins(report)})
+    else:
+        _show_report(report, (clock.now_ms() - start) / 1000)
+    return 0 if report.ok else Corrupt.exit_code
+
+
+def totals_text(totals: Totals) -> str:
+    """Return totals for people."""
+    return (
+        f"{terminal.count(totals.segments)} segments, {terminal.count(totals.rows)} rows, "
+        f"{terminal.size(totals.bytes)}"
+    )
+
+
+def _show_json(
+    opened: Table, snapshot: Snapshot, commit: Commit, whole: Commit, void: dict[str, str]
+) -> dict[str, Any]:
+    header = msgspec.to_builtins(commit.header)
+    transactions = [
+        {
+            "id": t.id,
+            "operation": t.operation,
+            "writer": t.writer,
+            "read_version": t.read_version,
+            "app": msgspec.to_builtins(t.app),
+            "actions": _actions(t),
+            "info": t.info,
+            "void": void.get(t.id),
+        }
+        for t in whole.transactions
+    ]
+    return {
+        "uri": opened.uri,
+        **header,
+        "time": terminal.iso(snapshot.timestamp),
+        "time_ms": commit.header.time,
+        "commit": snapshot.commit_hash,
+        "transactions": transactions,
+        "layout": msgspec.to_builtins(snapshot.layout),
+        "columns": [
+            {"name": c.name, "type": type_text(c.type), "nullable": c.nullable, "id": c.id}
+            for c in snapshot.stored_schema.columns
+        ],
+        "properties": dict(snapshot.properties),
+        "apps": msgspec.to_builtins(snapshot.meta.apps),
+    }
+
+
+def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
+    header, changes = commit.header, commit.header.changes
+    start = "none yet" if header.keyframe is None else f"version {header.keyframe}"
+    delta = snapshot.delta
+    terminal.facts(
+        [
+            ("version", snapshot.version),
+            ("time", terminal.moment(snapshot.timestamp)),
+            ("table", header.table),
+            ("commit", f"{keys.commit_key(snapshot.version)}  {terminal.size(size)}"),
+            ("sha256", snapshot.commit_hash),
+            ("key frame", f"{start}; since then {_changed(len(delta.adds), len(delta.drops))}"),
+            ("totals", totals_text(header.totals)),
+            ("changes", _changed(changes.adds, changes.drops)),
+            ("rows", f"{changes.rows:+,}"),
+            ("bytes", f"{changes.bytes:+,}"),
+        ]
+    )
+
+
+def _show_transaction(transaction: Transaction, void: str | None) -> None:
+    app = transaction.app
+    terminal.say()
+    terminal.facts(
+        [
+            ("transaction", transaction.id),
+            ("operation", transaction.operation),
+            ("writer", transaction.writer),
+            ("read version", transaction.read_version),
+            ("app", f"{app.id}, sequence {app.seq}" if app else None),
+            ("actions", ", ".join(f"{n:,} {kind}" for kind, n in _actions(transaction).items())),
+            *((f"info {name}", value) for name, value in transaction.info.items()),
+            ("void", void),
+        ]
+    )
+
+
+def _show_state(snapshot: Snapshot) -> None:
+    layout = snapshot.layout
+    terminal.say()
+    terminal.facts(
+        [
+            ("time column", layout.time_column),
+            ("chunks by", layout.granularity),
+            ("ordered by", ", ".join(layout.order_by) or None),
+            *((f"property {name}", value) for name, value in snapshot.properties.items()),
+        ]
+    )
+    terminal.say()
+    terminal.table(
+        ("column", "type", "nullable"),
+        (
+            (column.name, type_text(column.type), "" if column.nullable else "no")
+            for column in snapshot.stored_schema.columns
+        ),
+    )
+
+
+def _changed(adds: int, drops: int) -> str:
+    return f"{adds:,} segments added, {drops:,} dropped"
+
+
+def _actions(transaction: Transaction) -> dict[str, int]:
+    kinds = (str(type(action).__struct_config__.tag) for action in transaction.actions)
+    return dict(Counter(kinds))
+
+
+def _show_report(report: checks.Report, seconds: float) -> None:
+    looked = None if report.segments is None else terminal.count(report.segments)
+    bad = f", {report.bad_keyframes} bad" if report.bad_keyframes else ""
+    terminal.facts(
+        [
+            ("table", report.table),
+            ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
+            ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
+            ("key frames", f"{report.keyframes} agree{bad}, {report.leaves} leaves read"),
+            ("segments", looked),
+            ("checksums", terminal.size(report.checksummed) if report.checksummed else None),
+        ]
+    )
+    for void in report.void:
+        terminal.say(
+            f"void: transaction {void.transaction} of version {void.version}: {void.reason}"
+        )
+    if report.findings:
+        terminal.say()
+        terminal.table(
+            ("severity", "version", "key", "message"),
+            ((f.severity, f.version, f.key, f.message) for f in report.findings),
+            right=("version",),
+        )
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    verdict = f"corrupt: {errors} errors" if errors else "all is as the log says"
+    terminal.say(f"\n{verdict} ({seconds:.1f} s)")

@@ -1,0 +1,154 @@
+"""Predicates: `where` as SQL text or a pyarrow expression, for pruning and for filtering.
+
+Pure layer. Both kinds answer the same questions: which segments may hold rows that pass, which hold
+nothing else, which interval of the event time is concerned, and how rows are filtered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import conditions, guarantees, pruning
+from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.conditions import Condition
+from eventlog.errors import InvalidInput
+from eventlog.model import Column, Leaf, Schema
+from eventlog.pruning import Bounds
+from eventlog.sql import parse_sql
+
+Where: TypeAlias = "str | pc.Expression"
+
+
+class Predicate(Protocol):
+    """What a predicate can be asked. `entries` are tables in the columns of `eventlog.segments`."""
+
+    def to_arrow(self) -> pc.Expression:
+        """Return the filter over rows of the table's Arrow schema."""
+        ...
+
+    def columns(self) -> frozenset[str]:
+        """Return the names of the columns that it reads, or a superset."""
+        ...
+
+    def interval(self, time_column: str) -> tuple[int, int]:
+        """Return a half-open interval in ms UTC that holds every row that passes."""
+        ...
+
+    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+        """Say for each entry whether it may hold a row that passes; never wrongly no."""
+        ...
+
+    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+        """Say whether a key frame's leaf may hold a segment that `prune` would keep."""
+        ...
+
+    def covers(self, entries: pa.Table, time_column: str) -> bool:
+        """Say whether every row of every entry is known to pass."""
+        ...
+
+
+def parse(where: Where, schema: Schema) -> Predicate:
+    """Return the predicate over rows of `schema`.
+
+    Args:
+        where: one SQL boolean expression, or a pyarrow expression.
+        schema: the table's schema.
+
+    Raises:
+        InvalidInput: it is neither, or does not fit the schema; the message names the part.
+    """
+    if isinstance(where, str):
+        condition = parse_sql(where, schema)
+        guarantees.check_filter(conditions.to_arrow(condition), schema)
+        return SqlPredicate(schema, condition)
+    if isinstance(where, pc.Expression):
+        guarantees.check_filter(where, schema)
+        return ArrowPredicate(schema, where)
+    raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPredicate:
+    """A predicate that was SQL text. See `Predicate`."""
+
+    schema: Schema
+    condition: Condition
+
+    def to_arrow(self) -> pc.Expression:
+        """See `Predicate.to_arrow`."""
+        return conditions.to_arrow(self.condition)
+
+    def columns(self) -> frozenset[str]:
+        """See `Predicate.columns`: exactly those."""
+        return conditions.names(self.condition)
+
+    def interval(self, time_column: str) -> tuple[int, int]:
+        """See `Predicate.interval`."""
+        column = _column(self.schema, time_column)
+        return pruning.to_interval(pruning.span(self.condition, column), column)
+
+    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+        """See `Predicate.prune`."""
+        mask = pruning.may_be(self.condition, True, Bounds(entries, time_column))
+        return pruning.to_array(mask, entries.num_rows)
+
+    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+        """See `Predicate.leaf_may_match`."""
+        mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
+        return bool(pruning.to_array(mask, 1)[0].as_py())
+
+    def covers(self, entries: pa.Table, time_column: str) -> bool:
+        """See `Predicate.covers`."""
+        mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
+        found = pc.all(pruning.to_array(mask, entries.num_rows), min_count=0)
+        return bool(found.as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPredicate:
+    """A predicate that was a pyarrow expression. See `Predicate`."""
+
+    schema: Schema
+    expression: pc.Expression
+
+    def to_arrow(self) -> pc.Expression:
+        """See `Predicate.to_arrow`."""
+        return self.expression
+
+    def columns(self) -> frozenset[str]:
+        """See `Predicate.columns`: a superset."""
+        return frozenset(column.name for column in self._mentioned())
+
+    def interval(self, time_column: str) -> tuple[int, int]:  # noqa: ARG002 - cannot be known
+        """See `Predicate.interval`: all of time; leaves are told apart by `leaf_may_match`."""
+        return MIN_MS, MAX_MS
+
+    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+        """See `Predicate.prune`."""
+        bounds = Bounds(entries, time_column)
+        return guarantees.may_match(self.expression, self.schema, self._mentioned(), bounds)
+
+    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+        """See `Predicate.leaf_may_match`."""
+        bounds = Bounds.of_leaf(leaf, time_column)
+        found = guarantees.may_match(self.expression, self.schema, self._mentioned(), bounds)
+        return bool(found[0].as_py())
+
+    def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002
+        """See `Predicate.covers`: known only where there is nothing."""
+        return bool(entries.num_rows == 0)
+
+    def _mentioned(self) -> tuple[Column, ...]:
+        return guarantees.mentioned(self.expression, self.schema)
+
+
+def _column(schema: Schema, name: str) -> Column:
+    found: Sequence[Column] = [column for column in schema.columns if column.name == name]
+    if not found:
+        raise InvalidInput(f"no column {name!r}")
+    return found[0]

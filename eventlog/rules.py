@@ -1,0 +1,133 @@
+"""The rules of the fold that need no look at the live segments: small state, windows, single adds.
+
+Pure layer. Each returns what becomes of the small state, or the reason why a transaction is void
+(FORMAT.md "The fold").
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog import keys
+from eventlog.errors import Corrupt
+from eventlog.model import (
+    Add,
+    AppMark,
+    Fence,
+    Meta,
+    Published,
+    SetLayout,
+    SetProperties,
+    SetSchema,
+    Transaction,
+)
+from eventlog.properties import setting
+from eventlog.schema import check_successor
+
+DAY_MS = 86_400_000
+MAX_WINDOW = 64  # versions for which a published transaction may wait
+
+
+def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
+    """Return why a published transaction cannot take effect in `version`, if it cannot (F3)."""
+    if txn.until is None or version > txn.until:
+        return f"it was published to take effect until version {txn.until}"
+    if txn.until > version + MAX_WINDOW:
+        return f"it was published for more than {MAX_WINDOW} versions"
+    if txn.id in meta.published:
+        return f"it took effect in version {meta.published[txn.id].version} already"
+    if not all(isinstance(action, Add) for action in txn.actions):
+        return "only appends can be published"
+    return None
+
+
+def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
+    """Return the small state with the mark of a published transaction that took effect."""
+    published = {**meta.published, txn_id: mark}
+    ordered = {name: published[name] for name in sorted(published)}
+    return msgspec.structs.replace(meta, published=ordered)
+
+
+def forget_published(meta: Meta, version: int) -> Meta:
+    """Drop the marks whose window has ended: the window itself keeps those from coming back."""
+    kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
+    if len(kept) == len(meta.published):
+        return meta
+    return msgspec.structs.replace(meta, published=kept)
+
+
+def small_change(action: object, meta: Meta, version: int) -> Meta | str:
+    """Return the small state after an action, or why it is void."""
+    if isinstance(action, SetLayout):
+        if version > 0:
+            return "the layout is set when a table is created"
+        return msgspec.structs.replace(meta, layout=action.layout)
+    if isinstance(action, SetSchema):
+        reason = check_successor(meta.schema, action.schema) if meta.schema else None
+        if reason:
+            return f"the schema was changed meanwhile: {reason}"
+        return msgspec.structs.replace(meta, schema=action.schema)
+    if isinstance(action, SetProperties):
+        return _set_properties(action, meta)
+    if isinstance(action, Fence):
+        if action.epoch <= meta.fence or action.epoch > version:
+            return f"fence {action.epoch} is not above {meta.fence} and within the log"
+        return msgspec.structs.replace(meta, fence=action.epoch)
+    return meta
+
+
+def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
+    properties = dict(meta.properties)
+    for change in action.changes:
+        now = properties.pop(change.name, None)
+        if now != change.old:
+            return f"property {change.name!r} was changed meanwhile: it is {now!r}"
+        if change.new is not None:
+            properties[change.name] = change.new
+    ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
+    return msgspec.structs.replace(meta, properties=ordered)
+
+
+def add_problem(add: Add, meta: Meta, version: int) -> str | None:
+    """Return why an add cannot take effect in `version`, if it cannot (F6)."""
+    if add.epoch < meta.fence:
+        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
+    if add.epoch >= version:
+        return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
+    if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
+        return (
+            f"segment {add.id} was written with schema {add.schema}, which the table does not have"
+        )
+    try:
+        keys.segment_key(add.epoch, add.chunk, add.id)
+        keys.frame_key(add.checksum)
+    except Corrupt as error:
+        return error.message
+    return None
+
+
+def stats_problem(added: list[Add], meta: Meta) -> str | None:
+    """Return which statistics are not of their column: one column's bounds must compare."""
+    columns = meta.schema.columns if meta.schema else ()
+    text = {column.id: column.type == "string" for column in columns}
+    for add in added:
+        last = -1
+        for stat in add.stats:
+            if stat.column <= last or stat.column not in text:
+                return f"segment {add.id} has statistics of column {stat.column} out of place"
+            last = stat.column
+            bounds = (stat.min, stat.max)
+            if any(b is not None and isinstance(b, str) != text[last] for b in bounds):
+                return f"segment {add.id} has bounds of column {last} of another type"
+    return None
+
+
+def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
+    """Record the app's sequence; a new app id makes room by forgetting those past retention."""
+    assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
+    apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
+    if txn.app.id not in meta.apps:
+        oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
+        kept = sorted((n for n, mark in apps.items() if mark.time >= oldest), key=str.encode)
+        apps = {name: apps[name] for name in kept}
+    return msgspec.structs.replace(meta, apps=apps)

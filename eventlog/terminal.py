@@ -1,0 +1,154 @@
+"""How the program answers: tables for people, JSON for programs, progress on stderr.
+
+Shell layer; needs the extra `cli`. Colours, boxes and progress bars only on a terminal; elsewhere a
+table is plain text in aligned columns, nothing is cut off and nothing is wrapped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+from rich.text import Text
+
+_GAP = "  "
+_NARROWEST = 16  # characters that a folded column has at least
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+# Called with what is being done, how much of it is done, and how much there is (None: unknown).
+Advance = Callable[[str, int, int | None], None]
+
+
+def say(text: str = "") -> None:
+    """Print a line for people."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """Print a line about the answer, beside it: on stderr."""
+    click.echo(text, err=True)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Print rows under their column names; `right` names the columns of numbers."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
+    console = Console()
+    excess = sum(widths) + len(_GAP) * len(widths) - console.width
+    # One long column may be folded; where that is not enough the terminal wraps whole lines.
+    if not sys.stdout.isatty() or max(widths) - excess < _NARROWEST:
+        _plain(columns, texts, widths, right)
+        return
+    grid = Grid(box=None, header_style="bold", pad_edge=False, padding=(0, len(_GAP), 0, 0))
+    for name, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        grid.add_column(name, justify=justify, overflow="fold", no_wrap=width < max(widths))
+    for row in texts:
+        grid.add_row(*(Text(cell) for cell in row))  # what lies in a table is no markup
+    console.print(grid)
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names and values in two columns, one pair a line; a value of None is left out."""
+    shown = [(name, str(value)) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(click.style(name.ljust(width), bold=True) + f"  {value}")
+
+
+def json_document(value: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable))
+
+
+def json_line(value: Any) -> None:
+    """Print one JSON value on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, default=_jsonable))
+
+
+def json_error(kind: str, message: str, exit_code: int, **more: Any) -> None:
+    """Print an error as one line of JSON on stderr."""
+    error = {"type": kind, "message": message, "exit_code": exit_code, **more}
+    click.echo(json.dumps({"error": error}, ensure_ascii=False, default=str), err=True)
+
+
+def count(number: int) -> str:
+    """Return a whole number with thousands separated."""
+    return f"{number:,}"
+
+
+def signed(number: int) -> str:
+    """Return a change: with its sign, or nothing where there is none."""
+    return f"{number:+,}" if number else ""
+
+
+def size(number: int) -> str:
+    """Return a number of bytes for people, in powers of 1000."""
+    value, unit = float(abs(number)), _UNITS[0]
+    for unit in _UNITS:  # noqa: B007 - the last unit stands for all that is larger
+        if value < 999.5:
+            break
+        value /= 1000
+    sign = "-" if number < 0 else ""
+    return f"{sign}{value:.0f} B" if unit == "B" else f"{sign}{value:.3g} {unit}"
+
+
+def moment(value: datetime | int) -> str:
+    """Return a time (or ms UTC) in UTC, to the second."""
+    return f"{_utc(value):%Y-%m-%d %H:%M:%S}Z"
+
+
+def iso(value: datetime | int) -> str:
+    """Return a time (or ms UTC) as ISO 8601 in UTC, to the millisecond: for programs."""
+    return _utc(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def progress() -> Iterator[Advance]:
+    """Yield a function that moves a bar on stderr; it does nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    bars: dict[str, Any] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as shown:
+
+        def advance(what: str, done: int, total: int | None) -> None:
+            if what not in bars:
+                bars[what] = shown.add_task(what, total=total)
+            shown.update(bars[what], completed=done, total=total)
+
+        yield advance
+
+
+def _plain(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    right: Sequence[str],
+) -> None:
+    for row in (columns, *rows):
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        click.echo(_GAP.join(cells).rstrip())
+
+
+def _utc(value: datetime | int) -> datetime:
+    return datetime.fromtimestamp(value / 1000, tz=UTC) if isinstance(value, int) else value
+
+
+def _jsonable(value: Any) -> Any:
+    return iso(value) if isinstance(value, datetime) else str(value)

@@ -1,0 +1,120 @@
+"""The verb that reads rows: scan.
+
+Needs the extra `cli`. Imports eventlog and readers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+import pyarrow as pa
+
+from eventlog import keys, terminal
+from eventlog.errors import InvalidInput
+from eventlog.program import Place, at_timestamp, at_version, common
+from eventlog.scan import ScanPlan
+from readers.output import FORMATS, limited, text, write_rows
+from readers.scanner import scan
+
+_TABLE_ROWS = 100  # of a table for people, unless more are asked for
+_NUMBERS = ("int", "uint", "float", "double", "decimal")
+
+
+@click.command("scan")
+@common
+@click.option("--columns", help="Comma-separated names; all if not given.")
+@click.option("--where", help="SQL: \"origin = 'JFK' AND dep_delay > 60\".")
+@at_version
+@at_timestamp
+@click.option("--limit", type=click.IntRange(min=0), help=f"A table shows {_TABLE_ROWS} if none.")
+@click.option(
+    "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="table if not given."
+)
+@click.option("--output", type=click.Path(dir_okay=False), help="Instead of standard output.")
+@click.option("--count", "only_count", is_flag=True, help="Only the number of rows.")
+@click.option("--plan", "--explain", "only_plan", is_flag=True, help="Only what would be read.")
+def scan_(  # noqa: PLR0913 - one parameter an option
+    place: Place,
+    *,
+    columns: str | None,
+    where: str | None,
+    version: int | None,
+    timestamp: str | None,
+    limit: int | None,
+    row_format: str | None,
+    output: str | None,
+    only_count: bool,
+    only_plan: bool,
+) -> None:
+    """Read rows."""
+    table = place.open()
+    wanted = [name.strip() for name in columns.split(",") if name.strip()] if columns else None
+    found = scan(table, wanted, where, version, timestamp)
+    if only_plan:
+        _explain(place, found.plan)
+        return
+    if only_count:
+        count = found.count()
+        if place.as_json:
+            terminal.json_document({"version": found.version, "count": count})
+        else:
+            terminal.say(str(count))
+        return
+    kind = row_format or ("json" if place.as_json else "table")
+    if kind == "table":
+        if output is not None:
+            raise InvalidInput(f"a file has a format: give --format, one of {', '.join(FORMATS)}")
+        _show_table(found.to_reader(), limit)
+        return
+    reader = found.to_reader()
+    rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
+    if output is not None:
+        terminal.note(f"{rows:,} rows in {output}")
+
+
+COMMANDS = [scan_]
+
+
+def _explain(place: Place, plan: ScanPlan) -> None:
+    pruning = asdict(plan.pruning)
+    rows = sum(plan.entries.column("rows").to_pylist())
+    size = sum(plan.entries.column("bytes").to_pylist())
+    if place.as_json:
+        terminal.json_document(
+            {
+                "version": plan.version,
+                "columns": plan.schema.names,
+                "segments": pruning,
+                "rows": rows,
+                "bytes": size,
+                "filter": None if plan.filter is None else str(plan.filter),
+                "keys": [keys.key_of(segment) for segment in plan.in_scan_order()],
+            }
+        )
+        return
+    terminal.facts(
+        [
+            ("version", plan.version),
+            ("columns", ", ".join(plan.schema.names)),
+            ("live segments", terminal.count(pruning["considered"])),
+            ("left out by time chunk", terminal.count(pruning["by_chunk"])),
+            ("by key frame leaf", terminal.count(pruning["by_leaf"])),
+            ("by statistics", terminal.count(pruning["by_statistics"])),
+            ("to read", f"{pruning['read']:,} segments, {rows:,} rows, {terminal.size(size)}"),
+            ("rows are filtered", "no: all of them pass" if plan.filter is None else plan.filter),
+        ]
+    )
+
+
+def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
+    """Show the first rows; one more is asked for, to know whether there are more."""
+    shown = _TABLE_ROWS if limit is None else limit
+    rows = limited(reader, shown + 1).read_all()
+    columns = rows.schema.names
+    cells = [rows.column(name).slice(0, shown).to_pylist() for name in columns]
+    numbers = [f.name for f in rows.schema if str(f.type).startswith(_NUMBERS)]
+    table = [[text(cell) for cell in row] for row in zip(*cells, strict=True)]
+    terminal.table(columns, table, right=numbers)
+    if len(rows) > shown and limit is None:
+        terminal.note(f"the first {shown} rows; --limit N shows more, --format csv all of them")

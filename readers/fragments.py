@@ -1,0 +1,351 @@
+"""Reading the rows of given segments: checked against the log, bounded in memory, in order.
+
+Imports eventlog only. Segments are read ahead by a few threads, in pieces of whole row groups; a
+piece that failed is read again from its start before any of its rows is passed on, so that no row
+is lost or doubled. A missing or damaged segment is `DataLoss` and never skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from eventlog import keys
+from eventlog.errors import DataLoss, EventLogError, InvalidInput, KeyNotFound, Unavailable
+from eventlog.model import Segment
+from eventlog.store import ObjectStore
+
+DEFAULT_BATCH_ROWS = 128 * 1024
+# Threads hide the latency of a store; decoding shares the machine's cores anyway.
+_THREADS = 8
+# Read ahead: at most so many segments or pieces, and pieces of at most about so many bytes in all.
+_AHEAD = 16
+_AHEAD_BYTES = 128 * 2**20
+_PIECE_BYTES = 16 * 2**20
+_ATTEMPTS = 3
+# A footer may claim more than its file can hold (arrow#49955). Writers bound a segment by its Arrow
+# size (property segment_bytes), so that honest segments are far below both limits.
+_BOMB_BYTES = 256 * 2**20
+_BOMB_RATIO = 1000
+_HASH_BYTES = 8 * 2**20
+# Segments up to this size are fetched in one request and checked whole, whatever the columns.
+_WHOLE_BYTES = 2**20
+
+_Answer = TypeVar("_Answer")
+_Rows = list[pa.RecordBatch]
+# What a read can fail with; pyarrow says OSError for a broken page as for a broken connection.
+_FAILURES = (EventLogError, pa.ArrowException, OSError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How segments of one version become batches. Can be pickled to another process.
+
+    Attributes:
+        store: where the segments lie.
+        version: the version that is read, for messages.
+        table_schema: the table's Arrow schema at that version, which `filter` refers to.
+        schema: the fields wanted, in order; every batch has exactly this schema.
+        filter: the rows wanted; None for all.
+        filter_columns: names of the columns that `filter` reads, or a superset.
+        batch_rows: at most so many rows in a batch.
+    """
+
+    store: ObjectStore
+    version: int
+    table_schema: pa.Schema
+    schema: pa.Schema
+    filter: pc.Expression | None = None
+    filter_columns: frozenset[str] = frozenset()
+    batch_rows: int = DEFAULT_BATCH_ROWS
+
+    def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the segments, in the order given and as they lie in each.
+
+        Raises:
+            DataLoss: a segment is missing or damaged.
+            InvalidInput: the filter fails on the rows, such as by an overflow.
+            Unavailable: the store does not answer.
+        """
+        with _threads() as pool:
+            opened = _ahead(pool, segments, self._open)
+            pieces = (piece for found in opened for piece in found)
+            for piece, rows in _ahead(pool, pieces, self._read, lambda piece: piece.size):
+                yield from piece.stream() if rows is None else rows
+
+    def count(self, segments: Iterable[Segment]) -> int:
+        """Return the number of rows wanted, reading only what the filter needs.
+
+        Raises: as `batches`.
+        """
+        with _threads() as pool:
+            return sum(_ahead(pool, segments, self._count))
+
+    def _open(self, segment: Segment) -> list[_Piece]:
+        source = _Source(self, segment)
+        return source.retried(source.pieces)
+
+    def _read(self, piece: _Piece) -> tuple[_Piece, _Rows | None]:
+        return piece, piece.rows()
+
+    def _count(self, segment: Segment) -> int:
+        source = _Source(self, segment)
+        return source.retried(source.count)
+
+
+class _Source:
+    """One segment's object."""
+
+    def __init__(self, reading: Reading, segment: Segment) -> None:
+        self.reading, self.segment = reading, segment
+        self.key = keys.key_of(segment)
+
+    def retried(self, read: Callable[[], _Answer]) -> _Answer:
+        """Return what `read` returns; a failure that is the store's own is tried again."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return read()
+            except _FAILURES as error:
+                self.judge(error, last=attempt == _ATTEMPTS)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def judge(self, error: Exception, *, last: bool) -> None:
+        """Raise what a failed read means, unless trying again may help."""
+        if isinstance(error, MemoryError) or (
+            isinstance(error, EventLogError) and (last or not isinstance(error, Unavailable))
+        ):
+            raise error
+        if not isinstance(error, EventLogError):
+            self.check_object(error)
+            if last:
+                raise self.verdict(error) from error
+
+    def open(self) -> ds.ParquetFileFragment:
+        """Return the object as a fragment whose footer is read and agrees with the log."""
+        # Pages whose writer noted a checksum are checked; others are taken as they are.
+        file_format = ds.ParquetFileFormat(
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+                page_checksum_verification=True
+            )
+        )
+        fragment = file_format.make_fragment(self.file())
+        fragment.ensure_complete_metadata()
+        self.check_footer(fragment)
+        return fragment
+
+    def file(self) -> pa.NativeFile:
+        """Return the object for random access; its size is the one in the log.
+
+        Arrow is never told the size: where an object is shorter than that, its S3 file system hands
+        out memory that it did not fill.
+        """
+        segment, store = self.segment, self.reading.store
+        if segment.bytes <= _WHOLE_BYTES:
+            body = self.body()
+            self.check_bytes(len(body), hashlib.sha256(body).hexdigest())
+            return pa.BufferReader(body)
+        files, root = store.filesystem()
+        file = files.open_input_file(f"{root}/{self.key}")
+        if file.size() != segment.bytes:
+            raise self.loss(f"the object has {file.size()} bytes, not {segment.bytes}")
+        return file
+
+    def body(self) -> bytes:
+        try:
+            # One byte more than there should be, to notice one too many.
+            return self.reading.store.get(self.key, length=self.segment.bytes + 1)
+        except KeyNotFound:
+            raise self.loss("the object is missing") from None
+
+    def check_bytes(self, size: int, sha256: str) -> None:
+        if size != self.segment.bytes or sha256 != self.segment.checksum:
+            raise self.loss("the object's bytes are not those that were committed")
+
+    def check_footer(self, fragment: ds.ParquetFileFragment) -> None:
+        footer, segment = fragment.metadata, self.segment
+        if footer.num_rows != segment.rows:
+            raise self.loss(f"the object has {footer.num_rows} rows, not {segment.rows}")
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        size = sum(max(0, group.total_byte_size) for group in groups)
+        if size > max(_BOMB_BYTES, _BOMB_RATIO * segment.bytes):
+            raise self.loss(f"the object claims to hold {size} bytes in {segment.bytes}")
+        there = set(fragment.physical_schema.names)
+        for field in self.reading.table_schema:
+            if not field.nullable and field.name not in there:
+                raise self.loss(f"the object lacks column {field.name!r}")
+
+    def pieces(self) -> list[_Piece]:
+        """Return runs of row groups, each as large as may be decoded at once."""
+        fragment = self.open()
+        reading, footer = self.reading, fragment.metadata
+        wanted = {*reading.schema.names, *reading.filter_columns}
+        pieces: list[_Piece] = []
+        run: list[int] = []
+        size = 0
+        for index in range(footer.num_row_groups):
+            cost = _decoded_bytes(footer.row_group(index), wanted)
+            if run and size + cost > _PIECE_BYTES:
+                pieces.append(_Piece(self, fragment, tuple(run), size))
+                run, size = [], 0
+            run.append(index)
+            size += cost
+        if run:
+            pieces.append(_Piece(self, fragment, tuple(run), size))
+        return pieces
+
+    def count(self) -> int:
+        """Return the number of rows that pass."""
+        fragment, reading = self.open(), self.reading
+        if reading.filter is None:
+            return int(fragment.metadata.num_rows)
+        scanner = fragment.scanner(
+            schema=reading.table_schema, columns=[], filter=reading.filter, use_threads=False
+        )
+        return int(scanner.count_rows())
+
+    def check_object(self, error: Exception) -> None:
+        """Find out whether the object is what the log says, after a read of it failed.
+
+        Raises:
+            DataLoss: it is missing or has other bytes.
+            Unavailable: the store does not answer.
+        """
+        digest, at, store = hashlib.sha256(), 0, self.reading.store
+        try:
+            while at <= self.segment.bytes:
+                part = store.get(self.key, start=at, length=_HASH_BYTES)
+                if not part:
+                    break
+                digest.update(part)
+                at += len(part)
+        except KeyNotFound:
+            raise self.loss("the object is missing") from error
+        self.check_bytes(at, digest.hexdigest())
+
+    def verdict(self, error: Exception) -> EventLogError:
+        """Return what a failure means that stays although the object is whole."""
+        why = str(error).split("\n", 1)[0][:300]
+        place: dict[str, Any] = {"table": self.reading.store.uri, "key": self.key}
+        if isinstance(error, OSError):
+            return Unavailable(f"the segment could not be read: {why}", **place)
+        if self.reading.filter is not None:
+            return InvalidInput(f"the predicate fails on the rows: {why}", **place)
+        return self.loss(f"the object does not decode to the table's columns: {why}")
+
+    def loss(self, what: str) -> DataLoss:
+        return DataLoss(
+            f"a segment that the version needs is lost: {what}",
+            table=self.reading.store.uri,
+            key=self.key,
+            version=self.reading.version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive row groups of one segment; `size` is an estimate of their decoded bytes."""
+
+    source: _Source
+    fragment: ds.ParquetFileFragment
+    groups: tuple[int, ...]
+    size: int
+
+    def rows(self) -> _Rows | None:
+        """Return all batches, or None where that is too much to hold: then stream them."""
+        if self.size > 4 * _PIECE_BYTES:
+            return None
+        return self.source.retried(lambda: list(self._scan()))
+
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of one large row group; after a failure go on where it stopped."""
+        done = 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            seen = 0
+            try:
+                for batch in self._scan():
+                    if seen + batch.num_rows > done:
+                        rest = batch.slice(max(0, done - seen))
+                        done = seen + batch.num_rows
+                        yield rest
+                    seen += batch.num_rows
+            except _FAILURES as error:
+                self.source.judge(error, last=attempt == _ATTEMPTS)
+            else:
+                return
+
+    def _scan(self) -> Iterator[pa.RecordBatch]:
+        reading = self.source.reading
+        part = self.fragment.subset(row_group_ids=list(self.groups))
+        scanner = part.scanner(
+            schema=reading.table_schema,
+            columns=reading.schema.names,
+            filter=reading.filter,
+            batch_size=reading.batch_rows,
+            batch_readahead=2,
+            fragment_readahead=1,
+            use_threads=False,  # the pieces run side by side already
+        )
+        for batch in scanner.to_batches():
+            if batch.num_rows:
+                yield _exactly(batch, reading.schema)
+
+
+def _decoded_bytes(group: Any, wanted: set[str]) -> int:
+    """Estimate the memory that the columns of a row group take once decoded."""
+    size = 0
+    for index in range(group.num_columns):
+        column = group.column(index)
+        path = column.path_in_schema
+        if path in wanted or path.split(".", 1)[0] in wanted:
+            # Dictionaries and runs are expanded: at least eight bytes a value.
+            size += max(column.total_uncompressed_size, 8 * group.num_rows)
+    return size
+
+
+def _exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with exactly this schema: types, nullability and no metadata."""
+    if not schema.names or batch.schema.equals(schema, check_metadata=True):
+        return batch
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-read")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ahead(
+    pool: ThreadPoolExecutor,
+    items: Iterable[Any],
+    work: Callable[[Any], _Answer],
+    weigh: Callable[[Any], int] = lambda _: 0,
+) -> Iterator[_Answer]:
+    """Yield the answers in order, while the next few are being worked on."""
+    flying: deque[tuple[int, Future[_Answer]]] = deque()
+    weight = 0
+    for item in items:
+        own = weigh(item)
+        while flying and (len(flying) >= _AHEAD or weight + own > _AHEAD_BYTES):
+            weight -= flying[0][0]
+            yield flying.popleft()[1].result()
+        flying.append((own, pool.submit(work, item)))
+        weight += own
+    while flying:
+        yield flying.popleft()[1].result()

@@ -1,0 +1,138 @@
+"""Rows to a file or to standard output, batch by batch: CSV, JSON lines, Parquet, Arrow IPC.
+
+Imports eventlog only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from eventlog.errors import EventLogError, InvalidInput
+
+FORMATS = ("csv", "json", "parquet", "arrow")
+_PARTIAL = ".partial"
+
+
+def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None) -> int:
+    """Write the rows and return their number.
+
+    Args:
+        reader: the rows.
+        row_format: one of `FORMATS`.
+        output: path of a file, which appears only when it is complete; standard output if None.
+
+    Raises:
+        InvalidInput: a type that the format cannot hold, or a path that cannot be written.
+    """
+    if output is None:
+        if row_format == "parquet":
+            raise InvalidInput("Parquet goes to a file: give --output FILE")
+        return _WRITERS[row_format](reader, sys.stdout.buffer)
+    target = Path(output)
+    partial = target.with_name(target.name + _PARTIAL)
+    with _complaining(output):
+        with partial.open("wb") as sink:
+            rows = _WRITERS[row_format](reader, sink)
+        partial.replace(target)
+    return rows
+
+
+def limited(reader: pa.RecordBatchReader, limit: int) -> pa.RecordBatchReader:
+    """Return the first `limit` rows of a stream; no more batches are read than that takes."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
+        while left > 0:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _to_csv(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
+    rows = 0
+    try:
+        writer = pa_csv.CSVWriter(sink, reader.schema)
+    except pa.ArrowException as error:
+        raise InvalidInput(f"these columns do not fit CSV: {error}") from None
+    with writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(batch)
+    return rows
+
+
+def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
+    rows = 0
+    encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
+    for batch in reader:
+        for row in batch.to_pylist(maps_as_pydicts="lossy"):
+            sink.write(encoder.encode(row))
+            sink.write(b"\n")
+        rows += batch.num_rows
+    return rows
+
+
+def _to_parquet(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
+    rows = 0
+    with pq.ParquetWriter(sink, reader.schema, compression="zstd") as writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(batch)
+    return rows
+
+
+def _to_arrow(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
+    rows = 0
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(batch)
+    return rows
+
+
+_WRITERS: dict[str, Callable[[pa.RecordBatchReader, BinaryIO], int]] = {
+    "csv": _to_csv,
+    "json": _to_json,
+    "parquet": _to_parquet,
+    "arrow": _to_arrow,
+}
+
+
+@contextmanager
+def _complaining(output: str) -> Iterator[None]:
+    try:
+        yield
+    except EventLogError:
+        raise
+    except OSError as error:
+        raise InvalidInput(f"cannot write {output}: {error}") from None
+
+
+def text(value: Any) -> str:
+    """Return a value of a row for people."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        shown = value.isoformat(sep=" ", timespec="auto")
+        return shown.replace("+00:00", "Z")
+    if isinstance(value, date | Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)

@@ -1,0 +1,163 @@
+"""Reads with Spark: the data source `eventlog`, and `read`, which picks the faster of two engines.
+
+Imports eventlog, readers and pyspark (extra `spark`); see `readers.spark.source` for the options of
+`spark.read.format("eventlog")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from eventlog import Table, keys, scan
+from eventlog.errors import InvalidInput
+from eventlog.predicate import SqlPredicate, Where
+from eventlog.scan import ScanPlan
+from readers.spark.expressions import pack_expression
+from readers.spark.filters import field, to_column
+from readers.spark.options import STORAGE_PREFIX
+from readers.spark.types import to_spark
+
+__all__ = ["read"]
+
+Engine = Literal["auto", "arrow", "jvm"]
+
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+# The JVM reads exactly the files of the version, or fails: never fewer of them.
+_PARQUET_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "__globPaths__": "false",  # a root may hold the characters of a pattern
+}
+
+
+def read(  # noqa: PLR0917 - the question, as in readers.scan
+    spark: SparkSession,
+    uri: str,
+    columns: Sequence[str] | None = None,
+    where: Where | None = None,
+    version: int | None = None,
+    timestamp: datetime | str | int | None = None,
+    *,
+    engine: Engine = "auto",
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return a DataFrame of one version of a table.
+
+    Engine `jvm` hands the exact list of files to Spark's own vectorised Parquet reader, so that
+    Spark prunes columns and pushes filters down by itself. It needs a store that the JVM reaches: a
+    local path that every executor shares, or S3 with hadoop-aws, whose endpoint and credentials are
+    the session's own (`spark.hadoop.fs.s3a.*`); `storage_options` serve the planning only. Engine
+    `arrow` is the data source `eventlog`, which needs nothing but Python on the executors. `auto`
+    is `jvm` where a local path or the s3a file system class allows it, else `arrow`; on Spark
+    Connect, which shows no JVM, it is `arrow`.
+
+    Args:
+        spark: the session.
+        uri: the table's root.
+        columns: names of the columns wanted, in this order; all if None.
+        where: SQL text or a pyarrow expression that rows have to pass; times without an offset are
+            UTC whatever the session's zone. A pyarrow expression needs engine `arrow`.
+        version: which version; the newest if neither this nor `timestamp` is given.
+        timestamp: see `Table.snapshot`.
+        engine: see above.
+        storage_options: see `eventlog.options`.
+
+    Raises:
+        InvalidInput: an argument is wrong, or the engine cannot do it.
+        NotFound: there is no such table or version.
+    """
+    if engine not in ("auto", "arrow", "jvm"):
+        raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
+    table = Table.open(uri, storage_options)
+    snapshot = table.snapshot(version=version, timestamp=timestamp)
+    plan = scan.plan(snapshot, columns=columns, where=where)
+    obstacle = None if engine == "arrow" else _obstacle(spark, table.uri, plan, engine)
+    if engine == "jvm" and obstacle is not None:
+        raise InvalidInput(f"engine 'jvm' {obstacle}", table=table.uri)
+    if engine == "arrow" or obstacle is not None:
+        options = _options(plan, columns, where, storage_options or {})
+        return spark.read.format("eventlog").options(**options).load(str(uri))
+    return _through_jvm(spark, table.uri, plan)
+
+
+def _options(
+    plan: ScanPlan,
+    columns: Sequence[str] | None,
+    where: Where | None,
+    storage_options: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the options of the data source that ask the same question."""
+    options = {f"{STORAGE_PREFIX}{name}": value for name, value in storage_options.items()}
+    options["version"] = str(plan.version)
+    if columns is not None:
+        options["columns"] = msgspec.json.encode(list(columns)).decode()
+    if isinstance(where, str):
+        options["where"] = where
+    elif where is not None:
+        options["whereArrow"] = pack_expression(where)
+    return options
+
+
+def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan) -> DataFrame:
+    schema = to_spark(plan.table_schema)
+    segments = plan.in_scan_order()
+    if segments:
+        base = _hadoop_root(root)
+        paths = [f"{base}/{keys.key_of(segment)}" for segment in segments]
+        rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
+    else:
+        rows = spark.createDataFrame([], schema)
+    condition = None if plan.filter is None else _condition(plan)
+    if condition is not None:
+        rows = rows.where(condition)
+    return rows.select(*[field(name) for name in plan.schema.names])
+
+
+def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) -> str | None:
+    """Return why Spark's own Parquet reader cannot do it; None if it can."""
+    if plan.predicate is not None and _condition(plan) is None:
+        return "cannot evaluate this where as Arrow does: use engine='arrow'"
+    remote = not hasattr(spark, "_jvm")
+    if root.startswith("file:"):
+        return "is not chosen on Spark Connect by itself" if remote and engine == "auto" else None
+    if root.startswith("s3:"):
+        if remote:
+            return None if engine == "jvm" else "cannot be checked for on Spark Connect"
+        if _has_class(spark, _S3A):
+            return None
+        return (
+            "needs the s3a file system: start Spark with spark.jars.packages="
+            "org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>, or use engine='arrow'"
+        )
+    return f"cannot read {root.partition(':')[0]} locations"
+
+
+def _condition(plan: ScanPlan) -> Column | None:
+    """Return the filter as Spark says it; None where it cannot."""
+    found = plan.predicate
+    return to_column(found.condition) if isinstance(found, SqlPredicate) else None
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's way to the JVM; Connect has none
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        jvm.java.lang.Class.forName(name, False, loader)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def _hadoop_root(root: str) -> str:
+    """Return the root as Hadoop spells it, which decodes no percent signs."""
+    if root.startswith("s3:"):
+        return f"s3a:{root.removeprefix('s3:')}"
+    return f"file://{unquote(urlsplit(root).path)}"

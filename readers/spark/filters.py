@@ -1,0 +1,133 @@
+"""Conditions as Spark columns, so that both engines of `readers.spark.read` keep the same rows.
+
+Imports eventlog and pyspark (extra `spark`). The SQL text itself is not handed to Spark: there a
+time without an offset would be in the session's zone, here it is UTC.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users write it
+
+from eventlog.conditions import (
+    FLOATS,
+    And,
+    Compare,
+    Condition,
+    Const,
+    Fixed,
+    In,
+    Is,
+    IsNull,
+    Not,
+    Or,
+    Prefix,
+)
+from eventlog.errors import InvalidInput
+
+_OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def to_column(condition: Condition) -> Column | None:
+    """Return the condition as a Spark column, or None where only Arrow can say what it means."""
+    try:
+        return _column(condition)
+    except _NotInSpark:
+        return None
+
+
+def field(name: str) -> Column:
+    """Return the column of exactly this name, whatever characters it has."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
+
+
+class _NotInSpark(Exception):
+    """A part of the condition is an Arrow expression, or a value that Spark does not have."""
+
+
+def _column(condition: Condition) -> Column:  # noqa: C901 - one case a kind
+    match condition:
+        case Const(value):
+            return F.lit(value).cast("boolean")
+        case Compare(column, op, value):
+            return _OPERATORS[op](field(column.name), _literal(value))
+        case In(column, values):
+            literals = [_literal(value) for value in values]
+            if column.type in FLOATS:  # Spark looks many floats up by their bits: 0.0 is not -0.0
+                equal = [field(column.name) == literal for literal in literals]
+                return _balanced(equal, both=False)
+            return field(column.name).isin(*literals)
+        case Prefix(column, text):
+            return field(column.name).startswith(text)
+        case IsNull(column):
+            return field(column.name).isNull()
+        case Fixed(column, value):
+            return F.when(field(column.name).isNotNull(), F.lit(value))
+        case Is(part, value):
+            inner = _column(part)
+            return F.coalesce(inner if value else ~inner, F.lit(False))
+        case Not(part):
+            return ~_column(part)
+        case And(parts) | Or(parts):
+            return _balanced([_column(part) for part in parts], both=isinstance(condition, And))
+        case _:
+            raise _NotInSpark
+
+
+def _literal(value: pa.Scalar) -> Column:
+    """Return a constant of exactly the column's type, which Spark can push into Parquet."""
+    kind = value.type
+    if pa.types.is_date(kind):
+        return F.date_from_unix_date(F.lit(value.value).cast("int"))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return F.timestamp_micros(F.lit(value.value).cast("bigint"))
+    if pa.types.is_timestamp(kind):
+        return F.expr(f"TIMESTAMP_NTZ '{_moment(value.value)}'")
+    if pa.types.is_decimal(kind):
+        return F.lit(value.as_py()).cast(f"decimal({kind.precision},{kind.scale})")
+    names: dict[pa.DataType, str] = {
+        pa.bool_(): "boolean",
+        pa.int8(): "tinyint",
+        pa.int16(): "smallint",
+        pa.int32(): "int",
+        pa.int64(): "bigint",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.string(): "string",
+    }
+    if kind not in names:
+        raise _NotInSpark
+    return F.lit(value.as_py()).cast(names[kind])
+
+
+def _moment(micros: int) -> str:
+    try:
+        return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat(sep=" ")  # noqa: DTZ001
+    except OverflowError:
+        raise _NotInSpark from None
+
+
+def _balanced(parts: list[Column], *, both: bool) -> Column:
+    """Join in a tree of logarithmic depth: Spark walks expressions by recursion."""
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [
+            pair[0] if len(pair) == 1 else pair[0] & pair[1] if both else pair[0] | pair[1]
+            for pair in pairs
+        ]
+    if not parts:
+        raise InvalidInput("an empty condition")
+    return parts[0]

@@ -1,0 +1,73 @@
+"""Spark's types and the table's: from one to the other.
+
+Imports eventlog and pyspark (extra `spark`).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+from eventlog.errors import InvalidInput
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """Return a DataFrame's schema in Arrow, with times in UTC and every column nullable.
+
+    Raises:
+        InvalidInput: a column's type has no Arrow form; the message names the column.
+    """
+    return pa.schema([pa.field(field.name, _arrow(field)) for field in schema.fields])
+
+
+def to_spark(schema: pa.Schema) -> StructType:
+    """Return the Spark schema of a table's columns, every one of them nullable."""
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return from_arrow_schema(nullable, prefer_timestamp_ntz=True)
+
+
+def declared(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of every batch for a declared schema."""
+    return pa.schema(
+        [
+            pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC"), f.nullable)
+            for f in schema.fields
+        ]
+    )
+
+
+def _arrow(field: StructField) -> pa.DataType:
+    try:
+        if not _supported(field.dataType):
+            raise InvalidInput(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, which tables do "
+                "not have: cast it to a string, or to a number with the unit in its name"
+            )
+        return to_arrow_type(field.dataType, timezone="UTC")
+    except (PySparkException, TypeError, AssertionError) as error:
+        raise InvalidInput(
+            f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Arrow "
+            f"form: {error}"
+        ) from None
+
+
+def _supported(kind: DataType) -> bool:
+    """Say whether a type is made of plain parts; variants would lose what they are."""
+    if isinstance(kind, ArrayType):
+        return _supported(kind.elementType)
+    if isinstance(kind, MapType):
+        return _supported(kind.keyType) and _supported(kind.valueType)
+    if isinstance(kind, StructType):
+        return all(_supported(f.dataType) for f in kind.fields)
+    return isinstance(kind, AtomicType | NullType) and not isinstance(kind, VariantType)

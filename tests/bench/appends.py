@@ -1,0 +1,161 @@
+"""Warm appends of 100 rows: requests each, time in a directory and at 50 ms a request, flatness."""
+
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import peers
+from harness import Server, alternate, medians
+from peers import small_rows
+
+from eventlog import Table
+from eventlog.local import LocalStore
+from eventlog.local_server import LocalServer
+from eventlog.location import open_store
+from eventlog.memory import MemoryStore
+from eventlog.wrappers import CountingStore
+from writers import append
+
+DELAY_MS = 50
+BUCKET = "bench"
+
+
+def run(bench):
+    _flat(bench)
+    _requests(bench)
+    _local(bench)
+    _delayed(bench)
+
+
+def _tables(bench, folder, options=None):
+    made = peers.open_all(folder, options)
+    for name, table in list(made.items()):
+        if isinstance(table, Exception):
+            bench.emit(f"{name} cannot be created", {name: "failed"}, note=str(table)[:160])
+            del made[name]
+    return made
+
+
+def _requests(bench):
+    rounds = bench.size(140, 5)
+    rows = small_rows()
+    with LocalServer() as server:
+        server.create_bucket(BUCKET)
+        tables = _tables(bench, f"s3://{BUCKET}/append", server.storage_options())
+        actions = {name: lambda t=table: t.append(rows) for name, table in tables.items()}
+        work = "warm append of 100 rows, S3"
+        found = alternate(
+            bench, actions, rounds, work=work, count=server.measure, share_s=bench.limit_s * 0.25
+        )
+    found = {name: sample for name, sample in found.items() if sample.requests}
+    own = found["eventlog"]
+    median = {name: statistics.median(s.requests) for name, s in found.items()}
+    bench.emit(f"{work}: median", median, "requests", goal="2", met=median["eventlog"] == 2)
+    listed = any("list" in text for text in own.kinds)
+    bench.emit(
+        f"{work}: usual kinds",
+        {name: statistics.mode(s.kinds) for name, s in found.items()},
+        goal="no LIST",
+        met=not listed,
+    )
+    appends = min(len(s.requests) for s in found.values())
+    bench.emit(
+        f"{work}: mean",
+        {name: statistics.mean(s.requests) for name, s in found.items()},
+        "requests",
+        note=f"over {appends} appends each, key frames and checkpoints included",
+    )
+    bench.emit(
+        f"{work}: greatest", {name: max(s.requests) for name, s in found.items()}, "requests"
+    )
+
+
+def _local(bench):
+    """In a directory on disk, where fsync decides, and in one in memory, where the code does."""
+    _directory(bench, bench.folder / "local", "directory on disk")
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK):
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=memory) as folder:
+            _directory(bench, Path(folder), "directory in memory (tmpfs)")
+
+
+def _directory(bench, folder, words):
+    rows = small_rows()
+    tables = _tables(bench, folder)
+    actions = {name: lambda t=table: t.append(rows) for name, table in tables.items()}
+    actions["reference"] = _floor(LocalStore(folder / "floor"))
+    work = f"warm append of 100 rows, {words}"
+    found = medians(
+        alternate(bench, actions, bench.size(150, 5), work=work, share_s=bench.limit_s * 0.1)
+    )
+    note = "reference: two files created durably (fsync of file and directory), nothing else"
+    bench.emit(work, found, "ms", goal="< 2 ms", met=found["eventlog"] < 2, note=note)
+
+
+def _delayed(bench):
+    rows = small_rows()
+    work = f"warm append of 100 rows, S3 with {DELAY_MS} ms a request"
+    with Server(DELAY_MS) as server:
+        options = server.storage_options()
+        root = f"s3://{BUCKET}/delayed"
+        tables = _tables(bench, root, options)
+        actions = {name: lambda t=table: t.append(rows) for name, table in tables.items()}
+        actions["reference"] = _floor(open_store(f"{root}/floor", options))
+        rounds = bench.size(24, 3)
+        found = medians(alternate(bench, actions, rounds, work=work, share_s=bench.limit_s * 0.2))
+    note = "reference: two conditional PUTs, nothing else"
+    bench.emit(work, found, "ms", goal="≤ 130 ms", met=found["eventlog"] <= 130, note=note)
+
+
+def _floor(store):
+    """Return an append that stores what eventlog stores and thinks nothing."""
+    numbers = itertools.count()
+    body, commit = bytes(2000), bytes(6000)
+
+    def put():
+        number = next(numbers)
+        store.put_if_absent(f"data/{number}.parquet", body)
+        store.put_if_absent(f"_log/{number}.json", commit)
+
+    return put
+
+
+def _flat(bench):
+    """Append one after the other to a store in memory: what grows shows, and nothing hides it."""
+    commits = bench.size(10_000, 300)
+    store = CountingStore(MemoryStore())
+    table = Table.create("", peers.SMALL, time_column=peers.TIME, store=store)
+    rows = small_rows()
+    seconds, requests = [], []
+    for _ in range(commits):
+        if bench.left_s < bench.limit_s * 0.6:
+            bench.stopped("flatness", f"{len(seconds)} appends", commits)
+            break
+        store.reset()
+        start = time.perf_counter()
+        append(table, rows)
+        seconds.append(time.perf_counter() - start)
+        requests.append(store.counts.total)
+    bucket = commits // 10
+    pieces = [(0, bucket), (len(seconds) // 2, len(seconds) // 2 + bucket), (-bucket, None)]
+    firsts = [1, len(seconds) // 2 + 1, len(seconds) - bucket + 1]
+    means, times = [], []
+    for first, (start, end) in zip(firsts, pieces, strict=True):
+        part = requests[start:end]
+        means.append(statistics.mean(part))
+        times.append(statistics.median(seconds[start:end]) * 1000)
+        bench.emit(
+            f"append {first:,}-{first + len(part) - 1:,}, memory",
+            {"eventlog": f"{means[-1]:.2f} requests, {times[-1]:.2f} ms"},
+            note=f"median {statistics.median(part):g}, greatest {max(part)} requests",
+        )
+    whole = len(seconds) == commits
+    bench.emit(
+        f"append: last tenth of {len(seconds):,} against the first",
+        {"eventlog": f"requests x{means[-1] / means[0]:.2f}, time x{times[-1] / times[0]:.2f}"},
+        goal="flat to 10,000: requests ≤ x1.05, time ≤ x1.25" + ("" if whole else ": not measured"),
+        met=None if not whole else means[-1] / means[0] <= 1.05 and times[-1] / times[0] <= 1.25,
+    )

@@ -1,0 +1,34 @@
+"""The benchmark runs from end to end at small sizes, and counts what it says it counts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).with_name("run.py")
+
+
+@pytest.mark.bench
+def test_a_quick_run_measures_and_reports(tmp_path):
+    out = tmp_path / "bench.json"
+    command = [sys.executable, str(RUN), "--quick", "--only", "append", "--only", "open"]
+    done = subprocess.run(
+        [*command, "--json", str(out)], capture_output=True, text=True, timeout=150
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(out.read_text())
+    requests = {
+        row["work"]: row["values"]["eventlog"]
+        for row in told["rows"]
+        if row["unit"] == "requests" and "eventlog" in row["values"]
+    }
+    assert requests["warm append of 100 rows, S3: median"] == 2
+    assert requests["open head, 100 commits, S3"] <= 3
+    assert requests["open an old version, 100 commits, S3"] <= 2
+    assert not [row for row in told["rows"] if "failed" in row["work"]]
+    for name in ("append", "open"):
+        assert any(row["group"] == name for row in told["rows"])
+    assert "goals" in done.stdout

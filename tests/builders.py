@@ -1,0 +1,270 @@
+"""Builders shared by the tests of the core: small tables, watching stores, the fold from 0."""
+
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventlog import Segment, Snapshot, Table, codec, fold, keys, proposal, schema, segments
+from eventlog.clock import ManualClock
+from eventlog.delta import drop_of
+from eventlog.errors import OutcomeUnknown, Unavailable
+from eventlog.faults import Crash
+from eventlog.memory import MemoryStore
+from eventlog.model import Add, App, ColumnStats, PropertyChange
+from eventlog.store import Body, ObjectInfo, ObjectStore
+
+__all__ = ["Add", "App", "Crash", "PropertyChange", "drop_of", "schema", "segments"]
+
+START_MS = 1_600_000_000_000
+DAY_US = 86_400_000_000
+HASH = "ab" * 32
+SCHEMA = pa.schema(
+    [("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("value", pa.float64())]
+)
+
+
+def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Table:
+    """A fresh table of `SCHEMA`, cut by day unless told otherwise."""
+    store = MemoryStore() if store is None else store
+    options = {"time_column": "at", "clock": ManualClock(START_MS, seed), **options}
+    schema = options.pop("schema", SCHEMA)
+    return Table.create(store.uri, schema, store=store, **options)
+
+
+def reopen(store: ObjectStore, seed: int = 1000) -> Table:
+    """Another process's handle: nothing remembered, other random ids."""
+    return Table.open(store.uri, store=store, clock=ManualClock(START_MS + 3_600_000, seed))
+
+
+def events(count: int = 1, *, day: int = 0, first: int = 0, days: int = 1) -> pa.Table:
+    """Rows numbered from `first`, over so many days from the `day`-th of 1970 on."""
+    numbers = range(first, first + count)
+    at = [(day + n % days) * DAY_US + n for n in numbers]
+    names = [f"row {n}" for n in numbers]
+    return pa.table([at, names, [n / 2 for n in numbers]], schema=SCHEMA)
+
+
+def add(
+    table: Table,
+    chunk: str = "2013-01-07",
+    *,
+    rows: int = 1,
+    epoch: int | None = None,
+    stats: tuple[ColumnStats, ...] = (),
+) -> Add:
+    """An add of a segment whose object nobody reads."""
+    staged = table.head().version if epoch is None else epoch
+    return Add(table.clock.token(), chunk, staged, rows, 100 * rows, HASH, 1, stats)
+
+
+def commit(table: Table, *actions, operation: str = "append", **options) -> int:
+    """Commit the actions as one transaction."""
+    return table.commit(table.transaction(operation, actions, **options))
+
+
+def bodies(store: ObjectStore) -> list[bytes]:
+    """The bytes of all commits, from version 0 on."""
+    found = [(keys.parse_log_key(o.key), o.key) for o in store.list(keys.LOG_PREFIX)]
+    commits = sorted((p[0], key) for p, key in found if p is not None and not p[1])
+    assert [version for version, _ in commits] == list(range(len(commits)))
+    return [store.get(key) for _, key in commits]
+
+
+def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
+    """The state at every version and what its commit did, from the transactions alone."""
+    log = Table(store).log
+    steps: list[tuple[fold.State, fold.Effect]] = []
+    state = None
+    for version, body in enumerate(bodies(store)):
+        stored = proposal.unpack(codec.decode_commit(body, version), log.spill)
+        state, effect = fold.advance(state, stored, codec.sha256(body))
+        steps.append((state, effect))
+    return steps
+
+
+def accepted_in(store: ObjectStore, transaction_id: str) -> list[int]:
+    """The versions in which the transaction took effect: never more than one."""
+    return [s.version for s, effect in fold_all(store) if transaction_id in effect.accepted]
+
+
+def live(snapshot: Snapshot, start: int | None = None, end: int | None = None) -> list[Segment]:
+    """The live segments of a snapshot, ordered by id."""
+    return sorted(segments.to_segments(snapshot.entries(start, end)), key=lambda s: s.id)
+
+
+def check_sound(store: ObjectStore) -> Table:
+    """Check every version through a fresh handle against the fold from version 0."""
+    table = reopen(store)
+    steps = fold_all(store)
+    for state, _ in steps:
+        check_snapshot(table.snapshot(state.version), state)
+    assert table.head().version == len(steps) - 1
+    return table
+
+
+def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:
+    """Check that a snapshot is the folded state, entry by entry."""
+    assert snapshot.version == state.version
+    assert snapshot.commit_hash == state.commit_hash
+    assert snapshot.meta == state.meta
+    assert snapshot.totals == state.header.totals
+    assert live(snapshot) == sorted(state.segments.values(), key=lambda s: s.id)
+
+
+def read_rows(table: Table) -> pa.Table:
+    """All rows of the newest version, straight from the segment objects."""
+    parts = []
+    for segment in live(table.refresh()):
+        body = table.store.get(keys.key_of(segment))
+        assert codec.sha256(body) == segment.checksum
+        parts.append(pq.read_table(BytesIO(body)).select(SCHEMA.names))
+    return pa.concat_tables(parts).sort_by("at") if parts else SCHEMA.empty_table()
+
+
+def row_names(table: Table) -> list[str]:
+    """The column `name` of all rows, ordered by time."""
+    return read_rows(table).column("name").to_pylist()
+
+
+def replaced(value: Any, **changes: Any) -> Any:
+    """A frozen struct with other field values."""
+    return msgspec.structs.replace(value, **changes)
+
+
+def replace_object(store: MemoryStore, key: str, body: bytes) -> None:
+    """Do what no client of the port can: overwrite an object."""
+    store.delete([key])
+    assert store.put_if_absent(key, body)
+
+
+class Spy:
+    """A store that notes every put and delete, and calls back before a put."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self.puts: list[tuple[str, bytes]] = []
+        self.deletes: list[str] = []
+        self.before_put: Callable[[str], None] = lambda key: None
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return self.inner.get(key, start=start, length=length)
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        self.puts.append((key, bytes(body)))
+        self.before_put(key)
+        return self.inner.put_if_absent(key, body)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        return self.inner.list(prefix, after=after, limit=limit)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self.deletes.extend(keys)
+
+    def filesystem(self):
+        return self.inner.filesystem()
+
+    def now_ms(self) -> int | None:
+        return self.inner.now_ms()
+
+
+class LateStore(Spy):
+    """A store in front of which commits get stuck, and from which they come late.
+
+    While `stuck`, no commit gets an answer, and the first one for the newest slot is held back;
+    `land_in(n)` lets it reach the store just before the n-th call from now. While `down`, commits
+    are refused for sure.
+    """
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.stuck = False
+        self.down = False
+        self.held: tuple[str, bytes] | None = None
+        self._countdown = 0
+
+    def land_in(self, calls: int) -> None:
+        self._countdown = calls
+
+    def land(self) -> bool:
+        """Let the held commit arrive now; say whether it got its slot."""
+        assert self.held is not None
+        (key, body), self.held = self.held, None
+        return self.inner.put_if_absent(key, body)
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        self._tick()
+        return super().get(key, start=start, length=length)
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        self._tick()
+        if key.startswith(keys.LOG_PREFIX):
+            if self.down:
+                raise Unavailable("the store refuses everything")
+            if self.stuck:
+                self.puts.append((key, bytes(body)))
+                if self.held is None or self.held[0] != key:
+                    self.held = (key, bytes(body))
+                raise OutcomeUnknown("no answer")
+        return super().put_if_absent(key, body)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        self._tick()
+        return super().list(prefix, after=after, limit=limit)
+
+    def _tick(self) -> None:
+        self._countdown -= 1
+        if self._countdown == 0 and self.held is not None:
+            self.land()
+
+
+class CrashingStore(Spy):
+    """A store whose `at`-th call, of whatever verb, kills the caller or loses its answer.
+
+    Args:
+        inner: the store.
+        at: which call, from 1.
+        how: `before`: the caller dies before the effect; `after`: after it; `lost`: the effect is
+            there, the answer is not; `refused`: no effect, and an error.
+    """
+
+    def __init__(self, inner: ObjectStore, at: int, how: str) -> None:
+        super().__init__(inner)
+        self.calls = 0
+        self._at, self._how = at, how
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return self._call(lambda: super(CrashingStore, self).get(key, start=start, length=length))
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        return self._call(lambda: super(CrashingStore, self).put_if_absent(key, body), put=True)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        rows = self._call(lambda: [*super(CrashingStore, self).list(prefix, after=after)])
+        return iter(rows[:limit])
+
+    def _call(self, call: Callable[[], Any], *, put: bool = False) -> Any:
+        self.calls += 1
+        if self.calls != self._at:
+            return call()
+        if self._how == "before":
+            raise Crash("before")
+        if self._how == "refused":
+            raise Unavailable("injected")
+        call()
+        if self._how == "after":
+            raise Crash("after")
+        raise OutcomeUnknown("injected") if put else Unavailable("injected")

@@ -1,0 +1,208 @@
+"""Write the golden tables and what they are expected to answer. Run by hand, once a format.
+
+    .venv/bin/python tests/golden/make.py
+
+The tables under `tables/` are never written again by a release that reads the same format: that
+their bytes and their answers stay is the test. Key frames and spills are made small on purpose.
+"""
+
+import datetime as dt
+import hashlib
+import io
+import json
+import shutil
+import sys
+from decimal import Decimal
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventlog import Table, keys, segments
+from eventlog.clock import ManualClock
+from eventlog.delta import drop_of
+from eventlog.local import LocalStore
+from eventlog.model import Add, ColumnStats, Fence
+from writers import append, overwrite
+
+HERE = Path(__file__).parent
+TABLES = HERE / "tables"
+EXPECTED = HERE / "expected.json"
+START_MS = 1_357_000_000_000
+DAY_US = 86_400_000_000
+
+ALL_TYPES = pa.schema(
+    [
+        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
+        ("truth", pa.bool_()),
+        ("tiny", pa.int8()),
+        ("short", pa.int16()),
+        ("number", pa.int32()),
+        ("large", pa.int64()),
+        ("single", pa.float32()),
+        ("double", pa.float64()),
+        ("text", pa.string()),
+        ("bytes", pa.binary()),
+        ("day", pa.date32()),
+        ("local", pa.timestamp("us")),
+        ("price", pa.decimal128(20, 4)),
+        ("tags", pa.list_(pa.string())),
+        ("place", pa.struct([("x", pa.int64()), ("name", pa.string())])),
+        ("counts", pa.map_(pa.string(), pa.int32())),
+    ]
+)
+PLAIN = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
+
+
+def typed_rows(first: int, count: int) -> pa.Table:
+    """Rows of every column type, some of them null, over three days of 2013."""
+    rows = []
+    for n in range(first, first + count):
+        at = dt.datetime(2013, 1, 1 + n % 3, n % 24, n % 60, 7, n, tzinfo=dt.UTC)
+        row = {
+            "at": at,
+            "truth": n % 2 == 0,
+            "tiny": n % 128,
+            "short": -n,
+            "number": n * 100_000,
+            "large": 2**53 + n,
+            "single": n / 4,
+            "double": float("nan") if n == 3 else -n / 3,
+            "text": f"größe {n} " + "long " * (8 * (n % 2)),
+            "bytes": bytes([n, 0, 255]),
+            "day": at.date(),
+            "local": at.replace(tzinfo=None),
+            "price": Decimal(n) / 4,
+            "tags": ["a", None, f"t{n}"],
+            "place": {"x": n, "name": "\x7f列"},
+            "counts": [(f"k{n}", n)],
+        }
+        rows.append(row if n % 7 else {"at": at})
+    return pa.Table.from_pylist(rows, schema=ALL_TYPES)
+
+
+def open_at(name: str, schema: pa.Schema, clock: ManualClock, **options: object) -> Table:
+    """Create one golden table."""
+    store = LocalStore(TABLES / name, ManualClock(seed=1))  # names of temporary files
+    return Table.create("", schema, time_column="at", store=store, clock=clock, **options)
+
+
+def make_typed(clock: ManualClock) -> None:
+    """Every column type, properties, schema evolution, app marks, drops, an inlined key frame."""
+    properties = {"keyframe_commits": "4", "user.owner": "größe \"'\\", "stats_columns": "14"}
+    t = open_at("typed", ALL_TYPES, clock, order_by=["text", "at"], properties=properties)
+    append(t, typed_rows(0, 12), app_id="loader", app_seq=3)
+    clock.advance(1000)
+    append(t, typed_rows(12, 6))
+    t.set_properties({"user.owner": None, "user.note": "second"})
+    t.add_columns(ALL_TYPES.append(pa.field("added", pa.string())))
+    wide = typed_rows(18, 4).append_column("added", pa.array(["x", None, "y", "z"]))
+    append(t, wide, app_id="loader", app_seq=4)
+    clock.advance(-10_000)  # a clock that runs backwards does not
+    start = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
+    overwrite(t, typed_rows(31, 1), start=start, end=start + dt.timedelta(days=1))
+    t.commit(t.transaction("fence", [Fence(4)]))
+    append(t, typed_rows(40, 2))
+
+
+def make_granularities(clock: ManualClock) -> None:
+    """One small table a granularity, across the turn of a year and before 1970."""
+    at = [-1, 0, 3_600_000_000, 31 * DAY_US, 365 * DAY_US - 1, 365 * DAY_US]
+    rows = pa.table([at, range(len(at))], schema=PLAIN)
+    for granularity in ("hour", "month", "year", "all"):
+        t = open_at(granularity, PLAIN, clock, granularity=granularity)
+        append(t, rows)
+        t.write_keyframe()
+        append(t, rows.slice(2))
+
+
+def make_leaves(clock: ManualClock) -> None:
+    """Key frames of many leaves, of one version after another, and spilled adds and drops.
+
+    The segments have no objects: these are about the log alone.
+    """
+    properties = {"keyframe_commits": "3", "keyframe_bytes": "4096"}
+    t = open_at("leaves", PLAIN, clock, properties=properties)
+
+    def staged(day: int, n: int) -> Add:
+        stats = (ColumnStats(1, day * DAY_US, day * DAY_US + n, 0), ColumnStats(2, None, n, n % 3))
+        chunk = (dt.date(2013, 1, 1) + dt.timedelta(day)).isoformat()
+        checksum = hashlib.sha256(f"{day} {n}".encode()).hexdigest()
+        epoch = t.head().version
+        return Add(clock.token(), chunk, epoch, 10 + n, 1000 + n, checksum, 1, stats[: 1 + n % 2])
+
+    t.commit(t.transaction("append", [staged(day, n) for day in range(30) for n in range(2)]))
+    for day in (3, 4, 29, 40):
+        clock.advance(500)
+        t.commit(t.transaction("append", [staged(day, n) for n in range(5)]))
+    live = segments.to_segments(t.head().entries())
+    gone = [drop_of(s) for s in live if s.chunk < "2013-01-20"]
+    t.commit(t.transaction("replace", [*gone, staged(7, 0)]))
+    t.commit(t.transaction("append", [staged(50, 0)]))
+    t.commit(t.transaction("append", [staged(51, 0)]))
+
+
+def rows_of(table: Table) -> list[str]:
+    """All rows of the newest version as text, sorted; empty where segments have no objects."""
+    rows = []
+    for segment in segments.to_segments(table.head().entries()):
+        body = table.store.get(keys.key_of(segment))
+        rows += [repr(sorted(r.items())) for r in pq.read_table(io.BytesIO(body)).to_pylist()]
+    return sorted(rows)
+
+
+def answers(table: Table, *, rows: bool) -> dict[str, object]:
+    """What a reader of the table must find, at every version."""
+    versions = []
+    for entry in table.history():
+        snapshot = table.snapshot(entry.version)
+        live = sorted(s.id for s in segments.to_segments(snapshot.entries()))
+        versions.append(
+            {
+                "version": entry.version,
+                "time": entry.time.isoformat(),
+                "operation": entry.operation,
+                "writer": entry.writer,
+                "adds": entry.adds,
+                "drops": entry.drops,
+                "rows": snapshot.totals.rows,
+                "bytes": snapshot.totals.bytes,
+                "segments": snapshot.totals.segments,
+                "live": hashlib.sha256(" ".join(live).encode()).hexdigest(),
+                "chunks": [f"{c.chunk.name} {c.segments} {c.rows}" for c in snapshot.chunks()],
+                "state_hash": snapshot.header.state_hash,
+                "commit_hash": snapshot.commit_hash,
+                "key_frame": snapshot.header.keyframe,
+                "schema": str(snapshot.schema),
+                "properties": dict(snapshot.properties),
+                "apps": {name: mark.seq for name, mark in snapshot.meta.apps.items()},
+            }
+        )
+    return {"id": table.id, "rows": rows_of(table) if rows else [], "versions": versions}
+
+
+def main() -> int:
+    """Write all tables anew."""
+    shutil.rmtree(TABLES, ignore_errors=True)
+    clock = ManualClock(START_MS, seed=2013)
+    small = patch.multiple(
+        "eventlog.keyframe", INLINE_SEGMENTS=20, LEAF_TARGET=12, LEAF_SMALL=4, LEAF_MAX=40
+    )
+    # One upload at a time: the ids of segments come from one sequence.
+    alone = patch("writers.stage._UPLOADS", 1)
+    with alone, patch("eventlog.table._writer", lambda: "golden@example"):
+        make_typed(clock)
+        make_granularities(clock)
+        with small, patch("eventlog.proposal.SPILL_BYTES", 6000):
+            make_leaves(clock)
+    found = {}
+    for path in sorted(TABLES.iterdir()):
+        shutil.rmtree(path / ".tmp", ignore_errors=True)
+        found[path.name] = answers(Table.open(path), rows=path.name != "leaves")
+    EXPECTED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Tables that an earlier release wrote: their bytes and their answers do not change."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import builders
+import pytest
+
+from eventlog import Table, codec, keys, proposal, segments
+from eventlog.local import LocalStore
+
+HERE = Path(__file__).parent
+NAMES = ("all", "hour", "leaves", "month", "typed", "year")
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+
+
+def _make():
+    spec = importlib.util.spec_from_file_location("golden_make", HERE / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def store(name):
+    return LocalStore(HERE / "tables" / name)
+
+
+def test_a_golden_table_answers_as_it_did(name, store):
+    found = _make().answers(Table.open(HERE / "tables" / name), rows=name != "leaves")
+    assert json.loads(json.dumps(found)) == EXPECTED[name]
+
+
+def test_every_commit_and_key_frame_is_encoded_to_the_same_bytes(store):
+    frames = 0
+    for version, body in enumerate(builders.bodies(store)):
+        assert codec.encode_commit(codec.decode_commit(body, version)) == body
+        header = codec.decode_header(body[: codec.HEADER_BYTES], version)
+        assert header == codec.decode_commit(body, version).header
+    for found in store.list(keys.LOG_PREFIX):
+        version, is_frame = keys.parse_log_key(found.key)
+        if is_frame:
+            body = store.get(found.key)
+            assert codec.encode_keyframe(codec.decode_keyframe(body, version)) == body
+            frames += 1
+    assert frames
+
+
+def test_the_fold_from_version_0_agrees_with_every_snapshot(store):
+    builders.check_sound(store)
+
+
+def test_every_key_is_one_that_the_format_knows(store):
+    for found in store.list(""):
+        known = (
+            keys.parse_log_key(found.key)
+            or keys.parse_segment_key(found.key)
+            or found.key.startswith("_probe/")
+            or found.key == keys.frame_key(codec.sha256(store.get(found.key)))
+        )
+        assert known, found.key
+
+
+def test_the_tables_hold_what_they_are_for():
+    """One of every feature: a golden table that lost one would still be green."""
+    types, features = set(), set()
+    for name in NAMES:
+        table = Table.open(HERE / "tables" / name)
+        for version, body in enumerate(builders.bodies(table.store)):
+            stored = codec.decode_commit(body, version)
+            features |= {
+                f"delta {k}" for k in ("adds", "drops", "spill") if getattr(stored.delta, k)
+            }
+            features |= {"txn spill" for t in stored.transactions if t.spill}
+            features |= {"app" for t in stored.transactions if t.app}
+            whole = proposal.unpack(stored, table.log.spill)
+            features |= {type(a).__name__ for t in whole.transactions for a in t.actions}
+            if stored.header.keyframe is not None:
+                root = table.log.keyframe(stored.header.keyframe)
+                features.add("leaves" if root.leaves else "inlined")
+                features |= {"several leaves"} if len(root.leaves) > 3 else set()
+        types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}
+        features |= {s.chunk for s in segments.to_segments(table.head().entries())}
+    assert {"leaves", "several leaves", "inlined", "app", "txn spill", "delta spill"} <= features
+    assert {"delta adds", "delta drops", "Add", "Drop", "Fence"} <= features
+    assert {"SetLayout", "SetSchema", "SetProperties"} <= features
+    assert {"all", "1970", "1970-02", "1969-12-31T23", "2013-01-03"} <= features
+    assert len(types) >= 16
+
+
+def test_the_tables_are_small_and_name_no_machine():
+    files = [HERE / "expected.json", *(p for p in HERE.rglob("tables/**/*") if p.is_file())]
+    assert sum(path.stat().st_size for path in files) < 300_000
+    for name in NAMES:
+        writers = {v["writer"] for v in EXPECTED[name]["versions"]}
+        assert writers == {"golden@example"}

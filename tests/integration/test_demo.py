@@ -1,0 +1,80 @@
+"""The demo runs for real, in a process of its own: server, Spark, four jobs, three engines."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from eventlog import Table
+from eventlog.check import check
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+STEPS = {
+    "create",
+    "append, all jobs",
+    "query at several versions",
+    "one day of the year",
+    "Spark",
+    "DuckDB",
+    "Polars",
+    "read everything",
+}
+
+
+def demo(*arguments):
+    # Without whatever server this test session leads its own environment to.
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("AWS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "eventlog.cli", "demo", "--quick", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+
+
+def test_demo_on_s3_is_exact_and_its_engines_agree():
+    done = demo("--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    facts = json.loads(done.stdout)
+    assert facts["ok"]
+    assert facts["exact"]
+    assert facts["equal"]
+    assert facts["rows"] == facts["expected"] > 30_000
+    assert facts["appends"] == 4
+    assert 1 <= facts["head"] <= 4  # appends at once may share a commit
+    # Four jobs wrote the same days; one day is read from the four segments that they made of it.
+    assert facts["segments"] == 4 * 36
+    assert facts["segments_read"] == 4
+    assert facts["requests"].keys() == facts["seconds"].keys() == STEPS
+    assert facts["requests"]["one day of the year"]["get"] <= 16
+    assert facts["requests"]["append, all jobs"]["put"] <= facts["segments"] + 4 * 20
+
+
+def test_demo_in_a_folder_leaves_a_sound_table(tmp_path):
+    folder = tmp_path / "flights"
+    done = demo("--local", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for part in ("4 Spark jobs", "the answers are equal", "rows read back equal", "eventlog log"):
+        assert part in done.stdout
+    table = Table.open(folder)
+    appends = [e.transactions for e in table.history() if e.operation == "append"]
+    assert sum(appends) == 4
+    assert check(table, checksums=True).ok
+
+    again = demo("--local", str(folder))
+    assert again.returncode == 3
+    assert "a table lies here already" in again.stderr
+
+
+def test_missing_java_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = demo("--local", str(tmp_path / "flights"))
+    assert done.returncode == 1
+    assert "make setup" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "flights").exists()

@@ -1,0 +1,325 @@
+"""Round trips of everything that is written: JSON, keys, chunk names, leaves, spills."""
+
+import msgspec
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog import chunks, codec, delta, fold, keys, schema, segments, stats
+from eventlog.model import (
+    GRANULARITIES,
+    Add,
+    App,
+    AppMark,
+    Changes,
+    Column,
+    ColumnStats,
+    Commit,
+    DeltaRecord,
+    Drop,
+    Fence,
+    Header,
+    KeyFrame,
+    Layout,
+    Leaf,
+    Meta,
+    PropertyChange,
+    Schema,
+    Segment,
+    SetLayout,
+    SetProperties,
+    SetSchema,
+    Spill,
+    Totals,
+    Transaction,
+    Unchanged,
+)
+
+counts = st.integers(0, 2**63 - 1)
+ints = st.integers(-(2**63) + 1, 2**63 - 1)
+small = st.integers(0, 10**6)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+hex32 = st.binary(min_size=16, max_size=16).map(bytes.hex)
+hex64 = st.binary(min_size=32, max_size=32).map(bytes.hex)
+times = st.integers(chunks.MIN_MS, chunks.MAX_MS - 1)
+granularities = st.sampled_from(GRANULARITIES)
+chunk_names = st.builds(lambda t, g: chunks.chunk_of(t, g).name, times, granularities)
+# One kind of bounds a column, as the fold demands: odd columns are text.
+column_stats = st.lists(st.integers(1, 6), unique=True, max_size=4).flatmap(
+    lambda ids: st.tuples(
+        *(
+            st.builds(
+                ColumnStats,
+                st.just(column),
+                st.none() | (texts if column % 2 else ints),
+                st.none() | (texts if column % 2 else ints),
+                counts,
+            )
+            for column in sorted(ids)
+        )
+    )
+)
+entries = st.builds(
+    Segment, hex32, chunk_names, small, small, small, small, small, hex64, small, column_stats
+)
+adds = st.builds(Add, hex32, chunk_names, small, small, small, hex64, small, column_stats)
+drops = st.builds(Drop, hex32, chunk_names, hex64)
+names = st.sampled_from(["at", "größe", "x y", "列"])
+types = st.sampled_from(["timestamp", "string", "decimal(10,2)", {"list": "int8"}])
+columns = st.builds(Column, small, names, types, st.booleans())
+schemas = st.builds(Schema, small, small, st.lists(columns, max_size=3).map(tuple))
+layouts = st.builds(Layout, names, granularities, st.lists(names, max_size=2).map(tuple))
+changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
+actions = st.one_of(
+    adds,
+    drops,
+    st.builds(SetLayout, layouts),
+    st.builds(SetSchema, schemas),
+    st.builds(SetProperties, st.lists(changes, max_size=3).map(tuple)),
+    st.builds(Unchanged, ints, ints),
+    st.builds(Fence, counts),
+)
+spills = st.builds(Spill, hex64, counts, counts, counts)
+transactions = st.builds(
+    Transaction,
+    id=hex32,
+    operation=texts,
+    writer=texts,
+    read_version=ints,
+    app=st.none() | st.builds(App, texts, counts),
+    actions=st.lists(actions, max_size=3).map(tuple),
+    spill=st.none() | spills,
+    info=st.dictionaries(texts, texts, max_size=2),
+)
+totals = st.builds(Totals, counts, counts, counts)
+
+
+@st.composite
+def headers(draw):
+    version = draw(st.integers(0, keys.MAX_VERSION))
+    return Header(
+        format="eventlog",
+        min_reader=1,
+        min_writer=draw(st.integers(0, 9)),
+        features=(),
+        table=draw(hex32),
+        version=version,
+        prev=draw(hex64) if version else None,
+        time=draw(times),
+        keyframe=draw(st.none() | st.integers(0, version - 1)) if version else None,
+        totals=draw(totals),
+        state_hash=draw(hex64),
+        changes=draw(st.builds(Changes, texts, texts, counts, counts, counts, ints, ints)),
+    )
+
+
+def ordered(items):
+    return dict(sorted(items.items(), key=lambda item: item[0].encode()))
+
+
+metas = st.builds(
+    Meta,
+    layout=st.none() | layouts,
+    schema=st.none() | schemas,
+    properties=st.dictionaries(texts, texts, max_size=3).map(ordered),
+    apps=st.dictionaries(texts, st.builds(AppMark, counts, counts, ints), max_size=3).map(ordered),
+    fence=counts,
+)
+
+
+def as_read(value):
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+@st.composite
+def commits(draw):
+    return Commit(
+        draw(headers()),
+        as_read(codec.meta_diff(draw(metas), draw(metas))),
+        tuple(draw(st.lists(transactions, min_size=1, max_size=2))),
+        DeltaRecord(
+            tuple(draw(st.lists(entries, max_size=2))), tuple(draw(st.lists(drops, max_size=2)))
+        ),
+    )
+
+
+@given(commits())
+def test_a_commit_has_one_encoding(commit):
+    body = codec.encode_commit(commit)
+    again = codec.decode_commit(body, commit.header.version)
+    assert again == commit
+    assert codec.encode_commit(again) == body
+    assert codec.decode_header(body[: codec.HEADER_BYTES], commit.header.version) == commit.header
+
+
+@given(transactions)
+def test_a_transaction_has_one_encoding(transaction):
+    body = codec.encode_transaction(transaction)
+    assert codec.decode_transaction(body) == transaction
+
+
+leaves = st.builds(Leaf, hex64, counts, texts, ints, counts, counts, counts, hex64, column_stats)
+
+
+@given(st.data())
+def test_a_key_frame_has_one_encoding(data):
+    root = KeyFrame(
+        format="eventlog",
+        min_reader=1,
+        features=(),
+        table=data.draw(hex32),
+        version=data.draw(small),
+        commit=data.draw(hex64),
+        time=data.draw(times),
+        totals=data.draw(totals),
+        state_hash=data.draw(hex64),
+        state=data.draw(metas),
+        segments=tuple(data.draw(st.lists(entries, max_size=3))),
+        leaves=tuple(data.draw(st.lists(leaves, max_size=2))),
+    )
+    body = codec.encode_keyframe(root)
+    again = codec.decode_keyframe(body, root.version)
+    assert again == root
+    assert codec.encode_keyframe(again) == body
+
+
+@given(metas, metas)
+def test_a_patch_leads_from_one_small_state_to_the_other(old, new):
+    if new.layout is None and old.layout is not None:
+        return  # a layout is never taken back
+    assert codec.meta_patch(old, codec.meta_diff(old, new)) == new
+    difference = codec.meta_hash(new) - codec.meta_hash(old)
+    assert codec.meta_hash_change(old, new) == difference % codec.HASH_MODULUS
+    assert (codec.meta_hash(old) == codec.meta_hash(new)) == (old == new)
+
+
+@given(st.integers(0, keys.MAX_VERSION), st.integers(0, keys.MAX_VERSION))
+def test_log_keys_round_trip_and_sort_newest_first(a, b):
+    assert keys.parse_log_key(keys.commit_key(a)) == (a, False)
+    assert keys.parse_log_key(keys.keyframe_key(a)) == (a, True)
+    assert (keys.commit_key(a) < keys.commit_key(b)) == (a > b)
+
+
+@given(st.integers(0, keys.MAX_VERSION), chunk_names, hex32)
+def test_segment_keys_round_trip(epoch, chunk, segment_id):
+    assert keys.parse_segment_key(keys.segment_key(epoch, chunk, segment_id)) == (
+        epoch,
+        chunk,
+        segment_id,
+    )
+
+
+@given(st.text(max_size=60))
+def test_a_key_that_parses_is_the_one_that_is_built(text):
+    for prefix in ("", "_log/", "data/000000000001/", "data/000000000001/2013-01-07/"):
+        parsed = keys.parse_segment_key(prefix + text)
+        assert parsed is None or keys.segment_key(*parsed) == prefix + text
+        found = keys.parse_log_key(prefix + text)
+        build = keys.keyframe_key if found and found[1] else keys.commit_key
+        assert found is None or build(found[0]) == prefix + text
+
+
+@given(times, granularities)
+def test_chunk_names_round_trip(time_ms, granularity):
+    chunk = chunks.chunk_of(time_ms, granularity)
+    assert chunk.start <= time_ms < chunk.end
+    assert chunk.granularity == granularity
+    assert chunks.parse_chunk(chunk.name) == chunk
+    for inside in (chunk.start, chunk.end - 1):
+        assert chunks.chunk_of(inside, granularity) == chunk
+    if chunk.end < chunks.MAX_MS:
+        assert chunks.chunk_of(chunk.end, granularity).start == chunk.end
+
+
+@given(st.lists(entries, max_size=8, unique_by=lambda s: s.id))
+def test_entries_round_trip_through_a_leaf(found):
+    table = segments.from_segments(found)
+    assert segments.to_segments(table) == found
+    body = segments.to_parquet(table)
+    again = segments.from_parquet(body, len(found))
+    assert segments.to_segments(again) == found
+    assert segments.hash_sum(again) == sum(map(codec.entry_hash, found)) % codec.HASH_MODULUS
+    # A leaf that is read and written again is the same object: key frames share it by its hash.
+    assert segments.to_parquet(again) == body
+
+
+@given(
+    st.lists(entries, max_size=4, unique_by=lambda s: s.id),
+    st.lists(adds, min_size=1, max_size=4, unique_by=lambda s: s.id),
+    st.lists(drops, max_size=4, unique_by=lambda s: s.id),
+    small,
+)
+def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, version):
+    mine = [fold._segment(add, version, n) for n, add in enumerate(own)]
+    older = [s for s in older if s.version != version]
+    table = segments.spill([*older, *mine], gone, version)
+    body = segments.to_parquet(table)
+    again = segments.from_parquet(body, len(older) + len(mine) + len(gone))
+    assert segments.from_spill(again, version) == ([*older, *mine], gone)
+    moved, _ = segments.from_spill(segments.spill(own, gone), version + 5)
+    assert moved == [msgspec.structs.replace(s, version=version + 5) for s in mine]
+
+
+@given(st.lists(st.sets(st.integers(0, 9), max_size=4), min_size=3, max_size=6))
+def test_deltas_compose_in_any_grouping(toggles):
+    """Each step flips some of ten segments; steps may be folded one by one or group by group."""
+    live, steps = {}, []
+    for version, numbers in enumerate(toggles):
+        gone = [live.pop(n) for n in sorted(numbers) if n in live]
+        back = numbers - {int(s.id, 16) for s in gone}
+        new = [Segment(f"{n:032x}", "2013", 0, version, n, 1, 1, "0" * 64, 1) for n in sorted(back)]
+        live |= {int(s.id, 16): s for s in new}
+        steps.append(delta.Delta().then(new, gone))
+    left = delta.Delta()
+    for step in steps:
+        left = left.compose(step)
+    right = delta.Delta()
+    for step in reversed(steps):
+        right = step.compose(right)
+    assert left == right
+    assert dict(left.adds) == {s.id: s for s in live.values()}
+    assert delta.from_lists(left.record().adds, left.record().drops) == left
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=6))
+def test_float_bounds_keep_the_order(values):
+    encoded = [stats.encode(pa.scalar(v, pa.float64()), "float64") for v in values]
+    for a, x in zip(values, encoded, strict=True):
+        for b, y in zip(values, encoded, strict=True):
+            if x is not None and y is not None:
+                assert (a < b) == (x < y)
+                assert (a == b) == (x == y)
+
+
+@given(st.lists(texts.map(lambda t: t * 3), min_size=1, max_size=5))
+def test_text_bounds_enclose_the_values(values):
+    column = Column(1, "name", "string")
+    (found,) = stats.compute(pa.table({"name": values}), [column])
+    for value in values:
+        assert found.min is None or found.min.encode() <= value.encode()
+        assert found.max is None or found.max.encode() >= value.encode()
+    assert len(found.min) <= stats.TEXT_LIMIT
+
+
+arrow_types = st.recursive(
+    st.sampled_from(list(schema._PRIMITIVES.values())) | st.just(pa.decimal128(12, 3)),
+    lambda inner: st.one_of(
+        inner.map(pa.list_),
+        st.lists(inner, min_size=1, max_size=2).map(
+            lambda ts: pa.struct([(f"f{n}", t) for n, t in enumerate(ts)])
+        ),
+        inner.map(lambda t: pa.map_(pa.string(), t)),
+    ),
+    max_leaves=3,
+)
+
+
+@given(arrow_types)
+def test_column_types_round_trip_or_are_refused(kind):
+    try:
+        stored = schema.from_arrow(pa.schema([("x", kind)]))
+    except schema.InvalidInput:
+        return
+    assert schema.to_arrow(stored).field("x").type == kind
+    meta = Meta(schema=stored)
+    assert codec.meta_patch(Meta(), as_read(codec.meta_diff(Meta(), meta))) == meta

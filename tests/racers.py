@@ -1,0 +1,86 @@
+"""What the child processes of the concurrency tests do, and how they are started and watched."""
+
+import multiprocessing
+import os
+import queue
+import time
+import traceback
+
+import pyarrow as pa
+
+from eventlog import Table
+from eventlog.location import open_store
+from writers import append
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+def run(target, count, *args, environment=None, seconds=120):
+    """Run `target(number, start, *args)` in `count` processes; return the results by number.
+
+    All start at once, when every one is ready. None outlives the call.
+    """
+    start, results = _spawn.Barrier(count), _spawn.Queue()
+    workers = [
+        _spawn.Process(
+            target=_work,
+            args=(target, number, start, results, args, environment or {}),
+            daemon=True,
+        )
+        for number in range(count)
+    ]
+    found, deadline = {}, time.monotonic() + seconds
+    try:
+        for worker in workers:
+            worker.start()
+        for _ in workers:
+            left = max(0.1, deadline - time.monotonic())
+            number, value, problem = results.get(timeout=left)
+            assert problem is None, f"process {number}:\n{problem}"
+            found[number] = value
+    except queue.Empty:
+        raise AssertionError(
+            f"only {len(found)} of {count} came to an end in {seconds} s"
+        ) from None
+    finally:
+        for worker in workers:
+            worker.join(5 if len(found) == count else 0)
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
+    return [found[number] for number in range(count)]
+
+
+def append_rows(number, start, uri, options, count):
+    """Append `count` single rows through a handle of one's own; return the versions."""
+    table = Table.open(uri, options)
+    schema = table.head().schema
+    start.wait(60)
+    versions = []
+    for n in range(count):
+        value = number * 10_000 + n
+        rows = pa.table([[value * 1_000_000], [f"row {value}"], [None]], schema=schema)
+        versions.append(append(table, rows))
+    return versions
+
+
+def race_for_slots(number, start, uri, options, rounds):
+    """Want the same new key as everybody else, again and again; return the rounds won."""
+    store = open_store(uri, options)
+    body = f"{number:04d}".encode() * 5000
+    won = []
+    for turn in range(rounds):
+        start.wait(60)
+        if store.put_if_absent(f"race/{turn:06d}", body):
+            won.append(turn)
+    return won
+
+
+def _work(target, number, start, results, args, environment):  # noqa: PLR0917
+    os.environ.update(environment)
+    os.environ.pop("AWS_PROFILE", None)
+    try:
+        results.put((number, target(number, start, *args), None))
+    except BaseException:  # noqa: BLE001 - the parent shows it
+        start.abort()
+        results.put((number, None, traceback.format_exc()))

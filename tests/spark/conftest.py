@@ -1,0 +1,110 @@
+"""One Spark session for the whole run, and a fresh table root for each test."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import readers
+from eventlog import Table
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # What fails shows as an exception; Spark's own log repeats it with every task.
+    "spark.log.level": "OFF",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
+START = 1_357_516_800  # 2013-01-07T00:00Z
+
+
+def pytest_collection_modifyitems(items):
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(s3, tmp_path_factory):
+    """A local[2,2] session: two cores, and a task that fails once is tried again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+        builder = SparkSession.builder.master("local[2,2]")
+        for name, value in CONF.items():
+            builder = builder.config(name, value)
+        warehouse = str(tmp_path_factory.mktemp("warehouse"))
+        session = builder.config("spark.sql.warehouse.dir", warehouse).getOrCreate()
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def local_uri(tmp_path):
+    """The root of a table to be, in a directory."""
+    return (tmp_path / "table").as_uri()
+
+
+@pytest.fixture
+def events(spark):
+    """A function: n rows (id, ts, name), `per_day` to a day, from the `first`-th on."""
+
+    def make(n, *, first=0, per_day=10, partitions=2):
+        step = 86_400 // per_day
+        return spark.range(first, first + n, 1, partitions).selectExpr(
+            "id",
+            f"timestamp_seconds({START} + id * {step}) as ts",
+            "concat('name-', id) as name",
+        )
+
+    return make
+
+
+@pytest.fixture
+def save():
+    """A function: write a DataFrame to a table, by default in append mode."""
+
+    def write(df, uri, mode="append", **options):
+        options.setdefault("timeColumn", "ts")
+        df.write.format("eventlog").mode(mode).options(**options).save(uri)
+
+    return write
+
+
+@pytest.fixture
+def load(spark):
+    """A function: the DataFrame of a table."""
+
+    def read(uri, **options):
+        return spark.read.format("eventlog").options(**options).load(uri)
+
+    return read
+
+
+@pytest.fixture
+def rows_of():
+    """A function: the table's rows at its newest version, read without Spark, in order of id."""
+
+    def read(uri, version=None):
+        found = readers.scan(Table.open(uri), version=version).to_table()
+        return found.sort_by("id") if "id" in found.column_names else found
+
+    return read
+
+
+@pytest.fixture
+def ids(rows_of):
+    """A function: the sorted ids in the table, read without Spark."""
+
+    def read(uri, version=None):
+        return rows_of(uri, version).column("id").to_pylist()
+
+    return read

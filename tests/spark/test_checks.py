@@ -1,0 +1,354 @@
+"""What the driver checks before a task runs, and each step of writer and reader on its own."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StructType
+
+import readers
+from eventlog import Table
+from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
+from eventlog.model import Segment
+from readers.spark.options import parse_spark_options
+from readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack
+from writers import append
+from writers.spark import make_writer
+
+DAY_US = 86_400_000_000
+START_US = 1_357_516_800_000_000  # 2013-01-07T00:00Z
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("name", pa.string())]
+)
+SPARK_SCHEMA = StructType.fromJson(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in (("id", "long"), ("ts", "timestamp"), ("name", "string"))
+        ],
+    }
+)
+OVERWRITE_DAY = {"replaceWhere": "ts >= '2013-01-08' AND ts < '2013-01-09'"}
+
+
+def events(count, first=0, per_day=10):
+    """Rows like those of the fixture of the same name."""
+    numbers = list(range(first, first + count))
+    times = [START_US + n * (DAY_US // per_day) for n in numbers]
+    return pa.table([numbers, times, [f"name-{n}" for n in numbers]], schema=SCHEMA)
+
+
+@pytest.fixture
+def table(local_uri):
+    """A table with 30 rows in three days."""
+    table = Table.create(local_uri, SCHEMA, time_column="ts")
+    append(table, events(30))
+    return table
+
+
+def writer_of(table, overwrite=False, schema=SPARK_SCHEMA, **options):
+    return make_writer({"path": table.uri, **options}, schema, overwrite=overwrite)
+
+
+def ids(table, version=None):
+    found = readers.scan(table, columns=["id"], version=version).to_table()
+    return sorted(found.column("id").to_pylist())
+
+
+def field(name, kind):
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def with_field(name, kind):
+    """The schema of `events` with one field added, or replaced."""
+    fields = [f for f in SPARK_SCHEMA.jsonValue()["fields"] if f["name"] != name]
+    return StructType.fromJson({"type": "struct", "fields": [*fields, field(name, kind)]})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timecolum": "ts"}, "unknown option 'timecolum'; for reads there are version"),
+        ({"version": "3"}, "option version is for reads"),
+        ({"columns": "id", "where": "id=1"}, "option columns, where is for reads"),
+        ({"memoryBytes": "lots"}, "option memoryBytes is a whole number from 1048576"),
+        ({"memoryBytes": "5"}, "option memoryBytes is a whole number from 1048576"),
+        ({"appId": "a"}, "give app_id and app_seq together"),
+        ({"appId": "a", "appSeq": "-1"}, "option appSeq is a whole number from 0"),
+        ({"replaceWhere": "ts >= '2013-01-07'"}, "option replaceWhere needs mode('overwrite')"),
+        ({"storage.color": "red"}, "storage option 'color' is unknown"),
+        ({"isolation": "snapshot"}, "option isolation is carry or serializable"),
+        ({"granularity": "hour"}, "option granularity is 'hour', but the table that lies here"),
+        ({"timeColumn": "name"}, "option timeColumn is 'name', but the table that lies here"),
+        ({"orderBy": '["id"]'}, "option orderBy is ['id'], but the table that lies here has []"),
+    ],
+)
+def test_wrong_options_of_a_write_are_named(table, options, said):
+    with pytest.raises(InvalidInput) as caught:
+        writer_of(table, **options)
+    assert said in str(caught.value)
+    assert table.refresh().version == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (with_field("extra", "integer"), "unknown columns: 'extra'"),
+        (StructType(SPARK_SCHEMA.fields[:1]), "column 'ts' is missing"),
+        (with_field("name", "long"), "column 'name' has type int64, the table's is string"),
+        (with_field("name", "interval month"), "column 'name' has type interval month"),
+        (with_field("name", "variant"), "column 'name' has type variant"),
+        (with_field("name", "interval day to second"), "column 'name' has type duration"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_named(table, schema, said):
+    with pytest.raises(InvalidInput) as caught:
+        writer_of(table, schema=schema)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("replace_where", "said"),
+    [
+        ("ts >= '2013-01-08' OR id = 3", "replaceWhere is a range of the time column"),
+        ("NOT (ts >= '2013-01-08')", "a range of the time column"),
+        ("name = 'x'", "replaceWhere is a range of the time column"),
+        ("ts <> '2013-01-08'", "replaceWhere is a range of the time column"),
+        ("ts IS NOT NULL", "replaceWhere is a range of the time column"),
+        ("ts >= '2013-01-08 05:00:00'", "a bound is inside chunk 2013-01-08"),
+        ("ts > '2013-01-08'", "ends inside a chunk"),
+        ("ts >= '2013-01-08' AND ts <= '2013-01-09'", "ends inside a chunk"),
+        ("ts >= '2013-01-09' AND ts < '2013-01-08'", "empty range"),
+        ("ts >=", "not one SQL expression"),
+        ("tz >= '2013-01-08'", "tz"),
+    ],
+)
+def test_replace_where_takes_only_whole_chunks(table, replace_where, said):
+    with pytest.raises(InvalidInput) as caught:
+        writer_of(table, overwrite=True, replaceWhere=replace_where)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({}, []),
+        (OVERWRITE_DAY, [*range(10), *range(20, 30)]),
+        ({"replaceWhere": "ts < '2013-01-08'"}, range(10, 30)),
+        (
+            {"replaceWhere": "(ts >= DATE '2013-01-08') AND '2013-01-09T01:00+01:00' > ts"},
+            [*range(10), *range(20, 30)],
+        ),
+        ({"start": "2013-01-09"}, range(20)),
+        ({"start": "2013-01-08", "end": "2013-01-09T00:00:00Z"}, [*range(10), *range(20, 30)]),
+    ],
+)
+def test_an_overwrite_replaces_its_range(table, options, left):
+    writer = writer_of(table, overwrite=True, **options)
+    writer.commit([writer.write(iter([]))])
+    assert ids(Table.open(table.uri)) == list(left)
+
+
+@pytest.mark.parametrize(
+    ("where", "chunks"),
+    [
+        ("d >= '2013-01-01' AND d <= '2013-01-31'", ["2013-02"]),
+        ("d BETWEEN '2013-02-01' AND '2013-02-28'", ["2013-01"]),
+        ("d > '2013-01-31'", ["2013-01"]),
+    ],
+)
+def test_replace_where_of_dates_means_whole_days(local_uri, where, chunks):
+    schema = pa.schema([("d", pa.date32())])
+    table = Table.create(local_uri, schema, time_column="d", granularity="month")
+    append(table, pa.table([[15_710, 15_740]], schema=schema))  # 2013-01-05 and 2013-02-04
+    spark_schema = StructType.fromJson({"type": "struct", "fields": [field("d", "date")]})
+    writer_of(table, overwrite=True, schema=spark_schema, replaceWhere=where).commit([])
+    assert [c.chunk.name for c in table.refresh().chunks()] == chunks
+
+
+def test_rows_outside_the_range_are_refused(table):
+    writer = writer_of(table, overwrite=True, **OVERWRITE_DAY)
+    message = writer.write(iter(events(11, first=10).to_batches()))
+    with pytest.raises(InvalidInput, match="2013-01-09 has new rows but does not lie inside"):
+        writer.commit([message])
+    assert table.refresh().version == 1
+
+
+def test_what_arrived_meanwhile_is_carried_or_a_conflict(table):
+    carry = writer_of(table, overwrite=True, **OVERWRITE_DAY)
+    strict = writer_of(table, overwrite=True, isolation="serializable", **OVERWRITE_DAY)
+    append(table, events(1, first=12))
+    with pytest.raises(CommitConflict):
+        strict.commit([strict.write(iter(events(1, first=14).to_batches()))])
+    carry.commit([carry.write(iter(events(1, first=13).to_batches()))])
+    assert ids(Table.open(table.uri)) == [*range(10), 12, 13, *range(20, 30)]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_commit_that_is_run_again_takes_effect_once(table, overwrite):
+    """The same object, and a copy that another process was given."""
+    writer = writer_of(table, overwrite=overwrite)
+    message = writer.write(iter(events(3, first=100).to_batches()))
+    copy = pickle.loads(pickle.dumps(writer))
+    for each in (writer, writer, copy):
+        each.commit([message])
+        each.abort([message])  # Spark calls it even after a commit that landed
+    append(table, events(1, first=200))
+    pickle.loads(pickle.dumps(writer_copy(copy))).commit([message])
+    assert table.refresh().version == 3
+    assert ids(table) == [*([] if overwrite else range(30)), 100, 101, 102, 200]
+
+
+def writer_copy(writer):
+    """The writer as it was before its commit."""
+    return type(writer)(writer._job)
+
+
+def test_a_unit_of_work_that_is_done_stages_nothing(table):
+    options = {"appId": "nightly", "appSeq": "7"}
+    early = writer_of(table, **options)
+    late = writer_of(table, **options)
+    early.commit([early.write(iter(events(1, first=50).to_batches()))])
+    late.commit([late.write(iter(events(1, first=50).to_batches()))])
+    staged = sum(1 for _ in table.store.list("data/"))
+    again = writer_of(table, **options)
+    again.commit([again.write(iter(events(1, first=50).to_batches()))])
+    assert sum(1 for _ in table.store.list("data/")) == staged
+    assert ids(Table.open(table.uri)) == [*range(30), 50]
+    assert table.refresh().version == 2
+
+
+def test_a_task_stays_within_its_memory(table):
+    """A budget below the rows writes them as several segments of one chunk."""
+    rows = events(60_000, per_day=86_400).set_column(2, "name", pa.repeat("x" * 100, 60_000))
+    writer = writer_of(table, memoryBytes=str(2**20))
+    before = table.head().totals
+    writer.commit([writer.write(iter(rows.to_batches(max_chunksize=5000)))])
+    after = table.refresh().totals
+    assert after.rows == before.rows + 60_000
+    assert after.segments > before.segments + 5
+
+
+def test_a_task_asks_the_store_for_nothing_but_its_segments(s3, bucket):
+    table = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="ts")
+    writer = pickle.loads(pickle.dumps(writer_of(table)))
+    with s3.measure() as counts:
+        writer.write(iter(events(30).to_batches()))
+    assert (counts.put, counts.total) == (3, 3)
+
+
+def test_storage_options_travel_with_the_job(s3, bucket, monkeypatch):
+    uri = f"s3://{bucket}/t"
+    storage = s3.storage_options()
+    Table.create(uri, SCHEMA, time_column="ts", storage_options=storage)
+    for name in s3.environment():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = {"path": uri, **{f"storage.{name}": value for name, value in storage.items()}}
+    writer = pickle.loads(pickle.dumps(make_writer(options, SPARK_SCHEMA, overwrite=False)))
+    writer.commit([writer.write(iter(events(3).to_batches()))])
+    reader = pickle.loads(pickle.dumps(make_reader(options, SPARK_SCHEMA, None)))
+    (share,) = make_reader(options, SPARK_SCHEMA, None).partitions()
+    assert sum(batch.num_rows for batch in reader.read(share)) == 3
+
+
+def test_an_absent_table_says_how_to_create_it(local_uri):
+    with pytest.raises(TableNotFound, match="give option timeColumn"):
+        make_writer({"path": local_uri}, SPARK_SCHEMA, overwrite=False)
+    with pytest.raises(InvalidInput, match="give the table's location"):
+        make_writer({}, SPARK_SCHEMA, overwrite=False)
+    with pytest.raises(InvalidInput, match="no column 'tz' for the event time"):
+        make_writer({"path": local_uri, "timeColumn": "tz"}, SPARK_SCHEMA, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("id,name", ["id", "name"]), (' ["a,b", "c"]', ["a,b", "c"]), (" id ", ["id"]), ("", [])],
+)
+def test_columns_are_a_list_or_json(text, names):
+    assert parse_spark_options({"PATH": "x", "Columns": text}).columns() == names
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"columns": "[1]"}, InvalidInput, "option columns is a,b or a JSON list"),
+        ({"columns": "nobody"}, InvalidInput, "unknown columns: 'nobody'"),
+        ({"version": "99"}, NotFound, ""),
+        ({"version": "-1"}, InvalidInput, "option version is a whole number from 0"),
+        ({"version": "0", "timestamp": "2013-01-01"}, InvalidInput, "not both"),
+        ({"timestamp": "1999-01-01"}, NotFound, "after the time asked for"),
+    ],
+)
+def test_wrong_options_of_a_load_are_named(table, options, error, said):
+    with pytest.raises(error) as caught:
+        load_schema({"path": table.uri, **options})
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"where": "nobody = 1"}, "nobody"),
+        ({"where": "id = 1", "whereArrow": "AAAA"}, "where or whereArrow, not both"),
+        ({"whereArrow": "AAAA"}, "not a packed pyarrow expression"),
+        ({"targetBytes": "0"}, "option targetBytes is a whole number from 1"),
+        ({"columns": "id"}, "the schema has columns id, ts, name, option columns id"),
+    ],
+)
+def test_wrong_options_of_a_read_are_named(table, options, said):
+    with pytest.raises(InvalidInput) as caught:
+        make_reader({"path": table.uri, **options}, SPARK_SCHEMA, None)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (with_field("extra", "integer"), "column 'extra', the table at version 1 has id, ts, name"),
+        (with_field("id", "integer"), "column 'id' as int32, the table as int64"),
+        (StructType().add("id", LongType(), nullable=False), "column 'id' as int64 NOT NULL"),
+    ],
+)
+def test_a_schema_of_another_table_is_refused(table, schema, said):
+    with pytest.raises(InvalidInput) as caught:
+        make_reader({"path": table.uri}, schema, None)
+    assert said in str(caught.value)
+
+
+def test_a_read_without_partitions_yields_nothing(table):
+    reader = make_reader({"path": table.uri, "where": "id > 99"}, SPARK_SCHEMA, None)
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []  # what Spark then asks for
+
+
+def segment(number, size):
+    return Segment(f"{number:032x}", "all", 0, 1, number, 1, size, "ab" * 32, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "expected"),
+    [
+        ([], 100, 0),
+        ([10] * 4, 100 * OPEN_BYTES, 1),
+        ([10 * OPEN_BYTES] * 10, 11 * OPEN_BYTES, 10),
+        ([9 * OPEN_BYTES] * 10, 20 * OPEN_BYTES, 5),
+        ([900 * OPEN_BYTES], OPEN_BYTES, 1),
+        ([0] * 7, 2 * OPEN_BYTES, 4),
+    ],
+)
+def test_shares_are_as_few_as_the_target_needs(sizes, target, expected):
+    segments = [segment(number, size) for number, size in enumerate(sizes)]
+    shares = pack(segments, target)
+    assert len(shares) == expected
+    assert sorted(s.partition for share in shares for s in share) == list(range(len(sizes)))
+    assert all(shares)
+    assert pack(segments, target) == shares
+
+
+def test_shares_weigh_about_the_same():
+    segments = [segment(number, (number % 7 + 1) * OPEN_BYTES) for number in range(100)]
+    loads = [sum(s.bytes + OPEN_BYTES for s in share) for share in pack(segments, 50 * OPEN_BYTES)]
+    assert max(loads) - min(loads) <= 8 * OPEN_BYTES

@@ -1,0 +1,64 @@
+"""A driver that is killed around its commit, and the same job run again: no row lost or doubled."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eventlog import Table
+
+JOB = Path(__file__).with_name("killed_job.py")
+TIMEOUT_S = 120
+
+
+def run_job(uri, when):
+    """Run the job in a process of its own until it is killed."""
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    command = [sys.executable, str(JOB), uri, when]
+    # A session of its own, so that nothing of it can outlive the test.
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as job:
+        try:
+            _, errors = job.communicate(timeout=TIMEOUT_S)
+        finally:
+            _end(job.pid)
+    return job.returncode, errors.decode(errors="replace")
+
+
+def _end(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_uri, when):
+    # The table is there already, so that the killed commit is the job's own.
+    save(events(2, first=1000, partitions=1), root_uri)
+    code, errors = run_job(root_uri, when)
+    assert code == -signal.SIGKILL, errors[-3000:]
+    landed = when == "after"
+    table = Table.open(root_uri)
+    assert ids(root_uri) == ([*range(40), 1000, 1001] if landed else [1000, 1001])
+    staged = sum(1 for _ in table.store.list("data/"))
+    assert staged > 4  # before as after: the tasks were done
+
+    save(events(40), root_uri, appId="job", appSeq="1")
+    assert ids(root_uri) == [*range(40), 1000, 1001]
+    assert Table.open(root_uri).head().version == 2
+    more = sum(1 for _ in table.store.list("data/")) - staged
+    assert (more == 0) == landed  # what has landed is not even staged again

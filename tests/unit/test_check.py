@@ -1,0 +1,300 @@
+"""check: a healthy table passes, and every planted fault is found where it was planted."""
+
+import itertools
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from eventlog import Table, codec, fold, keys
+from eventlog.check import check
+from eventlog.clock import ManualClock
+from eventlog.errors import TableNotFound
+from eventlog.memory import MemoryStore
+from eventlog.model import Commit, Transaction
+from writers import append, overwrite
+
+SCHEMA = pa.schema([("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])
+DAY_US = 86_400_000_000
+_numbers = itertools.count()
+
+
+def rows(day, count=3):
+    times = [day * DAY_US + n for n in range(count)]
+    return pa.table([pa.array(times, SCHEMA.field(0).type), list(range(count))], schema=SCHEMA)
+
+
+class Damaged:
+    """A memory store whose objects can be replaced and removed behind the table's back."""
+
+    def __init__(self, commits=10, every=4):
+        self.store = MemoryStore(f"memory://checked-{next(_numbers)}")
+        self.table = Table.create(
+            self.store.uri,
+            SCHEMA,
+            time_column="time",
+            properties={"keyframe_commits": str(every)},
+            store=self.store,
+            clock=ManualClock(1_700_000_000_000),
+        )
+        for day in range(commits):
+            append(self.table, rows(day))
+
+    def replace(self, key, body):
+        self.store.delete([key])
+        assert self.store.put_if_absent(key, body)
+
+    def change(self, key, old, new):
+        body = self.store.get(key)
+        assert body.count(old) >= 1
+        self.replace(key, body.replace(old, new, 1))
+
+    def check(self, **options):
+        # Another handle, so that nothing comes from a cache.
+        return check(Table(self.store), **options)
+
+    def keyframes(self):
+        found = [keys.parse_log_key(row.key) for row in self.store.list(keys.LOG_PREFIX)]
+        return sorted(version for version, is_keyframe in filter(None, found) if is_keyframe)
+
+    def errors(self, **options):
+        report = self.check(**options)
+        return [f for f in report.findings if f.severity == "error"]
+
+
+@pytest.fixture
+def damaged():
+    return Damaged()
+
+
+def test_healthy_table_passes(damaged):
+    day = "1970-01-03"
+    overwrite(damaged.table, rows(2, 5), start=day, end="1970-01-04")
+    damaged.table.set_properties({"user.note": "hello"})
+    report = damaged.check(checksums=True)
+    assert report.ok
+    assert report.findings == ()
+    assert report.head == damaged.table.refresh().version == 12
+    assert report.versions == report.transactions == 13
+    assert report.keyframes == len(damaged.keyframes()) >= 2
+    assert report.bad_keyframes == 0
+    assert report.segments == 10
+    assert report.checksummed == damaged.table.head().totals.bytes
+
+
+def test_leaves_and_spills_are_followed():
+    many = Damaged(commits=2, every=2)
+    append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
+    append(many.table, rows(5))
+    assert many.table.head().base is not None
+    report = many.check(segments=True)
+    assert report.ok, report.findings
+    assert report.leaves >= 1
+    assert report.segments == 303
+
+
+def test_progress_reaches_the_total(damaged):
+    told = []
+    damaged.check(checksums=True, progress=lambda *step: told.append(step))
+    assert ("commits", 11, 11) in told
+    assert ("segments", 10, 10) in told
+    total = damaged.table.head().totals.bytes
+    assert ("bytes", total, total) in told
+
+
+def test_no_table_is_not_found():
+    with pytest.raises(TableNotFound):
+        check(Table(MemoryStore("memory://nothing")))
+
+
+def test_void_transactions_are_reported_with_their_reason(damaged):
+    """A void transaction in the log is no fault."""
+    head = damaged.table.refresh()
+    first = _stored_transaction(damaged, 1)
+    again = msgspec.structs.replace(first, id="a" * 32, app=None)
+    _put_commit(damaged, head, [again])
+    report = damaged.check()
+    (void,) = report.void
+    assert (void.version, void.transaction) == (11, "a" * 32)
+    assert void.reason
+
+
+def test_changed_byte_in_any_commit_is_found(damaged):
+    for version in range(11):
+        planted = Damaged()
+        key = keys.commit_key(version)
+        body = bytearray(planted.store.get(key))
+        body[len(body) // 2] ^= 1
+        planted.replace(key, bytes(body))
+        found = planted.errors()
+        assert found, version
+        assert found[0].key in (key, keys.commit_key(version + 1))
+
+
+def test_changed_text_that_still_decodes_breaks_the_chain(damaged):
+    writer = _stored_transaction(damaged, 5).writer
+    body = damaged.store.get(keys.commit_key(5))
+    at = body.rindex(writer.encode())  # in the transaction, not in the header
+    damaged.replace(keys.commit_key(5), body[:at] + b"X" + body[at + 1 :])
+    found = damaged.errors()
+    assert any("chain" in f.message or "changes" in f.message for f in found)
+
+
+def test_missing_commit_is_a_gap(damaged):
+    damaged.store.delete([keys.commit_key(6)])
+    report = damaged.check()
+    assert not report.ok
+    (gap,) = [f for f in report.findings if "gap" in f.message]
+    assert (gap.version, gap.key) == (6, keys.commit_key(6))
+    # The versions behind the gap are audited all the same.
+    assert report.versions == 6 + 3
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda root: msgspec.structs.replace(root, time=root.time + 1),
+        lambda root: msgspec.structs.replace(root, commit="0" * 64),
+        lambda root: msgspec.structs.replace(root, table="0" * 32),
+    ],
+    ids=["time", "commit", "table"],
+)
+def test_wrong_keyframe_is_found(damaged, forge):
+    version = damaged.keyframes()[0]
+    key = keys.keyframe_key(version)
+    root = codec.decode_keyframe(damaged.store.get(key), version)
+    damaged.replace(key, codec.encode_keyframe(forge(root)))
+    (found,) = damaged.errors()
+    assert (found.key, found.version) == (key, version)
+    assert damaged.check().bad_keyframes == 1
+
+
+def test_keyframe_of_another_state_that_adds_up_is_found(damaged):
+    first, second = damaged.keyframes()[:2]
+    root = codec.decode_keyframe(damaged.store.get(keys.keyframe_key(second)), second)
+    forged = codec.encode_keyframe(msgspec.structs.replace(root, version=first))
+    damaged.replace(keys.keyframe_key(first), forged)
+    assert any(f.key == keys.keyframe_key(first) for f in damaged.errors())
+
+
+def test_truncated_keyframe_is_found(damaged):
+    key = keys.keyframe_key(damaged.keyframes()[-1])
+    damaged.replace(key, damaged.store.get(key)[:-40])
+    (found,) = damaged.errors()
+    assert found.key == key
+
+
+def test_keyframe_beyond_the_head_is_found(damaged):
+    assert damaged.store.put_if_absent(keys.keyframe_key(99), b"{}")
+    (found,) = damaged.errors()
+    assert found.version == 99
+
+
+@pytest.mark.parametrize("fault", ["missing", "changed"])
+def test_bad_leaf_is_found(fault):
+    many = Damaged(commits=1, every=1)
+    append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
+    leaf = many.table.head().base.leaves[0]
+    key = keys.frame_key(leaf.sha256)
+    body = many.store.get(key)
+    many.store.delete([key])
+    if fault == "changed":
+        assert many.store.put_if_absent(key, body[:100] + b"!" + body[101:])
+    found = many.errors()
+    assert key in [f.key for f in found]
+    assert many.check().bad_keyframes >= 1
+
+
+def test_delta_that_leads_elsewhere_is_found(damaged):
+    head = damaged.table.refresh()
+    commit, _ = damaged.table.log.read(10)
+    assert len(commit.delta.adds) > 1
+    shorter = msgspec.structs.replace(commit.delta, adds=commit.delta.adds[:-1])
+    forged = msgspec.structs.replace(commit, delta=shorter)
+    damaged.replace(keys.commit_key(10), codec.encode_commit(forged))
+    assert head.version == 10
+    assert any("delta" in f.message for f in damaged.errors())
+
+
+def test_state_that_leads_elsewhere_is_found(damaged):
+    commit, _ = damaged.table.log.read(10)
+    forged = msgspec.structs.replace(commit, state={**commit.state, "fence": 3})
+    damaged.replace(keys.commit_key(10), codec.encode_commit(forged))
+    assert any("state" in f.message for f in damaged.errors())
+
+
+def test_missing_segment_is_found(damaged):
+    segment = damaged.table.snapshot().segments()[3]
+    damaged.store.delete([keys.key_of(segment)])
+    assert damaged.check().ok
+    (found,) = damaged.errors(segments=True)
+    assert (found.key, found.version) == (keys.key_of(segment), segment.version)
+    assert len(damaged.errors(checksums=True)) == 1
+
+
+def test_segment_of_another_size_is_found(damaged):
+    key = keys.key_of(damaged.table.snapshot().segments()[0])
+    damaged.replace(key, damaged.store.get(key) + b"!")
+    (found,) = damaged.errors(segments=True)
+    assert found.key == key
+
+
+def test_wrong_checksum_is_found_only_by_reading(damaged):
+    key = keys.key_of(damaged.table.snapshot().segments()[0])
+    body = bytearray(damaged.store.get(key))
+    body[50] ^= 1
+    damaged.replace(key, bytes(body))
+    assert not damaged.errors(segments=True)
+    (found,) = damaged.errors(checksums=True)
+    assert (found.key, "sha256" in found.message) == (key, True)
+
+
+def test_foreign_keys_are_warnings(damaged):
+    for key in ("_log/notes.txt", "_log/000000000001.json.bak", "_log/backup/0.json"):
+        assert damaged.store.put_if_absent(key, b"?")
+    report = damaged.check()
+    assert report.ok
+    assert {f.severity for f in report.findings} == {"warning"}
+    assert len(report.findings) == 3
+
+
+def test_commits_far_from_their_keyframe_are_checked_too():
+    """Writers step back to an old key frame when newer ones are damaged."""
+    planted = Damaged(commits=6, every=2)
+    newer = [keys.keyframe_key(version) for version in planted.keyframes()[1:]]
+    planted.store.delete(newer)
+    stepped_back = Table(planted.store, ManualClock(1_800_000_000_000, seed=1))
+    append(stepped_back, rows(20))
+    version = stepped_back.refresh().version
+    commit, _ = stepped_back.log.read(version)
+    assert commit.header.keyframe == planted.keyframes()[0]
+    assert planted.check().ok
+
+    forged = msgspec.structs.replace(
+        commit, delta=msgspec.structs.replace(commit.delta, adds=commit.delta.adds[1:])
+    )
+    planted.replace(keys.commit_key(version), codec.encode_commit(forged))
+    assert any("delta" in f.message for f in planted.errors())
+
+
+def _stored_transaction(damaged, version) -> Transaction:
+    commit, _ = damaged.table.log.read(version)
+    return commit.transactions[0]
+
+
+def _put_commit(damaged, head, transactions):
+    """Store a hand-made commit after `head`, whose transactions have no effect."""
+    effect = fold.judge(transactions, head, head.header.time + 1)
+    assert not effect.accepted
+    header = msgspec.structs.replace(
+        head.header,
+        version=head.version + 1,
+        prev=head.commit_hash,
+        time=head.header.time + 1,
+        keyframe=head.base.version if head.base else None,
+        changes=fold.changes(transactions, effect),
+    )
+    state = codec.meta_diff(head.base.state, head.meta)
+    commit = Commit(header, state, tuple(transactions), head.delta.record())
+    key = keys.commit_key(header.version)
+    assert damaged.store.put_if_absent(key, codec.encode_commit(commit))

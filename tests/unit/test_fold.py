@@ -1,0 +1,139 @@
+"""The rules of the fold, one by one: what is void, and what the log must be."""
+
+import pytest
+from builders import HASH, add, check_sound, commit, create, drop_of, fold_all, live, replaced
+
+from eventlog import errors, fold, rules, segments
+from eventlog.model import App, Drop, Fence, Layout, SetLayout, Transaction, Unchanged
+
+
+@pytest.fixture
+def table():
+    t = create()
+    commit(t, add(t, "2013-01-07"))
+    commit(t, add(t, "2013-01-08"))
+    return t
+
+
+def judged(table, *actions, read_version=2, app=None, others=()):
+    """The reason why a transaction is void on top of a table, or None."""
+    transaction = Transaction("a" * 32, "test", "test", read_version, None, app, actions)
+    state = fold_all(table.store)[-1][0]
+    on_state = fold.judge([*others, transaction], state, state.header.time + 1)
+    on_snapshot = fold.judge([*others, transaction], table.head(), state.header.time + 1)
+    assert on_state == on_snapshot
+    return on_state.void.get("a" * 32)
+
+
+def judged_text(reason, text):
+    return reason is not None and text in reason
+
+
+def test_what_is_void(table):
+    first, second = live(table.head())
+    again = replaced(drop_of(first), hash=HASH)
+    cases = [
+        ((add(table, epoch=3),), "not yet in the log"),
+        ((replaced(add(table), schema=2),), "schema 2"),
+        ((replaced(add(table), schema=0),), "schema 0"),
+        ((Drop("0" * 32, "2013-01-07", HASH),), "no longer live"),
+        ((again,), "no longer live"),
+        ((drop_of(first), drop_of(first)), "no longer live"),
+        ((SetLayout(Layout("at", "day")),), "when a table is created"),
+        ((Fence(0),), "fence"),
+        ((Fence(4),), "fence"),
+        ((Fence(2), add(table, epoch=1)), "below the fence"),
+    ]
+    for actions, why in cases:
+        assert judged_text(judged(table, *actions), why), why
+    assert judged(table, drop_of(first), drop_of(second), add(table), Fence(2)) is None
+
+
+@pytest.mark.parametrize(
+    ("read_version", "start", "end", "void"),
+    [(2, None, None, False), (1, None, None, True), (1, 0, 1, False), (0, 0, 2**60, True)],
+)
+def test_unchanged_looks_at_what_came_after_the_read_version(table, read_version, start, end, void):
+    low, high = (1_357_603_200_000, 1_357_689_600_000) if start is None else (start, end)
+    reason = judged(table, Unchanged(low, high), read_version=read_version)
+    assert (reason is not None) == void
+
+
+@pytest.mark.parametrize(("seq", "void"), [(0, True), (4, True), (5, True), (6, False)])
+def test_an_app_goes_forward_only(table, seq, void):
+    table.commit(table.transaction("append", [add(table)], app=App("job", 5)))
+    assert (judged(table, app=App("job", seq)) is not None) == void
+    assert judged(table, app=App("other", seq)) is None
+
+
+def test_transactions_of_one_commit_see_each_other(table):
+    first, _ = live(table.head())
+    earlier = Transaction("b" * 32, "test", "test", 2, None, App("job", 1), (drop_of(first),))
+    assert judged_text(judged(table, drop_of(first), others=[earlier]), "no longer live")
+    assert judged_text(judged(table, app=App("job", 1), others=[earlier]), "already at sequence")
+    assert judged(table, app=App("job", 2), others=[earlier]) is None
+    staged = add(table)
+    adding = Transaction("c" * 32, "test", "test", 2, None, None, (staged,))
+    assert judged_text(judged(table, staged, others=[adding]), "added twice")
+    new = fold.judge([adding], table.head(), 2**40).adds[0]
+    assert judged(table, drop_of(new), others=[adding]) is None
+
+
+def test_void_transactions_leave_no_trace(table):
+    bad = Transaction("b" * 32, "test", "test", 2, None, App("job", 1), (add(table, epoch=9),))
+    effect = fold.judge([bad], table.head(), 2**40)
+    assert (effect.meta, effect.adds, effect.drops, effect.accepted) == (
+        table.head().meta,
+        (),
+        (),
+        (),
+    )
+    assert set(effect.void) == {"b" * 32}
+
+
+def test_marks_are_forgotten_after_their_retention():
+    table = create(properties={"app_retention_days": "2"})
+    for number, days in ((1, 0), (2, 1), (3, 3)):
+        table.clock.advance(days * rules.DAY_MS)
+        table.commit(table.transaction("append", [add(table)], app=App(f"job {number}", 1)))
+    assert set(table.head().meta.apps) == {"job 3"}
+    check_sound(table.store)
+
+
+def test_the_order_of_entries_is_that_of_the_transactions(table):
+    actions = [add(table, f"2013-01-{20 - n}") for n in range(5)]
+    version = commit(table, *actions)
+    found = sorted(
+        (s for s in live(table.head()) if s.version == version), key=lambda s: s.partition
+    )
+    assert [s.id for s in found] == [a.id for a in actions]
+    ordered = segments.to_segments(table.head().entries())
+    assert {s.id for s in ordered} == {s.id for s in live(table.head())}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", 2),
+        ("version", 4),
+        ("table", "f" * 32),
+        ("prev", HASH),
+        ("time", 0),
+        ("state_hash", HASH),
+        ("totals", None),
+        ("changes", None),
+    ],
+)
+def test_a_commit_that_does_not_follow_is_corrupt(table, field, value):
+    commit(table, add(table))
+    stored, body = table.log.read(3)
+    before = fold_all(table.store)[2][0]
+    fold.fold(before, stored, HASH)
+    if value is None:
+        value = replaced(getattr(stored.header, field), rows=77)
+    header = replaced(stored.header, **{field: value})
+    with pytest.raises(errors.Corrupt):
+        fold.fold(before, replaced(stored, header=header), HASH)
+    with pytest.raises(errors.Corrupt):
+        fold.fold(None, stored, HASH)
+    assert body

@@ -1,0 +1,155 @@
+"""What an operation costs in requests: exact, and the same at any length of the history."""
+
+import pytest
+from builders import add, commit, create, events, reopen
+
+from eventlog.history import PAGE
+from eventlog.memory import MemoryStore
+from eventlog.wrappers import CountingStore
+from writers import append, overwrite
+
+LENGTHS = [1, 100, 1000]
+
+
+@pytest.fixture(scope="module")
+def long_store():
+    store = MemoryStore()
+    table = create(store)
+    for n in range(1000):
+        table.clock.advance(10_000)
+        commit(table, add(table, f"2013-{1 + n % 12:02d}"))
+    return store
+
+
+@pytest.fixture(scope="module", params=LENGTHS)
+def history(request, long_store):
+    """A store whose history is cut after so many commits."""
+    if request.param == 1000:
+        return long_store, 1000
+    store = MemoryStore()
+    table = create(store)
+    for n in range(request.param):
+        table.clock.advance(10_000)
+        commit(table, add(table, f"2013-{1 + n % 12:02d}"))
+    return store, request.param
+
+
+def measured(store, seed=2000):
+    counting = CountingStore(store)
+    return counting, reopen(counting, seed)
+
+
+def kinds(counts):
+    return counts.get, counts.put, counts.list, counts.delete
+
+
+def test_warm_append_is_two_requests(history):
+    store, _ = history
+    counting, table = measured(store)
+    append(table, events(5))  # the first one may meet a key frame that is due
+    append(table, events(5, first=5))
+    with counting.measure() as counts:
+        append(table, events(5, first=10))
+    assert kinds(counts) == (0, 2, 0, 0)
+    with counting.measure() as counts:
+        append(table, events(6, first=15, days=3))
+    assert kinds(counts) == (0, 4, 0, 0)
+
+
+def test_appends_with_key_frames_are_two_requests_and_one_key_frame_each_64():
+    counting = CountingStore(MemoryStore())
+    table = create(counting, properties={"keyframe_bytes": str(2**20)})
+    with counting.measure() as counts:
+        for n in range(200):
+            append(table, events(1, first=n))
+    roots = 200 // 64
+    assert counts.list == 0
+    assert counts.get <= roots  # a leaf that is rewritten
+    assert 400 + roots <= counts.put <= 400 + 3 * roots
+
+
+def test_open_head_is_three_requests(history):
+    store, _ = history
+    counting = CountingStore(store)
+    with counting.measure() as counts:
+        reopen(counting)
+    assert counts.list == 1
+    assert counts.total <= 3
+
+
+def test_open_any_old_version_is_two_requests(history):
+    store, length = history
+    counting, table = measured(store)
+    for version in {0, 1, length // 3, length // 2, length - 1}:
+        fresh = reopen(counting)
+        with counting.measure() as counts:
+            assert fresh.snapshot(version).version == version
+        assert counts.list == 0
+        assert counts.get <= 2
+    assert table.head().version >= length
+
+
+def test_refresh_without_news_is_one_request(history):
+    store, _ = history
+    counting, table = measured(store)
+    with counting.measure() as counts:
+        table.refresh()
+    assert kinds(counts) == (1, 0, 0, 0)
+    with counting.measure() as counts:
+        table.head()
+        table.head().totals  # noqa: B018 - no request may come of it
+    assert counts.total == 0
+
+
+def test_a_timestamp_is_found_by_bisection(history):
+    store, length = history
+    counting, table = measured(store)
+    moment = table.snapshot(length // 2).timestamp
+    with counting.measure() as counts:
+        assert table.snapshot(timestamp=moment).version == length // 2
+    # A look for news, the bisection, and the version itself.
+    assert counts.get <= 1 + (length + 20).bit_length() + 2
+    assert counts.list == 0
+
+
+def test_a_page_of_history_is_one_ranged_get_a_version(long_store):
+    counting, table = measured(long_store)
+    for limit in (1, 10, PAGE, PAGE + 5):
+        with counting.measure() as counts:
+            assert len(list(table.history(limit=limit))) == limit
+        assert kinds(counts) == (limit + 1, 0, 0, 0)
+        assert counts.bytes_read <= (limit + 4) * 2048 + 2048 * PAGE
+    with counting.measure() as counts:
+        assert [e.version for e in table.history(start=500, limit=3)] == [500, 499, 498]
+    assert kinds(counts) == (3, 0, 0, 0)
+
+
+def test_find_transaction_is_one_request_a_version(long_store):
+    counting, table = measured(long_store)
+    head = table.head().version
+    with counting.measure() as counts:
+        assert table.find_transaction("0" * 32, start=head - 4) is None
+    assert kinds(counts) == (1 + 5, 0, 0, 0)
+
+
+def test_lost_race_costs_a_fixed_number_of_requests():
+    store = MemoryStore()
+    create(store, properties={"combine_after": "0"})
+    counting, table = measured(store)
+    other = reopen(store, seed=7)
+    commit(other, add(other))
+    with counting.measure() as counts:
+        commit(table, add(table))
+    # refused, read what stands there, look for more, put
+    assert counts.put == 2
+    assert counts.total <= 5
+
+
+def test_overwrite_is_its_segments_and_a_commit():
+    counting = CountingStore(MemoryStore())
+    table = create(counting)
+    append(table, events(4, days=2))
+    with counting.measure() as counts:
+        overwrite(table, events(1), start=0, end=86_400_000)
+    # a look for news; the segment, the commit
+    assert kinds(counts) == (1, 2, 0, 0)

@@ -1,0 +1,293 @@
+"""Scan plans: what is read, what is left out and why, what metadata alone can tell."""
+
+import time
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog import keyframe, scan, segments, stats
+from eventlog.chunks import DAY_MS, TimeChunk, chunk_of
+from eventlog.errors import InvalidInput
+from eventlog.model import ColumnStats, Layout, Segment, Totals
+from eventlog.pruning import to_units
+from eventlog.schema import from_arrow
+
+SCHEMA = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("price", pa.float64()),
+    ]
+)
+STORED = from_arrow(SCHEMA)
+START_MS = 1_356_998_400_000  # 2013-01-01
+
+
+def segment(number, day=0, stats=(), rows=10, version=1):
+    chunk = chunk_of(START_MS + day * DAY_MS, "day").name
+    return Segment(
+        f"{number:032x}", chunk, 0, version, number, rows, 100, "0" * 64, 1, tuple(stats)
+    )
+
+
+@dataclass
+class Fake:
+    """A snapshot of segments, one key frame leaf for each chunk, that notes the leaves it read."""
+
+    listed: list
+    version: int = 7
+    stored_schema = STORED
+    layout = Layout("ts", "day")
+
+    def __post_init__(self):
+        self.totals = Totals(len(self.listed), sum(s.rows for s in self.listed), 0)
+        self.leaves, self.leaves_read = [], 0
+        for chunk in sorted({s.chunk for s in self.listed}):
+            entries = segments.from_segments([s for s in self.listed if s.chunk == chunk])
+            self.leaves.append((keyframe._cut(entries, {})[0], entries))
+
+    def entries(self, start=None, end=None, keep=None):
+        kept = [
+            entries
+            for leaf, entries in self.leaves
+            if (end is None or keyframe.first_key(leaf).start < end)
+            and (start is None or leaf.end > start)
+            and (keep is None or keep(leaf))
+        ]
+        self.leaves_read = len(kept)
+        return segments.concat(kept)
+
+
+def ids(low, high, nulls=0):
+    return ColumnStats(2, low, high, nulls)
+
+
+def names(low, high, nulls=0):
+    return ColumnStats(3, low, high, nulls)
+
+
+def read(snapshot, where):
+    return [int(s.id, 16) for s in scan.plan(snapshot, where=where).segments()]
+
+
+def test_without_a_question_everything_is_read():
+    plan = scan.plan(Fake([segment(1), segment(2, day=3)]))
+    assert plan.version == 7
+    assert plan.schema == SCHEMA
+    assert plan.filter is None
+    assert plan.count() == 20
+    assert plan.pruning == scan.Pruning(2, 0, 0, 0, 2)
+
+
+def test_an_empty_table_has_no_rows():
+    plan = scan.plan(Fake([]), where="id = 1 AND price > 3")
+    assert plan.count() == 0
+    assert plan.segments() == []
+    assert plan.pruning == scan.Pruning(0, 0, 0, 0, 0)
+
+
+def test_columns_keep_the_order_asked_for():
+    assert scan.plan(Fake([]), ["name", "ts"]).schema.names == ["name", "ts"]
+    assert scan.plan(Fake([]), []).schema.names == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["id", "nothing"], "unknown columns: 'nothing'; columns: ts, id, name, price"),
+        (["ID"], "unknown columns: 'ID'"),
+        (["id", "id"], "named twice"),
+        ("id", "list of names"),
+    ],
+)
+def test_wrong_columns_are_refused(columns, message):
+    with pytest.raises(InvalidInput, match=message):
+        scan.plan(Fake([]), columns)
+
+
+def test_a_time_range_reads_only_its_leaves():
+    snapshot = Fake([segment(day, day=day) for day in range(30)])
+    plan = scan.plan(snapshot, where="ts >= '2013-01-07' AND ts < '2013-01-09'")
+    assert [s.chunk for s in plan.segments()] == ["2013-01-07", "2013-01-08"]
+    assert snapshot.leaves_read == 2
+    assert plan.pruning == scan.Pruning(30, 28, 0, 0, 2)
+    assert plan.filter is not None
+    assert plan.count() is None  # no null count of ts is known
+
+
+def test_an_arrow_expression_on_time_reads_only_its_leaves():
+    snapshot = Fake([segment(day, day=day) for day in range(30)])
+    noon = pa.scalar((START_MS + DAY_MS // 2) * 1000, pa.int64()).cast(SCHEMA.field("ts").type)
+    assert [s.chunk for s in scan.plan(snapshot, where=pc.field("ts") < noon).segments()] == [
+        "2013-01-01"
+    ]
+    assert snapshot.leaves_read == 1
+
+
+def test_where_the_filter_is_known_to_pass_metadata_counts():
+    def ts(day):
+        low = (START_MS + day * DAY_MS) * 1000
+        return ColumnStats(1, low, low + 5, 0)
+
+    snapshot = Fake([segment(day, day, [ts(day), ids(day, day)], rows=day) for day in range(9)])
+    plan = scan.plan(snapshot, where="ts >= '2013-01-03' AND ts < '2013-01-05'")
+    assert (plan.count(), plan.filter) == (2 + 3, None)
+    assert scan.plan(snapshot, where="id > 5 OR id = 0").count() == 6 + 7 + 8
+    assert scan.plan(snapshot, where="id IS NOT NULL").count() == sum(range(9))
+    assert scan.plan(snapshot, where="ts >= '2013-01-03 12:00'").count() is not None
+    assert scan.plan(snapshot, where="ts >= '2013-01-03 00:00:00.000003'").count() is None
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id = 15", [1, 3]),
+        ("id <> 5", [1, 2, 3]),
+        ("NOT id = 5", [1, 2, 3]),
+        ("id <> 30", [1, 3]),
+        ("id < 10", [3]),
+        ("id > 20", [2, 3]),
+        ("id IS NULL", [3]),
+        ("id IS NOT NULL", [1, 2, 3]),
+        ("id IN (5, 6, 25)", [3]),
+        ("id IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 30)", [2, 3]),
+        ("id NOT IN (30, 31)", [1, 3]),
+        ("id = 15 AND id = 30", [3]),
+        ("id = 5 OR id = 30", [2, 3]),
+        ("id + 1 = 0", [1, 2, 3, 4]),
+        ("FALSE", []),
+        ("NULL", []),
+        ("TRUE", [1, 2, 3, 4]),
+    ],
+)
+def test_statistics_prune(where, expected):
+    """Segment 3 has no bounds but may have nulls; 4 holds nothing but nulls."""
+    snapshot = Fake(
+        [
+            segment(1, 0, [ids(10, 20)]),
+            segment(2, 0, [ids(30, 30)]),
+            segment(3, 0, [ids(None, None, nulls=2)]),
+            segment(4, 0, [ids(None, None, nulls=10)]),
+        ]
+    )
+    expected = [*expected, 4] if where == "id IS NULL" else expected
+    assert read(snapshot, where) == expected
+
+
+def test_statistics_that_are_missing_prune_nothing():
+    snapshot = Fake([segment(1, 0), segment(2, 0, [ids(10, 20)])])
+    assert read(snapshot, "id <> 15") == [1, 2]
+    assert read(snapshot, "id = 3") == [1]
+    assert read(snapshot, pc.field("id") == 3) == [1]
+    assert read(snapshot, "id IS NULL") == [1]
+    assert read(snapshot, "price > 3") == [1, 2]
+
+
+def test_bounds_of_the_wrong_kind_prune_nothing():
+    snapshot = Fake([segment(1, 0, [names(3, 5)]), segment(2, 1, [ids("a", "b")])])
+    assert read(snapshot, "name = 'x'") == [1, 2]
+    assert read(snapshot, "id = 7") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [-2.5, -1.5, -0.0, 0.5]),
+        (pa.float32(), [-2.5, -1.5, 0.0, 0.5]),
+        (pa.decimal128(20, 3), [Decimal("-5.125"), Decimal("-0.001"), Decimal(0), Decimal(7)]),
+        (pa.date32(), [date(1969, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2013, 1, 7)]),
+        (pa.timestamp("us"), [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2013, 1, 7)]),
+        (pa.int8(), [-128, -1, 0, 127]),
+        (pa.bool_(), [False, True]),
+        (pa.string(), ["", "a", "b" * 32, "\ud7ff", "\ue000"]),
+    ],
+)
+def test_arrow_expressions_find_exactly_the_segment_of_a_value(kind, values):
+    stored = from_arrow(pa.schema([SCHEMA.field("ts"), ("v", kind)]))
+    scalars = [pa.scalar(value, kind) for value in values]
+    columns = [c for c in stored.columns if c.name == "v"]
+    listed = [
+        segment(at, 0, stats.compute(pa.table({"v": pa.repeat(scalar, 10)}), columns))
+        for at, scalar in enumerate(scalars)
+    ]
+    snapshot = Fake(listed)
+    snapshot.stored_schema = stored
+    for at, scalar in enumerate(scalars):
+        assert read(snapshot, pc.field("v") == scalar) == [at]
+        assert read(snapshot, pc.field("v") < scalar) == [*range(at)]
+        assert read(snapshot, ~(pc.field("v") <= scalar)) == [*range(at + 1, len(scalars))]
+
+
+def test_text_prefixes_prune():
+    snapshot = Fake(
+        [
+            segment(1, 0, [names("a", "az")]),
+            segment(2, 0, [names("b" * 32, "b" * 31 + "c")]),
+            segment(3, 0, [names("\ud7ff", "\ue000")]),
+        ]
+    )
+    assert read(snapshot, "name LIKE 'a%'") == [1]
+    assert read(snapshot, "name NOT LIKE 'a%'") == [2, 3]
+    assert read(snapshot, "name LIKE '" + "b" * 40 + "%'") == [2]
+    assert read(snapshot, "name LIKE '\ud7ff%'") == [3]
+    assert read(snapshot, "name LIKE 'b_x'") == [2]
+    assert read(snapshot, "name >= 'b' AND name < 'c'") == [2]
+
+
+def test_leaves_are_left_out_by_their_own_statistics():
+    snapshot = Fake([segment(day, day, [ids(day, day)]) for day in range(30)])
+    plan = scan.plan(snapshot, where="id >= 28")
+    assert snapshot.leaves_read == 2
+    assert plan.pruning == scan.Pruning(30, 0, 28, 0, 2)
+
+
+def test_chunks_restrict():
+    snapshot = Fake([segment(day, day) for day in range(40)])
+    asked = ["2013-01-03", TimeChunk(START_MS, START_MS + DAY_MS), "2013-02"]
+    found = scan.plan(snapshot, chunks=asked)
+    assert [int(s.id, 16) for s in found.segments()] == [0, 2, *range(31, 40)]
+    assert snapshot.leaves_read == 11
+    assert found.count() == 110
+    assert scan.plan(snapshot, chunks="2013-01-07").count() == 10
+    assert scan.plan(snapshot, chunks=[]).count() == 0
+    with pytest.raises(InvalidInput, match="not a time chunk"):
+        scan.plan(snapshot, chunks=["2013-01-32"])
+
+
+def test_scan_order_is_time_then_commit():
+    listed = [
+        segment(1, day=1, version=2), segment(2, day=0, version=3), segment(3, day=0, version=2),
+        segment(9, day=0, version=2),
+    ]  # fmt: skip
+    plan = scan.plan(Fake(listed))
+    assert [int(s.id, 16) for s in plan.in_scan_order()] == [3, 9, 2, 1]
+    assert [int(s.id, 16) for s in plan.segments()] == [2, 3, 9, 1]
+
+
+@given(st.integers(-800_000, 2_900_000), st.integers(0, DAY_MS - 1))
+def test_days_of_a_date_table_are_bounded_by_their_chunk(day, offset):
+    ms = min(max(day * DAY_MS + offset, -62_135_596_800_000), 253_402_300_799_999)
+    column = from_arrow(pa.schema([("day", pa.date32())])).columns[0]
+    assert to_units(pa.chunked_array([[ms]]), column).to_pylist() == [ms // DAY_MS]
+
+
+def test_planning_one_day_of_a_million_segments_is_fast():
+    low = START_MS * 1000
+    listed = [
+        segment(n, 0, [ColumnStats(1, low, low + 9, 0), ids(n, n + 50), names("a", "b", 1)])
+        for n in range(2740)
+    ]
+    snapshot = Fake(listed)
+    where = "ts >= '2013-01-01' AND ts < '2013-01-02' AND id > 2000 AND name LIKE 'a%'"
+    scan.plan(snapshot, where=where)
+    started = time.process_time()
+    plan = scan.plan(snapshot, where=where)
+    assert time.process_time() - started < 0.1
+    assert plan.pruning.read == 2740 - 1951

@@ -1,0 +1,150 @@
+"""Schemas: what becomes of Arrow types, and which changes a table allows."""
+
+import msgspec
+import pyarrow as pa
+import pytest
+from builders import SCHEMA, check_sound, create
+
+from eventlog import errors, schema
+from eventlog.model import Column
+
+BASE = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (pa.uint8(), pa.int16()),
+        (pa.uint16(), pa.int32()),
+        (pa.uint32(), pa.int64()),
+        (pa.float16(), pa.float32()),
+        (pa.large_string(), pa.string()),
+        (pa.string_view(), pa.string()),
+        (pa.large_binary(), pa.binary()),
+        (pa.date64(), pa.date32()),
+        (pa.timestamp("s"), pa.timestamp("us")),
+        (pa.timestamp("ns", "Europe/Berlin"), pa.timestamp("us", "UTC")),
+        (pa.decimal128(38, 38), pa.decimal128(38, 38)),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string()),
+        (pa.large_list(pa.uint8()), pa.list_(pa.int16())),
+        (pa.list_(pa.float64(), 3), pa.list_(pa.float64())),
+        (pa.map_(pa.string(), pa.uint8()), pa.map_(pa.string(), pa.int16())),
+    ],
+    ids=str,
+)
+def test_other_spellings_of_a_type_are_normalised(given, kept):
+    stored = schema.from_arrow(pa.schema([("x", given)]))
+    assert schema.to_arrow(stored).field("x").type == kept
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.uint64(), pa.null(), pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.binary(4),
+        pa.month_day_nano_interval(), pa.decimal256(50, 2), pa.decimal128(5, -2), pa.struct([]),
+        pa.list_(pa.uint64()), pa.dense_union([pa.field("a", pa.int8())]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_types_that_the_format_lacks_are_refused_with_advice(kind):
+    with pytest.raises(errors.InvalidInput, match=r"cast it|give it"):
+        schema.from_arrow(pa.schema([("x", kind)]))
+
+
+def nested(levels, wrap):
+    kind = pa.int64()
+    for _ in range(levels):
+        kind = wrap(kind)
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("wrap", "most"),
+    [
+        (pa.list_, 8),
+        (lambda t: pa.struct([("a", t)]), 3),
+        (lambda t: pa.map_(pa.string(), t), 5),
+    ],
+)
+def test_types_nest_so_deep_that_every_reader_takes_them(wrap, most):
+    """What create lets in must be readable: the codec bounds the depth of a commit."""
+    table = create(schema=SCHEMA.append(pa.field("deep", nested(most, wrap))))
+    table.write_keyframe()
+    check_sound(table.store)
+    for levels in (most + 1, most + 9):
+        with pytest.raises(errors.InvalidInput, match=r"deep|not a column type"):
+            create(schema=SCHEMA.append(pa.field("deep", nested(levels, wrap))))
+        with pytest.raises(errors.InvalidInput):
+            create().add_columns(SCHEMA.append(pa.field("deep", nested(levels, wrap))))
+
+
+def test_extending_keeps_ids_and_gives_new_ones():
+    first = schema.from_arrow(BASE)
+    wanted = pa.schema([("new", pa.string()), BASE.field("n"), BASE.field("at")])
+    second = schema.extend(first, wanted)
+    assert [(c.id, c.name) for c in second.columns] == [(1, "at"), (2, "n"), (3, "new")]
+    assert (second.id, second.last_column_id) == (2, 3)
+    assert schema.check_successor(first, second) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (BASE.remove(1), "removed"),
+        (BASE.set(1, pa.field("n", pa.int32())), "type"),
+        (BASE.append(pa.field("new", pa.int8(), nullable=False)), "nullable"),
+        (BASE.set(1, pa.field("n", pa.int64(), nullable=False)), "required"),
+        (BASE.append(pa.field("N", pa.int8())), "twice"),
+        (BASE.append(pa.field("n", pa.int8())), "twice"),
+    ],
+)
+def test_changes_that_older_segments_do_not_survive_are_refused(wanted, why):
+    with pytest.raises(errors.InvalidInput, match=why):
+        schema.extend(schema.from_arrow(BASE), wanted)
+
+
+def test_a_column_may_become_nullable():
+    wanted = BASE.set(0, BASE.field("at").with_nullable(True))
+    assert schema.extend(schema.from_arrow(BASE), wanted).columns[0].nullable
+
+
+def successors():
+    old = schema.from_arrow(BASE)
+    new = schema.extend(old, BASE.append(pa.field("new", pa.string())))
+    columns = new.columns
+    replace = msgspec.structs.replace
+    extra = Column(4, "new", "string")
+    yield "id skipped", replace(new, id=3)
+    yield "id kept", replace(new, id=1)
+    yield "ids given again", replace(new, last_column_id=1, columns=columns[:2])
+    yield "id beyond the last", replace(new, last_column_id=2)
+    yield "old id reused", replace(new, columns=(*columns[:2], replace(columns[2], id=2)))
+    yield "name twice", replace(new, last_column_id=4, columns=(*columns, extra))
+    yield "id twice", replace(new, columns=(*columns, replace(columns[2], name="other")))
+    yield "no such type", replace(new, columns=(*columns[:2], replace(columns[2], type="uuid")))
+    yield "renamed", replace(new, columns=(replace(columns[0], name="when"), *columns[1:]))
+
+
+@pytest.mark.parametrize(("what", "new"), list(successors()), ids=lambda x: str(x)[:20])
+def test_the_fold_refuses_successors_that_are_none(what, new):
+    assert schema.check_successor(schema.from_arrow(BASE), new), what
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "uuid", "decimal(39,2)", "decimal(5,6)", "decimal(0,0)", {}, {"list": 5}, {"set": "int8"},
+        {"map": ["string"]}, {"struct": []}, {"struct": [{"name": "a"}]}, {"list": "int8", "x": 1},
+        {"struct": [{"name": 5, "type": "int8"}]}, {"struct": ["int8"]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_stored_types_that_the_format_lacks_are_corrupt(stored):
+    with pytest.raises(errors.Corrupt):
+        schema.arrow_type(stored)
+
+
+@pytest.mark.parametrize("name", ["missing", "n"])
+def test_the_time_column_is_a_time(name):
+    with pytest.raises(errors.InvalidInput, match=name):
+        schema.check_time_column(schema.from_arrow(BASE), name)

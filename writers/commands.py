@@ -1,0 +1,101 @@
+"""The verbs that write rows: append, demo.
+
+Needs the extra `cli`. Imports eventlog, and the demo only when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from eventlog import terminal
+from eventlog.program import Place, common, options
+from writers.batch import already, append, make_app
+from writers.files import FORMATS, counted, open_rows
+from writers.stage import DEFAULT_MEMORY_BYTES
+
+_MEGABYTE = 2**20
+_QUICK_DAYS = 10
+
+
+@click.command("append")
+@common
+@click.argument("files", nargs=-1, required=True)
+@click.option("--format", "file_format", type=click.Choice(FORMATS), help="By name if not given.")
+@click.option("--app-id", help="With --app-seq: the same (id, sequence) takes effect once.")
+@click.option("--app-seq", type=click.IntRange(min=0), help="Grows with every unit of work.")
+@click.option(
+    "--memory-mb",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MEMORY_BYTES // _MEGABYTE,
+    show_default=True,
+    help="Bound on the memory for rows.",
+)
+def append_(
+    place: Place,
+    *,
+    files: Sequence[str],
+    file_format: str | None,
+    app_id: str | None,
+    app_seq: int | None,
+    memory_mb: int,
+) -> None:
+    """Append the rows of FILES as one commit.
+
+    FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them; '-' is an Arrow IPC
+    stream on standard input.
+    """
+    table = place.open()
+    head = table.head()
+    done = already(head, make_app(app_id, app_seq))
+    read = 0
+    if done is None:
+        rows = open_rows(files, head.schema, head.layout.time_column, file_format)
+        with terminal.progress() as advance:
+
+            def count(number: int) -> None:
+                nonlocal read
+                read = number
+                advance("rows", number, rows.total)
+
+            done = append(
+                table,
+                counted(rows.reader, count),
+                app_id=app_id,
+                app_seq=app_seq,
+                memory_bytes=memory_mb * _MEGABYTE,
+            )
+    _answer(place, table.uri, done, read, committed=done > head.version)
+
+
+@click.command("demo")
+@options
+@click.option("--local", type=click.Path(file_okay=False), help="Use a new table in this folder.")
+@click.option("--quick", is_flag=True, help=f"Every {_QUICK_DAYS}th day of the year only.")
+def demo_(
+    *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
+) -> int:
+    """See it work: a year of flights, four Spark jobs at once, three engines that agree."""
+    del storage_option, debug
+    from writers import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
+
+    plan = demo.Plan(folder=local, every=_QUICK_DAYS if quick else 1)
+    result = demo.run(plan, quiet=as_json)
+    if as_json:
+        terminal.json_document(result.facts())
+    return 0 if result.ok else 1
+
+
+COMMANDS = [append_, demo_]
+
+
+def _answer(place: Place, uri: str, version: int, rows: int, *, committed: bool) -> None:
+    if place.as_json:
+        terminal.json_document(
+            {"table": uri, "version": version, "rows": rows, "committed": committed}
+        )
+    elif committed:
+        terminal.say(f"version {version}: appended {terminal.count(rows)} rows")
+    else:
+        terminal.say(f"nothing to do: version {version} has it all")

