@@ -307,7 +307,7 @@ def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) 
         Corrupt: they do not add up to the commit's state hash.
     """
     delta = base.delta.compose(delta)
-    return _checked(commit, body, meta, base.base, delta, base.frames)
+    return _checked(commit, body, meta, base.base, delta, frames=base.frames)
 
 
 def from_commit(
@@ -326,7 +326,7 @@ def from_commit(
         Corrupt: key frame and delta do not add up to the commit's state hash.
     """
     meta = codec.meta_patch(base.state if base else Meta(), commit.state)
-    return _checked(commit, body, meta, base, delta, frames)
+    return _checked(commit, body, meta, base, delta, frames=frames)
 
 
 def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
@@ -383,7 +383,13 @@ def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
 
 
 def _checked(
-    commit: Commit, body: bytes, meta: Meta, base: KeyFrame | None, delta: Delta, frames: Frames
+    commit: Commit,
+    body: bytes,
+    meta: Meta,
+    base: KeyFrame | None,
+    delta: Delta,
+    *,
+    frames: Frames,
 ) -> Snapshot:
     size = commit_size(commit, body)
     found = Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)

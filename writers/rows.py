@@ -52,8 +52,9 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(rows)
     raise InvalidInput(
-        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or a "
-        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with __arrow_c_stream__"
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
+        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "
+        "__arrow_c_stream__"
     )
 
 
