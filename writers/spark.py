@@ -16,6 +16,8 @@ Modes and options of `df.write.format("eventlog")`:
 - `storage.<name>`: storage options. They travel to the executors with the job; without them each
   executor uses its own AWS environment or profile.
 
+A job that saves from several threads calls `readers.spark.activate` in each of them first.
+
 A table is created with the columns of the DataFrame, all of them nullable, as Spark's own file
 sources do.
 """

@@ -24,7 +24,7 @@ from readers.spark.filters import field, to_column
 from readers.spark.options import STORAGE_PREFIX
 from readers.spark.types import to_spark
 
-__all__ = ["read"]
+__all__ = ["activate", "read"]
 
 Engine = Literal["auto", "arrow", "jvm"]
 
@@ -83,9 +83,21 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     if engine == "jvm" and obstacle is not None:
         raise InvalidInput(f"engine 'jvm' {obstacle}", table=table.uri)
     if engine == "arrow" or obstacle is not None:
+        activate(spark)
         options = _options(plan, columns, where, storage_options or {})
         return spark.read.format("eventlog").options(**options).load(str(uri))
     return _through_jvm(spark, table.uri, plan)
+
+
+def activate(spark: SparkSession) -> None:
+    """Make the session that of this thread, so that Spark finds the data source `eventlog` there.
+
+    PySpark does so in the thread that makes the session only. A job that saves from threads of its
+    own calls this in each of them first; `read` does so itself. Nothing happens on Spark Connect.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as PySpark does
 
 
 def _options(

@@ -17,10 +17,11 @@ from writers import append, overwrite
 
 _TITLE = "## 14 An example\n"
 _INTRO = """
-Three versions: a table is created; one append adds two segments; an overwrite of the first day replaces one of
-them; a key frame of version 2 was written. Live at version 2: 2013-01-01 with (00:00:30, Kyoto, 4.0), 2013-01-02
-with (00:00:00, Oslo, null). These are all of the table's objects but the probe's, byte for byte; a test builds the
-table from this text, folds it and reads it.
+Three versions: a table is created; one append adds two segments; an overwrite of the first day
+replaces one of them; a key frame of version 2 was written. Live at version 2: 2013-01-01 with
+(00:00:30, Kyoto, 4.0), 2013-01-02 with (00:00:00, Oslo, null). These are all of the table's
+objects but the probe's, byte for byte; a test builds the table from this text, folds it and reads
+it.
 
 """
 _SCHEMA = pa.schema(

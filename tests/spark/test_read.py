@@ -1,5 +1,7 @@
 """Spark's batch reader through Spark: exact rows of one version, pruned, from both engines."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -203,6 +205,14 @@ def test_auto_takes_the_engine_that_reaches_the_store(spark, table, s3, bucket):
         readers.spark.read(spark, uri, engine="jvm")
     with pytest.raises(InvalidInput, match="auto, arrow or jvm"):
         readers.spark.read(spark, uri, engine="fast")
+
+
+def test_read_works_from_any_thread(spark, table):
+    def job():
+        return ids(readers.spark.read(spark, table.uri, where="id < 3", engine="arrow"))
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(job).result() == [0, 1, 2]
 
 
 def _plan(df):

@@ -8,6 +8,7 @@ import pytest
 
 from eventlog import Table
 from pyspark_eventlog import DefaultSource
+from readers.spark import activate
 
 DAY = 10  # rows of `events` in one day
 
@@ -135,8 +136,9 @@ def test_a_job_with_an_app_id_takes_effect_once(events, save, local_uri, mode):
     assert Table.open(local_uri).head().totals.rows == 200_001
 
 
-def test_concurrent_jobs_all_commit_and_create_one_table(events, save, ids, root_uri):
+def test_concurrent_jobs_all_commit_and_create_one_table(spark, events, save, ids, root_uri):
     def job(n):
+        activate(spark)
         save(events(5, first=5 * n, partitions=1), root_uri)
 
     with ThreadPoolExecutor(4) as pool:
