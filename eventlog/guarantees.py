@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Schema
-from eventlog.pruning import Bounds
+from eventlog.pruning import Bounds, Span, to_span_units
 from eventlog.schema import arrow_type, names, to_arrow
 
 
@@ -86,6 +87,43 @@ def _word(name: str) -> str:
     """Return a pattern of the name as Arrow prints it: with other characters around."""
     plain = re.escape(name)
     return rf"(?<!\w){plain}(?!\w)" if re.fullmatch(r"\w+", name) else plain
+
+
+def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
+    """Return an interval of the time column, in its units, that holds every row that passes.
+
+    Found by bisection: what is cut off on either side is each time refuted by Arrow, so that the
+    answer is sound for any expression and tight for ranges.
+    """
+    least, greatest = (to_span_units(bound, column) for bound in (MIN_MS, MAX_MS))
+    greatest -= 1
+    kinds, kind = to_arrow(schema), arrow_type(column.type)
+    field, file_format, nowhere = pc.field(column.name), ds.ParquetFileFormat(), LocalFileSystem()
+
+    def possible(low: int, high: int) -> bool:
+        limits = (field >= pa.scalar(low, kind), field <= pa.scalar(high, kind))
+        known = (limits[0] | field.is_null()) & (limits[1] | field.is_null())
+        rows = file_format.make_fragment("rows", nowhere, partition_expression=known)
+        parts = ds.FileSystemDataset([rows], kinds, file_format, nowhere)
+        return any(True for _ in parts.get_fragments(filter=expression))
+
+    if not possible(least, greatest):
+        return 1, 0
+    start, below = greatest, least  # rows in [least, below) are refuted
+    while below < start:
+        middle = (below + start) // 2
+        if possible(least, middle):
+            start = middle
+        else:
+            below = middle + 1
+    end, above = below, greatest  # rows in (above, greatest] are refuted
+    while end < above:
+        middle = (end + above + 1) // 2
+        if possible(middle, greatest):
+            end = middle
+        else:
+            above = middle - 1
+    return below, above
 
 
 def _guarantees(column: Column, bounds: Bounds) -> Iterator[pc.Expression | None]:

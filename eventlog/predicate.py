@@ -124,9 +124,12 @@ class ArrowPredicate:
         """See `Predicate.columns`: a superset."""
         return frozenset(column.name for column in self._mentioned())
 
-    def interval(self, time_column: str) -> tuple[int, int]:  # noqa: ARG002 - cannot be known
-        """See `Predicate.interval`: all of time; leaves are told apart by `leaf_may_match`."""
-        return MIN_MS, MAX_MS
+    def interval(self, time_column: str) -> tuple[int, int]:
+        """See `Predicate.interval`."""
+        column = _column(self.schema, time_column)
+        if column not in self._mentioned():
+            return MIN_MS, MAX_MS
+        return pruning.to_interval(guarantees.span(self.expression, self.schema, column), column)
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""

@@ -176,6 +176,11 @@ def to_interval(found: Span, column: Column) -> tuple[int, int]:
     return min(max(low, MIN_MS), MAX_MS), max(min(high, MAX_MS), MIN_MS)
 
 
+def to_span_units(time_ms: int, column: Column) -> int:
+    """Return a time in ms UTC in the units of the time column, rounded down."""
+    return time_ms // DAY_MS if column.type == "date" else time_ms * 1000
+
+
 def to_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Return times in ms UTC in the units of the time column: microseconds, or days rounded down.
 

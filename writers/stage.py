@@ -229,6 +229,7 @@ def encode(table: pa.Table) -> memoryview:
         compression_level=1,
         row_group_size=_ROW_GROUP_ROWS,
         write_page_index=True,
+        write_page_checksum=True,
         store_schema=False,  # the log holds the schema
     )
     return memoryview(sink.getvalue())

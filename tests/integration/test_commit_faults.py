@@ -540,17 +540,34 @@ def live_of(table):
 
 @pytest.mark.usefixtures("small_leaves")
 def test_p1_key_frames_go_on_when_a_leaf_is_lost():
-    """A leaf shared by several key frames is lost: the delta must not grow for ever."""
-    store = framed(commits=30, chunks=10)
-    table = reopen(store)
+    """A leaf that five key frames share is lost and then touched: the delta must not grow on."""
+    store = MemoryStore()
+    table = create(store, properties={"keyframe_commits": "3"})
+    commit(table, *(add(table, f"2013-01-{day:02d}") for day in range(1, 13)))
+    for _ in range(16):
+        commit(table, add(table, "2013-02-01"))
     first = table.head().base.leaves[0]
+    roots = [table.log.keyframe(v) for v in range(2, 18, 3)]
+    assert all(first in root.leaves for root in roots)
     store.delete([keys.frame_key(first.sha256)])
     table = reopen(store)
-    chunk = first.first.partition("/")[0]
-    for _ in range(12):
-        commit(table, add(table, chunk))
-    assert table.head().base.version > 36
+    for _ in range(4):
+        commit(table, add(table, "2013-01-01"))
+    assert table.head().base.version > 17
     check_sound(store)
+
+
+def test_p1_a_key_frame_of_another_commit_is_not_used():
+    store = framed()
+    table = reopen(store)
+    root = table.log.keyframe(5)
+    at_five = table.snapshot(5)
+    assert at_five.on_keyframe(root).base is root
+    for changes in ({"commit": builders.HASH}, {"table": "f" * 32}):
+        with pytest.raises(errors.Corrupt):
+            at_five.on_keyframe(builders.replaced(root, **changes))
+    with pytest.raises(errors.Corrupt):
+        at_five.on_keyframe(table.log.keyframe(2))
 
 
 def test_p2_two_writers_of_one_key_frame_write_the_same_bytes():
@@ -607,6 +624,17 @@ def test_p4_app_marks_survive_key_frames_and_deduplicate():
     check_sound(store)
 
 
+def test_p4_marks_of_several_apps_stand_side_by_side():
+    store = MemoryStore()
+    table = create(store, properties={"keyframe_commits": "2"})
+    jobs = ["b", "a", "ä", "A"]
+    for n, job in enumerate(jobs):
+        append(table, events(1, first=n), app_id=job, app_seq=n)
+    for n, job in enumerate(jobs):
+        assert append(reopen(store), events(1), app_id=job, app_seq=n) == n + 1
+    assert list(check_sound(store).head().meta.apps) == ["A", "a", "b", "ä"]
+
+
 # --- R: readers ---------------------------------------------------------------------------------
 
 
@@ -635,6 +663,26 @@ def test_r3_a_stale_list_never_takes_a_handle_backwards(hidden):
         assert version >= seen + 1  # the GET of the next version has seen one more at least
         seen = version
     assert builders.check_snapshot(table.head(), builders.fold_all(inner)[seen][0]) is None
+
+
+def test_r3_a_refresh_that_was_overtaken_does_not_take_the_handle_back():
+    """Two threads share a handle; here the slower one's refresh spans the faster one's appends."""
+
+    class Overtaken(Spy):
+        def list(self, prefix, **options):
+            rows = [*self.inner.list(prefix, **options)]
+            if pending:
+                pending.pop()()
+            return iter(rows)
+
+    store, pending = MemoryStore(), []
+    create(store)
+    table, other = reopen(Overtaken(store), seed=5), reopen(store, seed=6)
+    commit(other, add(other))
+    pending.append(lambda: [append(table, events(1, first=n)) for n in range(3)])
+    assert table.refresh().version == 1
+    assert table.head().version == 4
+    check_sound(store)
 
 
 @pytest.mark.parametrize("hidden", [1, 3])

@@ -346,6 +346,19 @@ def test_interval_holds_every_row_that_passes(rows, questions):
             assert low <= (at - epoch) / timedelta(milliseconds=1) < high, where
 
 
+@GENEROUS
+@given(ROWS, st.lists(ARROW, min_size=1, max_size=4), st.sampled_from(["ts", "n", "d"]))
+def test_interval_of_an_arrow_expression_holds_every_row_that_passes(rows, questions, name):
+    table = table_of(rows)
+    unit = timedelta(milliseconds=1)
+    for where in questions:
+        asked = predicate.parse(where, STORED)
+        low, high = asked.interval(name)
+        passing = table.filter(asked.to_arrow()).column(name).drop_null()
+        for at in passing.cast(pa.timestamp("us")).to_pylist():
+            assert low <= (at - datetime(1970, 1, 1)) / unit < high
+
+
 WORDS = (
     "( ) , . ; = <> < >= + - * / % :: -- /* ? : [ ] { } $ @ || ~ ! 5 5.5 1e3 i b f s ts d flag dec "
     "AND OR NOT IS NULL TRUE IN BETWEEN LIKE ILIKE ESCAPE DISTINCT FROM CASE WHEN END CAST AS DATE "

@@ -274,6 +274,27 @@ def test_interval_of_a_naive_timestamp_counts_as_utc():
     assert asked.interval("local") == (1357516800000, 1357516800001)
 
 
+def test_interval_of_arrow_expressions():
+    at = [
+        pa.scalar(datetime(2013, 1, day, tzinfo=UTC), SCHEMA.field("ts").type) for day in (7, 8, 9)
+    ]
+    ts = pc.field("ts")
+    for where, expected in [
+        ((ts >= at[0]) & (ts < at[1]), (1357516800000, 1357603200000)),
+        ((ts == at[0]) | (ts == at[2]), (1357516800000, 1357689600001)),
+        (~(ts < at[0]), (1357516800000, MAX_MS)),
+        ((ts < at[0]) & (pc.field("id") > 3), (MIN_MS, 1357516800000)),
+        ((ts < at[0]) | (pc.field("id") > 3), (MIN_MS, MAX_MS)),
+        (ts.is_null(), (MIN_MS, MAX_MS)),
+        (pc.year(ts) == 2013, (MIN_MS, MAX_MS)),
+        (pc.field("id") > 3, (MIN_MS, MAX_MS)),
+    ]:
+        assert predicate.parse(where, STORED).interval("ts") == expected
+    day = pa.scalar(15712, pa.date32())
+    asked = predicate.parse(pc.field("day") == day, STORED)
+    assert asked.interval("day") == (1357516800000, 1357603200000)
+
+
 def test_columns():
     asked = predicate.parse("lower(NAME) = 'a' AND (id IS NULL OR price + small > 1)", STORED)
     assert asked.columns() == {"name", "id", "price", "small"}
