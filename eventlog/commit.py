@@ -17,6 +17,7 @@ from eventlog.errors import (
     CommitUnknown,
     Corrupt,
     EventLogError,
+    InvalidInput,
     KeyNotFound,
     Unavailable,
     VersionNotFound,
@@ -25,7 +26,7 @@ from eventlog.fold import NoState
 from eventlog.log import Log
 from eventlog.model import Transaction
 from eventlog.properties import setting
-from eventlog.proposal import commit_time, keyframe_due, propose
+from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
 from eventlog.publish import Intents, combinable, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase
 from eventlog.slot import put_once, settle
@@ -112,29 +113,13 @@ class Committer:
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
         """
         codec.check_writable(head.header)
-        if transaction.read_version > head.version:
-            head = self._log.newer(head)
-        patience = setting(head.properties, "combine_after") if combinable(transaction) else 0
-        for lost in range(MAX_LOST_RACES):
-            if transaction.id in self._unsettled:
-                found = self._settle_earlier(transaction.id)
-                if found is not None:
-                    return found
-            settled = transaction.id not in self._unsettled
-            if patience and settled and (self._crowd > 0 or lost >= patience):
-                return self._combine(transaction, head)
-            step = self._attempt(transaction, head)
-            if isinstance(step, Outcome):
-                return step
-            self._crowd = CROWD
-            self._pause(lost)
-            try:
-                head = self._log.newer(step)
-            except Unavailable as error:
-                if transaction.id in self._unsettled:
-                    raise self._open(transaction.id, error) from error
+        try:
+            return self._carry(transaction, head)
+        except (CommitUnknown, Unavailable) as error:
+            if transaction.id not in self._unsettled:
                 raise
-        raise self._beaten(transaction)
+            # What was sent may still arrive, also where it was a read that failed just now.
+            raise self._open(transaction.id, error) from error
 
     def write_keyframe(self, head: Snapshot) -> Snapshot:
         """Write the key frame of the snapshot's version; return the snapshot based on it.
@@ -166,6 +151,28 @@ class Committer:
         self._log.remember_root(frame.root)
         return head.on_keyframe(frame.root)
 
+    def _carry(self, transaction: Transaction, head: Snapshot) -> Outcome:
+        """Do as `commit` does; Unavailable says nothing of what `_unsettled` holds."""
+        if transaction.read_version > head.version:
+            head = self._log.newer(head)
+        patience = setting(head.properties, "combine_after") if combinable(transaction) else 0
+        for lost in range(MAX_LOST_RACES):
+            if transaction.id in self._unsettled:
+                found = self._settle_earlier(transaction.id)
+                if found is not None:
+                    return found
+            settled = transaction.id not in self._unsettled
+            if patience and settled and self._crowd > 0:
+                return self._combine(transaction, head)
+            step = self._attempt(transaction, head)
+            if isinstance(step, Outcome):
+                return step
+            if patience and lost + 1 >= patience:
+                self._crowd = CROWD
+            self._pause(lost)
+            head = self._log.newer(step)
+        raise self._beaten(transaction)
+
     def _attempt(
         self, transaction: Transaction, head: Snapshot, others: list[Transaction] | None = None
     ) -> Outcome | Snapshot:
@@ -180,54 +187,71 @@ class Committer:
         if isinstance(verdict, Done):
             return Outcome(verdict.version, head)
         if isinstance(verdict, Conflict):
-            newest = self._log.newer(head)
-            if newest.version == head.version:
+            newest = self._newest(transaction, head)
+            if isinstance(newest, Snapshot) and newest.version == head.version:
                 raise self._conflict(transaction, head, verdict)
             return newest
-        proposal = propose(
-            head,
-            verdict.transactions,
-            verdict.effect,
-            table_id=head.header.table,
-            time_ms=time_ms,
-            frames=self._log,
-        )
-        version = head.version + 1
+        try:
+            proposal = propose(
+                head,
+                verdict.transactions,
+                verdict.effect,
+                table_id=head.header.table,
+                time_ms=time_ms,
+                frames=self._log,
+            )
+        except (InvalidInput, OverflowError):
+            if not others:
+                raise
+            # What others published must not stop this one: alone it may fit.
+            return self._attempt(transaction, head)
+        return self._try_slot(transaction, head, proposal)
+
+    def _try_slot(
+        self, transaction: Transaction, head: Snapshot, proposal: Proposal
+    ) -> Outcome | Snapshot:
+        """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
+        version = proposal.snapshot.version
         earlier = self._unsettled.get(transaction.id)
         if earlier is None:
             self._unsettled[transaction.id] = _Unsettled(transaction, range(version, version + 1))
         try:
             stored = settle(self._log, self._clock, proposal, transaction.id)
-        except Unavailable as error:
-            if earlier is not None:  # what was sent before may still arrive
-                raise self._open(transaction.id, error) from error
-            del self._unsettled[transaction.id]
+        except Unavailable:
+            if earlier is None:  # else what was sent before may still arrive
+                del self._unsettled[transaction.id]
             raise
         if stored is None:
             del self._unsettled[transaction.id]
             return Outcome(version, self._after(proposal.snapshot))
-        snapshot = self._log.following(head, stored.commit, stored.body)
-        mine = holds(stored.commit, snapshot, transaction.id)
+        listed = any(t.id == transaction.id for t in stored.commit.transactions)
         # A handle that is behind loses slots below the one that is open: that one stays open.
         still_open = earlier is not None and version not in earlier.versions
-        if mine or (transaction.until is None and not still_open):
+        if not listed and transaction.until is None and not still_open:
             del self._unsettled[transaction.id]
-        return Outcome(version, snapshot) if mine else snapshot
+        snapshot = self._log.following(head, stored.commit, stored.body)
+        if listed and holds(stored.commit, snapshot, transaction.id):
+            del self._unsettled[transaction.id]
+            return Outcome(version, snapshot)
+        return snapshot
 
     def _combine(self, transaction: Transaction, head: Snapshot) -> Outcome:
         """Publish the append; then either find it in another's commit, or lead and take along.
 
         Raises:
             CommitConflict: it can never take effect.
-            CommitUnknown: it is published, and the store stopped answering.
-            Unavailable: no window brought it in; nothing was committed.
+            Unavailable: the store stopped answering, or no window brought it in.
         """
         for _ in range(MAX_LOST_RACES):
             published = publication(transaction, head)
-            # From here on others may commit it, whatever happens to us.
-            window = range(head.version + 1, (published.until or 0) + 1)
-            self._unsettled[transaction.id] = _Unsettled(published, window)
-            step = self._work_on(published, head, new=True)
+            if isinstance(rebase(published, head, head.header.time + 1), Ready):
+                # From here on others may commit it, whatever happens to us.
+                window = range(head.version + 1, (published.until or 0) + 1)
+                self._unsettled[transaction.id] = _Unsettled(published, window)
+                step = self._work_on(published, head, new=True)
+            else:
+                # It is in already, or void here: published, it could land after it was refused.
+                step = self._attempt(transaction, head)
             if isinstance(step, Outcome):
                 return step
             head = step
@@ -238,19 +262,18 @@ class Committer:
 
         Raises:
             CommitConflict: it can never take effect.
-            CommitUnknown: the store stopped answering while the window is open.
+            Unavailable: the store stopped answering while the window is open.
         """
         try:
             started_ms = self._clock.now_ms()
             if new:
                 self._intents.publish(published)
-            elapsed_s = (self._clock.now_ms() - started_ms) / 1000
-            step = self._lead_or_follow(published, head, max(_SHORTEST_PACE_S, elapsed_s))
+            elapsed_s = (self._clock.now_ms() - started_ms) / 1000  # anything: clocks are set
+            pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
+            step = self._lead_or_follow(published, head, pace_s)
         except CommitConflict:
             self._unsettled.pop(published.id, None)
             raise
-        except Unavailable as error:
-            raise self._open(published.id, error) from error
         self._unsettled.pop(published.id, None)  # found, or dead with its window
         return step
 
@@ -258,7 +281,7 @@ class Committer:
         self, published: Transaction, head: Snapshot, pace_s: float
     ) -> Outcome | Snapshot:
         """Work on one published window; return the outcome, or the snapshot at its end."""
-        last, deferrals = published.until or 0, 0
+        last, deferrals, missed = published.until or 0, 0, 0
         self._clock.sleep(pace_s * (0.5 + self._clock.uniform()))  # let others publish too
         others = self._intents.pending(published, head)
         while head.version < last:
@@ -275,10 +298,33 @@ class Committer:
             if isinstance(step, Outcome):
                 return step
             if step.version > head.version:
-                deferrals = 0
-                others = self._intents.pending(published, step)
+                deferrals, missed = 0, missed + 1
+                if missed > 1:  # versions come faster than one can look at each
+                    step = self._newest(published, step)
+                    if isinstance(step, Outcome):
+                        return step
+                if step.version < last:
+                    others = self._intents.pending(published, step)
             head = step
         return head
+
+    def _newest(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
+        """Go to the newest version; a published transaction is looked for on the way there."""
+        newest = self._log.newer(head)
+        mark = newest.meta.published.get(transaction.id)
+        if mark is not None:
+            return Outcome(mark.version, newest)
+        last = -1 if transaction.until is None else transaction.until
+        if newest.version > last:  # its mark would be forgotten
+            for version in range(head.version + 1, last + 1):
+                if self._holds(version, transaction.id):
+                    return Outcome(version, newest)
+        return newest
+
+    def _holds(self, version: int, transaction_id: str) -> bool:
+        commit, body = self._log.read(version)
+        listed = any(t.id == transaction_id for t in commit.transactions)
+        return listed and holds(commit, self._log.resolve(commit, body), transaction_id)
 
     def _next(self, published: Transaction, head: Snapshot) -> Outcome | Snapshot:
         """Look at the version after `head`, if it is there, for the published transaction."""
@@ -301,8 +347,6 @@ class Committer:
         for version in known.versions:
             try:
                 commit, body = self._log.read(version)
-            except Unavailable as error:
-                raise self._open(transaction_id, error) from error
             except VersionNotFound:
                 if known.form.until is None:
                     return None
@@ -348,7 +392,7 @@ class Committer:
             transaction=transaction.id,
         )
 
-    def _open(self, transaction_id: str, error: Unavailable) -> CommitUnknown:
+    def _open(self, transaction_id: str, error: EventLogError) -> CommitUnknown:
         versions = self._unsettled[transaction_id].versions
         return CommitUnknown(
             f"the transaction was sent and can take effect until version {versions[-1]}, but the "

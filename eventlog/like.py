@@ -35,7 +35,7 @@ def like(subject: Operand, pattern: Value, escape: Value, *, any_case: bool) -> 
     if escape is not None and not (isinstance(escape, str) and len(escape) == 1):
         raise InvalidInput("ESCAPE needs exactly one character")
     if any_case:
-        pattern = pc.utf8_lower(pa.scalar(pattern)).as_py()
+        pattern = str(pc.utf8_lower(pa.scalar(pattern)).as_py())
         term = Term(pc.utf8_lower(term.expression), "string", term.names)
     parts = _parts(pattern, escape)
     if isinstance(subject, Column) and not any_case:

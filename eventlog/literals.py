@@ -67,8 +67,8 @@ def moment(text: str) -> Moment:
         raise refusal
     try:
         year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-        since = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        since -= datetime(1970, 1, 1, tzinfo=UTC)
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        since = at - datetime(1970, 1, 1, tzinfo=UTC)
         offset_s = _offset_seconds(match[8])
     except (ValueError, OverflowError):
         raise refusal from None
@@ -148,7 +148,7 @@ def _units(value: Value, kind: Any, what: str) -> Fraction:
         if isinstance(value, Moment):
             return Fraction(value.ns, _NS_PER_UNIT[kind])
     elif isinstance(value, Fraction) and isinstance(kind, str) and (_scale(kind) is not None):
-        return value * 10 ** (_scale(kind) or 0)
+        return value * Fraction(10 ** (_scale(kind) or 0))
     raise _mismatch(value, kind, what)
 
 

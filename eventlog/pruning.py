@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +35,7 @@ from eventlog.keyframe import first_key
 from eventlog.model import Column, Leaf
 from eventlog.stats import encode, is_text
 
-Mask = pa.ChunkedArray | pa.Array | bool
+Mask: TypeAlias = Any  # a boolean array with one answer an entry, or one bool for all
 Span = tuple[int, int]  # closed, in units of the time column; empty where the first is greater
 
 _WHOLE: Span = (-(2**63), 2**63 - 1)
@@ -298,12 +298,12 @@ def _hull(spans: list[Span]) -> Span:
 
 def _known(mask: Any) -> Mask:
     """Return the mask with what is not known as possible."""
-    return pc.fill_null(mask, True)  # type: ignore[no-any-return]
+    return pc.fill_null(mask, True)
 
 
 def _sure(mask: Any) -> Mask:
     """Return the mask with what is not known as not so."""
-    return pc.fill_null(mask, False)  # type: ignore[no-any-return]
+    return pc.fill_null(mask, False)
 
 
 def _not(mask: Mask) -> Mask:

@@ -15,15 +15,17 @@ import msgspec
 
 from eventlog import codec, keys
 from eventlog.clock import Clock
-from eventlog.errors import Corrupt, KeyNotFound
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.model import Add, Transaction
+from eventlog.proposal import check_transaction
 from eventlog.rules import MAX_WINDOW
 from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
-from eventlog.store import ObjectStore
+from eventlog.store import ObjectInfo, ObjectStore
 
 WINDOW = 8  # versions for which a published append waits
 MAX_TAKEN = 64  # published transactions that one commit takes along
+MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # of them together: they must fit into the commit
 _MAX_SEEN = 4 * MAX_TAKEN
 _THREADS = 8
 
@@ -50,22 +52,26 @@ class Intents:
     def pending(self, own: Transaction, head: Snapshot) -> dict[str, str]:
         """Return the others' published transactions that may still take effect: id to key.
 
-        One LIST. The smallest ids are kept where there are more than `MAX_TAKEN`.
+        One LIST. The smallest ids are kept where there are more than `MAX_TAKEN`, or more than
+        `MAX_TAKEN_BYTES`.
 
         Raises:
             Unavailable: the store does not answer.
         """
-        wanted: dict[str, str] = {}
-        for found in self._store.list(keys.INTENTS_PREFIX, limit=_MAX_SEEN):
+        wanted: dict[str, ObjectInfo] = {}
+        # Nothing before this key can take effect: strangers there must not fill the page.
+        latest = min(head.version + MAX_WINDOW + 1, keys.MAX_VERSION)
+        start = keys.intent_key(latest, "f" * 32)
+        for found in self._store.list(keys.INTENTS_PREFIX, after=start, limit=_MAX_SEEN):
             parsed = keys.parse_intent_key(found.key)
-            if parsed is None or parsed[0] > head.version + MAX_WINDOW:
+            if parsed is None or found.size > codec.MAX_INTENT_BYTES:
                 continue
             until, transaction_id = parsed
             if until <= head.version:
                 break  # later windows sort first: from here on all have ended
             if transaction_id != own.id and transaction_id not in head.meta.published:
-                wanted.setdefault(transaction_id, found.key)
-        return {i: wanted[i] for i in sorted(wanted)[:MAX_TAKEN]}
+                wanted.setdefault(transaction_id, found)
+        return _first(wanted)
 
     def read(self, wanted: Mapping[str, str]) -> list[Transaction]:
         """Return the published transactions of these keys; what is not usable is left out.
@@ -75,21 +81,25 @@ class Intents:
         Raises:
             Unavailable: the store does not answer.
         """
-        missing = [key for key in wanted.values() if key not in self._known]
+        known = self._known  # replaced as a whole: a handle may be used from several threads
+        found = {key: known[key] for key in wanted.values() if key in known}
+        missing = [key for key in wanted.values() if key not in found]
         if len(missing) > 1:
             with ThreadPoolExecutor(_THREADS) as pool:
-                self._known.update(zip(missing, pool.map(self._get, missing), strict=True))
+                found.update(zip(missing, pool.map(self._get, missing), strict=True))
         elif missing:
-            self._known[missing[0]] = self._get(missing[0])
-        self._known = {key: self._known[key] for key in wanted.values()}
-        return [found for found in self._known.values() if found is not None]
+            found[missing[0]] = self._get(missing[0])
+        self._known = found
+        usable = (found[key] for key in wanted.values())
+        return [transaction for transaction in usable if transaction is not None]
 
     def _get(self, key: str) -> Transaction | None:
         """Return a published transaction, or None for what does not belong there."""
         try:
             body = self._store.get(key, length=codec.MAX_INTENT_BYTES + 1)
             transaction = codec.decode_transaction(body)
-        except (Corrupt, KeyNotFound) as error:
+            check_transaction(msgspec.structs.replace(transaction, until=None))
+        except (Corrupt, InvalidInput, KeyNotFound) as error:
             logger.warning("ignoring published transaction %s: %s", key, error)
             return None
         named = keys.parse_intent_key(key)
@@ -111,3 +121,15 @@ def combinable(transaction: Transaction) -> bool:
         and all(isinstance(action, Add) for action in transaction.actions)
         and len(codec.encode_transaction(transaction)) < codec.MAX_INTENT_BYTES - 64
     )
+
+
+def _first(wanted: Mapping[str, ObjectInfo]) -> dict[str, str]:
+    """Return id to key of the smallest ids that one commit can take along."""
+    taken: dict[str, str] = {}
+    size = 0
+    for transaction_id in sorted(wanted)[:MAX_TAKEN]:
+        size += wanted[transaction_id].size
+        if size > MAX_TAKEN_BYTES:
+            break
+        taken[transaction_id] = wanted[transaction_id].key
+    return taken

@@ -220,7 +220,7 @@ class _Reader:
         if not isinstance(subject, Column):
             return Or(tuple(parts))
         equal = dict.fromkeys(part.value for part in parts if isinstance(part, Compare))
-        rest = [part for part in parts if not isinstance(part, Compare | Fixed)]
+        rest: list[Condition] = [part for part in parts if not isinstance(part, Compare | Fixed)]
         if equal:
             rest.insert(0, In(subject, tuple(equal)))
         elif not rest:
@@ -334,11 +334,11 @@ def _bare(node: Any) -> Any:
     return node
 
 
-def _chain(node: Any, kind: type) -> list[Any]:
+def _chain(node: Any, kind: type[Any]) -> list[Any]:
     """Return the operands of a run of one connective, in order, without recursion."""
     found, waiting = [], [node]
     while waiting:
-        here = _bare(waiting.pop())
+        here: Any = _bare(waiting.pop())
         if type(here) is kind:
             waiting += [here.expression, here.this]
         else:

@@ -142,8 +142,9 @@ class HarshStore:
 
     def list(self, prefix, *, after="", limit=None):
         accident = self._meet("list", prefix, READ_ACCIDENTS)
-        rows = [*self.inner.list(prefix, after=after, limit=limit)]
-        return iter(rows[1:] if accident == "stale" and len(rows) > 1 else rows)
+        rows = [*self.inner.list(prefix, after=after)]
+        behind = 1 if accident == "stale" and len(rows) > 1 else 0
+        return iter(rows[behind:][:limit])
 
     def put_if_absent(self, key, body):
         accident = self._meet("put", key, PUT_ACCIDENTS)
