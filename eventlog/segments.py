@@ -42,7 +42,8 @@ _PLAIN = ("id", "checksum", "hash")
 _MAX_FRAME_BYTES = 2**30
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
-EMPTY = _FIXED.empty_table()
+# Schema.empty_table would import pandas, half a second in every process.
+EMPTY = pa.Table.from_batches([], schema=_FIXED)
 
 
 def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = None) -> pa.Table:

@@ -366,7 +366,7 @@ def published(store):
 def test_appends_in_fair_weather_all_land_once(block):
     combined = 0
     for seed in range(block, SEEDS, 6):
-        run = Run(seed, combine_after=1 + seed % 3, keyframe_commits=1 + seed % 5)
+        run = Run(seed, combine_after=1 + seed // 6 % 2, keyframe_commits=1 + seed % 5)
         writers = 3 + seed % 2
         steps, versions = run.go(*(run.writer(n, 3) for n in range(writers)))
         assert len(run.told.acknowledged) == 3 * writers
