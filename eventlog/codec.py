@@ -38,6 +38,7 @@ HEADER_BYTES = 2048
 MAX_DEPTH = 16
 HASH_MODULUS = 2**256
 
+_HEADER_START = b'{"header":'
 _SEAL_BYTES = len(',"digest":""}') + 64
 
 _encoder = msgspec.json.Encoder()
@@ -59,17 +60,19 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """Return the commit's canonical bytes.
+    """Return the commit's canonical bytes: header and whole each end with their own sha256.
 
     Raises:
         InvalidInput: the commit would pass `MAX_COMMIT_BYTES`, its header `HEADER_BYTES`.
     """
-    head = len('{"header":') + len(_encoder.encode(commit.header))
-    if head > HEADER_BYTES:
+    plain = _encoder.encode(commit.header)
+    head = _HEADER_START + _sealed(plain)
+    if len(head) > HEADER_BYTES:
         raise InvalidInput(
-            f"the commit's header takes {head} bytes of {HEADER_BYTES}: shorten the writer's name"
+            f"the commit's header takes {len(head)} bytes of {HEADER_BYTES}: "
+            "shorten the writer's name"
         )
-    body = _encoder.encode(commit)
+    body = _sealed(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
     if len(body) > MAX_COMMIT_BYTES:
         raise InvalidInput(
             f"the commit takes {len(body)} bytes of {MAX_COMMIT_BYTES}: "
@@ -87,7 +90,11 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     """
     _check_size(body, MAX_COMMIT_BYTES)
     _check_readable(_decode(body, _Envelope, "commit").header)
-    commit = _decode_canonical(body, Commit, "commit")
+    text = _unsealed(body, "commit")
+    header_end = _header_end(text)
+    header = _unsealed(text[len(_HEADER_START) : header_end], "commit header")
+    plain = _HEADER_START + header + text[header_end:]
+    commit = _decode_canonical(plain, Commit, "commit")
     # The typed fields bound their own depth; only `state` is free in shape.
     _check_depth(commit.state, 2)
     for transaction in commit.transactions:
@@ -105,12 +112,9 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
         Corrupt: no header of the commit of `version` lies there.
         UnsupportedFormat: written for a newer reader.
     """
-    start = b'{"header":'
-    end = _end_of_object(prefix[:HEADER_BYTES], len(start)) if prefix.startswith(start) else 0
-    if not end:
-        raise Corrupt("the first 2 KB hold no commit header", version=version)
-    text = prefix[len(start) : end]
-    _check_readable(_decode(text, _Format, "commit header"))
+    sealed = prefix[len(_HEADER_START) : _header_end(prefix)]
+    _check_readable(_decode(sealed, _Format, "commit header"))
+    text = _unsealed(sealed, "commit header")
     header: Header = _decode(text, Header, "commit header")
     if _encoder.encode(header) != text:
         raise Corrupt("the commit header is not in canonical form", version=version)
@@ -132,11 +136,8 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     """
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
-    text = body[:-_SEAL_BYTES] + b"}"
     # No hash of a commit covers what a root says of its leaves, and that decides what is read.
-    if _sealed(text) != body:
-        raise Corrupt("the key frame's bytes do not have the digest at their end", version=version)
-    root = _decode_canonical(text, KeyFrame, "key frame")
+    root = _decode_canonical(_unsealed(body, "key frame"), KeyFrame, "key frame")
     _check_types(root.state.schema)
     if root.version != version:
         raise Corrupt(
@@ -300,6 +301,21 @@ def _digest(entry: Any) -> int:
 
 def _sealed(text: bytes) -> bytes:
     return b'%b,"digest":"%b"}' % (text[:-1], sha256(text).encode())
+
+
+def _unsealed(sealed: bytes, what: str) -> bytes:
+    text = sealed[:-_SEAL_BYTES] + b"}"
+    if _sealed(text) != sealed:
+        raise Corrupt(f"the {what}'s bytes do not have the digest at their end")
+    return text
+
+
+def _header_end(text: bytes) -> int:
+    start = len(_HEADER_START)
+    end = _end_of_object(text[:HEADER_BYTES], start) if text.startswith(_HEADER_START) else 0
+    if not end:
+        raise Corrupt("the first 2 KB hold no commit header")
+    return end
 
 
 def _check_size(body: bytes, limit: int) -> None:

@@ -28,8 +28,8 @@ from eventlog.model import Transaction
 from eventlog.properties import setting
 from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
 from eventlog.publish import Intents, combinable, publication
-from eventlog.rebase import Conflict, Done, Ready, rebase
-from eventlog.slot import put_once, settle
+from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
+from eventlog.slot import passed, put_once, settle, taken_in
 from eventlog.snapshot import Snapshot, holds
 
 MAX_LOST_RACES = 200
@@ -189,7 +189,7 @@ class Committer:
         if isinstance(verdict, Conflict):
             newest = self._newest(transaction, head)
             if isinstance(newest, Snapshot) and newest.version == head.version:
-                raise self._conflict(transaction, head, verdict)
+                raise refusal(transaction, head.header, verdict, self._store.uri)
             return newest
         try:
             proposal = propose(
@@ -299,32 +299,22 @@ class Committer:
                 return step
             if step.version > head.version:
                 deferrals, missed = 0, missed + 1
-                if missed > 1:  # versions come faster than one can look at each
+                if missed == 1:
+                    others = self._intents.pending(published, step)
+                elif missed % 3 == 0:  # versions come faster than one can look at each
                     step = self._newest(published, step)
                     if isinstance(step, Outcome):
                         return step
-                if step.version < last:
-                    others = self._intents.pending(published, step)
+                if missed > 1:
+                    deferrals = MAX_DEFERRALS  # who wins does not look at what is published
             head = step
         return head
 
     def _newest(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
         """Go to the newest version; a published transaction is looked for on the way there."""
         newest = self._log.newer(head)
-        mark = newest.meta.published.get(transaction.id)
-        if mark is not None:
-            return Outcome(mark.version, newest)
-        last = -1 if transaction.until is None else transaction.until
-        if newest.version > last:  # its mark would be forgotten
-            for version in range(head.version + 1, last + 1):
-                if self._holds(version, transaction.id):
-                    return Outcome(version, newest)
-        return newest
-
-    def _holds(self, version: int, transaction_id: str) -> bool:
-        commit, body = self._log.read(version)
-        listed = any(t.id == transaction_id for t in commit.transactions)
-        return listed and holds(commit, self._log.resolve(commit, body), transaction_id)
+        version = passed(self._log, transaction, head, newest)
+        return newest if version is None else Outcome(version, newest)
 
     def _next(self, published: Transaction, head: Snapshot) -> Outcome | Snapshot:
         """Look at the version after `head`, if it is there, for the published transaction."""
@@ -346,17 +336,15 @@ class Committer:
         known = self._unsettled[transaction_id]
         for version in known.versions:
             try:
-                commit, body = self._log.read(version)
+                snapshot = taken_in(self._log, version, transaction_id)
             except VersionNotFound:
                 if known.form.until is None:
                     return None
                 step = self._work_on(known.form, self._log.snapshot(version - 1), new=False)
                 return step if isinstance(step, Outcome) else None
-            if any(t.id == transaction_id for t in commit.transactions):
-                snapshot = self._log.resolve(commit, body)
-                if holds(commit, snapshot, transaction_id):
-                    del self._unsettled[transaction_id]
-                    return Outcome(version, snapshot)
+            if snapshot is not None:
+                del self._unsettled[transaction_id]
+                return Outcome(version, snapshot)
         del self._unsettled[transaction_id]
         return None
 
@@ -378,19 +366,6 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
             logger.warning("key frame %d could not be written: %s", head.version, error)
             return head.settled()
-
-    def _conflict(
-        self, transaction: Transaction, head: Snapshot, verdict: Conflict
-    ) -> CommitConflict:
-        changed = head.header.changes
-        return CommitConflict(
-            f"{transaction.operation} cannot be carried from version {transaction.read_version} to "
-            f"{head.version}: {verdict.reason}. The newest commit is {changed.operation} by "
-            f"{changed.writer}. Nothing was committed: read again and decide again",
-            table=self._store.uri,
-            version=head.version,
-            transaction=transaction.id,
-        )
 
     def _open(self, transaction_id: str, error: EventLogError) -> CommitUnknown:
         versions = self._unsettled[transaction_id].versions

@@ -184,7 +184,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         id: 32 hexadecimal digits, unique; the same in every retry.
         operation: what it is, for people: create, append, replace, overwrite, schema, properties.
-        writer: who wrote it, for people; at most 128 characters.
+        writer: who wrote it, for people; at most 120 characters.
         read_version: the version that the intent was formed on; -1 when creating the table.
         until: set where the transaction was published for others to include: the last version
             at which it may take effect. Only appends can be published.

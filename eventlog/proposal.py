@@ -32,7 +32,7 @@ from eventlog.properties import setting
 from eventlog.snapshot import Frames, Snapshot, commit_size
 
 SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
-MAX_WRITER = 128
+MAX_WRITER = 120
 _MAX_INFO = 16 * 1024
 
 Fetch = Callable[[Spill], pa.Table]

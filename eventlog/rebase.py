@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog import fold
-from eventlog.model import Transaction
+from eventlog.errors import CommitConflict
+from eventlog.model import Header, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,17 @@ def rebase(
         return Conflict(effect.void[transaction.id])
     accepted = (t for t in (transaction, *candidates.values()) if t.id in effect.accepted)
     return Ready(tuple(accepted), effect)
+
+
+def refusal(
+    transaction: Transaction, head: Header, verdict: Conflict, table: str
+) -> CommitConflict:
+    """Return the error that says why the transaction cannot be carried to `head`."""
+    return CommitConflict(
+        f"{transaction.operation} cannot be carried from version {transaction.read_version} to "
+        f"{head.version}: {verdict.reason}. The newest commit is {head.changes.operation} by "
+        f"{head.changes.writer}. Nothing was committed: read again and decide again",
+        table=table,
+        version=head.version,
+        transaction=transaction.id,
+    )

@@ -14,8 +14,9 @@ from eventlog import keys
 from eventlog.clock import Clock
 from eventlog.errors import CommitUnknown, OutcomeUnknown, Unavailable, VersionNotFound
 from eventlog.log import Log
-from eventlog.model import Commit
+from eventlog.model import Commit, Transaction
 from eventlog.proposal import Proposal
+from eventlog.snapshot import Snapshot, holds
 from eventlog.store import Body, ObjectStore
 
 MAX_TRIES = 8  # of one request whose answer was unclear
@@ -65,6 +66,36 @@ def settle(log: Log, clock: Clock, proposal: Proposal, transaction_id: str) -> S
             version=version,
             transaction=transaction_id,
         ) from error
+
+
+def taken_in(log: Log, version: int, transaction_id: str) -> Snapshot | None:
+    """Return the snapshot of a version if the transaction took effect in it.
+
+    Raises:
+        Unavailable: the store does not answer.
+        VersionNotFound: there is no such version yet.
+    """
+    commit, body = log.read(version)
+    if not any(t.id == transaction_id for t in commit.transactions):
+        return None
+    snapshot = log.resolve(commit, body)
+    return snapshot if holds(commit, snapshot, transaction_id) else None
+
+
+def passed(log: Log, transaction: Transaction, known: Snapshot, newest: Snapshot) -> int | None:
+    """Return the version after `known` in which a published transaction took effect, if any.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    mark = newest.meta.published.get(transaction.id)
+    if mark is not None:
+        return mark.version
+    if transaction.until is None or newest.version <= transaction.until:
+        return None
+    # The marks of its window are forgotten: only the commits tell.
+    window = range(known.version + 1, transaction.until + 1)
+    return next((v for v in window if taken_in(log, v, transaction.id)), None)
 
 
 def retrying(clock: Clock) -> Retrying:

@@ -99,12 +99,17 @@ def build_eventlog(root, files, deadline, store=None):
     return table, time.monotonic() - started, done
 
 
+def append_one(table, number, day):
+    """Commit one made-up segment."""
+    head = table.head()
+    add = add_of(number, day, head.version, head.stored_schema.id)
+    table.commit(table.transaction("append", [add]))
+
+
 def append_singles(table, files, count=SINGLES):
     """Append single segments to the last day, as a job that runs all day does."""
     for number in range(files + 1_000, files + 1_000 + count):
-        head = table.head()
-        add = add_of(number, DAYS - 1, head.version, head.stored_schema.id)
-        table.commit(table.transaction("append", [add]))
+        append_one(table, number, DAYS - 1)
 
 
 def build_deltalake(root, files, deadline):

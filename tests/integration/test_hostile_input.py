@@ -36,12 +36,12 @@ def refused(body, error=errors.Corrupt):
 
 
 def changed(*changes):
-    """The newest commit of a small table with some of its text replaced."""
+    """The newest commit of a small table with some of its text replaced, and digests that fit."""
     body = small_store().get(COMMIT)
     for old, new in changes:
         assert body.count(old) >= 1, old
         body = body.replace(old, new, 1)
-    return body
+    return builders.resealed(body)
 
 
 # --- commits as JSON ----------------------------------------------------------------------------
@@ -427,14 +427,14 @@ def test_long_writers_and_operations_are_invalid_input():
     table = create()
     for field in ("writer", "operation"):
         transaction = table.transaction("append", [builders.add(table)])
-        for text in ("x" * 129, "😀" * 128 + "x"):
+        for text in ("x" * 121, "😀" * 120 + "x"):
             with pytest.raises(errors.InvalidInput):
                 table.commit(msgspec.structs.replace(transaction, **{field: text}))
     assert table.refresh().version == 0
     # The longest that there is still fits into the header's 2 KB, escaped.
-    transaction = table.transaction("\x01" * 128, [builders.add(table)])
-    table.commit(msgspec.structs.replace(transaction, writer="\x01" * 128))
-    assert [len(entry.writer) for entry in table.history(limit=1)] == [128]
+    transaction = table.transaction("\x01" * 120, [builders.add(table)])
+    table.commit(msgspec.structs.replace(transaction, writer="\x01" * 120))
+    assert [len(entry.writer) for entry in table.history(limit=1)] == [120]
 
 
 # --- Parquet of leaves and spills -----------------------------------------------------------------
@@ -594,32 +594,25 @@ def test_flipped_or_cut_commits_are_detected_or_mean_the_same_to_the_fold():
 
 
 @pytest.mark.usefixtures("quiet")
-def test_flipped_or_cut_head_is_detected_on_open_or_means_the_same():
+def test_flipped_or_cut_head_is_detected_on_open():
     store = tiny_store()
-
-    def answer():
-        # What a drop takes away of rows and bytes is not in the delta: only the fold knows.
-        found = outcome(store)
-        return found if isinstance(found, type) else (found[0], found[1].segments, *found[2:])
-
-    before = answer()
     key = keys.commit_key(5)
     body = store.get(key)
     for what, bad in damages(body, bits=range(8)):
         replace_object(store, key, bad)
-        after = answer()
-        assert isinstance(after, type) or after == before, what
+        assert isinstance(outcome(store), type), what
     assert len(body) > 1000
 
 
-def test_flipped_totals_of_the_head_are_detected_on_open_where_nothing_was_dropped():
-    store = small_store()
-    before = outcome(store)
-    for what, bad in damages(body := store.get(COMMIT), bits=range(8)):
-        replace_object(store, COMMIT, bad)
-        after = outcome(store)
-        assert isinstance(after, type) or after == before, what
-    assert len(body) > 1000
+def test_flipped_headers_are_detected_where_only_the_header_is_read():
+    body = tiny_store().get(keys.commit_key(5))
+    header = codec.decode_header(body[: codec.HEADER_BYTES], 5)
+    end = body.index(b'},"state":')
+    for at in range(len('{"header":'), end):
+        bad = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 : codec.HEADER_BYTES]
+        with pytest.raises((errors.Corrupt, errors.UnsupportedFormat)):
+            codec.decode_header(bad, 5)
+    assert codec.decode_header(body, 5) == header
 
 
 @pytest.mark.usefixtures("quiet")

@@ -396,3 +396,52 @@ def test_one_seed_is_one_run():
 
     assert trace(5) == trace(5)
     assert trace(5) != trace(6)
+
+
+@pytest.mark.parametrize("latency", [(0.015, 0.025), (0.005, 0.05)])
+def test_a_writer_gets_in_against_one_who_never_looks_for_others(latency):
+    for seed in range(8):
+        run = Run(seed, timed=True, latency=latency, combine_after=1)
+        landed = []
+
+        def hog(run=run, landed=landed):
+            table = run.open()
+            for n in range(600):
+                table.store.put_if_absent(f"data/staged by the hog {n}", b"")
+                table.commit(table.transaction("append", [add(table)]))
+                if len(landed) == 5:
+                    break
+
+        def other(run=run, landed=landed):
+            table = run.open()
+            for n in range(5):
+                table.store.put_if_absent(f"data/staged by the other {n}", b"")
+                version = table.commit(table.transaction("append", [add(table)]))
+                landed.append(version)
+
+        run.scheduler.run(hog, other)
+        steps = fold_all(run.inner)
+        assert len(landed) == 5
+        assert landed[-1] < 590, "it got in only when the hog was through"
+        assert sum(len(effect.accepted) for _, effect in steps[1:]) >= 10
+
+
+@pytest.mark.parametrize("writers", [2, 4, 8])
+def test_requests_of_an_append_are_bounded_however_many_write(writers):
+    appends = 12
+    requests = []
+    for seed in range(4):
+        run = Run(seed, timed=True, latency=(0.01, 0.03), combine_after=1, keyframe_commits=1024)
+        tables = []
+
+        def write(run=run, tables=tables):
+            table = run.open()
+            tables.append(table)
+            for _ in range(appends):
+                table.commit(table.transaction("append", [add(table)]))
+
+        run.scheduler.run(*[write] * writers)
+        steps = fold_all(run.inner)
+        assert sum(len(effect.accepted) for _, effect in steps[1:]) == writers * appends
+        requests.append(sum(t.store.calls.total() for t in tables) / (writers * appends))
+    assert max(requests) < 10, requests

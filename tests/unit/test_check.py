@@ -2,6 +2,7 @@
 
 import itertools
 
+import builders
 import msgspec
 import pyarrow as pa
 import pytest
@@ -135,7 +136,8 @@ def test_changed_text_that_still_decodes_breaks_the_chain(damaged):
     writer = _stored_transaction(damaged, 5).writer
     body = damaged.store.get(keys.commit_key(5))
     at = body.rindex(writer.encode())  # in the transaction, not in the header
-    damaged.replace(keys.commit_key(5), body[:at] + b"X" + body[at + 1 :])
+    changed = builders.resealed(body[:at] + b"X" + body[at + 1 :])
+    damaged.replace(keys.commit_key(5), changed)
     found = damaged.errors()
     assert any("chain" in f.message or "changes" in f.message for f in found)
 
