@@ -187,8 +187,10 @@ class Audit:
         except (Corrupt, NotFound) as error:
             return [f"it starts from {_named(base)}, which cannot be resolved: {error.message}"]
         problems = _state_problems(past.meta, commit, state.meta)
-        live = {**past.live, **delta.adds}
+        live = dict(past.live)
+        # Drops are of key frame segments, and come first: an object may be added again.
         gone = [live.pop(i, None) for i in delta.drops]
+        live.update(delta.adds)
         if None in gone or live != self._live:
             problems.append(f"the delta does not lead here from {_named(base)}")
         return problems
