@@ -29,8 +29,9 @@ from eventlog.properties import setting
 from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
 from eventlog.publish import Intents, combinable, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
+from eventlog.resolve import holds
 from eventlog.slot import passed, put_once, settle, taken_in
-from eventlog.snapshot import Snapshot, holds
+from eventlog.snapshot import Snapshot
 
 MAX_LOST_RACES = 200
 CROWD = 8  # commits for which a writer that met others expects them again

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log import Log
 from eventlog.model import Header
-from eventlog.snapshot import holds
+from eventlog.resolve import holds
 
 PAGE = 32
 _THREADS = 16

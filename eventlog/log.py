@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Lock
 
 import pyarrow as pa
 
-from eventlog import codec, keyframe, keys, proposal, segments, snapshot
+from eventlog import codec, keyframe, keys, proposal, resolve, segments
 from eventlog.errors import (
     Corrupt,
     KeyNotFound,
@@ -29,6 +30,7 @@ from eventlog.store import ObjectStore
 HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
 LEAF_CACHE_BYTES = 64 * 2**20
 ROOT_CACHE = 4
+_THREADS = 8  # that fetch leaves
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,27 @@ class Log:
         self.store = store
         self._lock = Lock()
         self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
+        self._leaf_bytes = 0
         self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
+
+    def head(self) -> Snapshot:
+        """Return the head: one LIST, its commit, and one key frame root.
+
+        Where the LIST shows a key frame of the head itself, that one is taken, so that a bulk
+        commit's spill need not be read.
+
+        Raises:
+            TableNotFound: no log lies under this root.
+            Corrupt: the newest versions have a gap, or the commits do not add up.
+        """
+        version, framed = self._newest()
+        commit, body = self.read(version)
+        if framed:
+            try:
+                return resolve.at_keyframe(commit, body, self.keyframe(version), self)
+            except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
+                logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
+        return self.resolve(commit, body)
 
     def head_version(self) -> int:
         """Return the newest version. One LIST of a few keys, at any length of the history.
@@ -49,11 +71,16 @@ class Log:
             TableNotFound: no log lies under this root.
             Corrupt: the newest versions have a gap.
         """
-        after, versions = "", list[int]()
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[int, bool]:
+        """Return the newest version, and whether the LIST shows a key frame of it."""
+        after, versions, frames = "", list[int](), list[int]()
         while True:
             page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
-            parsed = [keys.parse_log_key(found.key) for found in page]
-            versions += [p[0] for p in parsed if p is not None and not p[1]]
+            parsed = [p for p in (keys.parse_log_key(found.key) for found in page) if p]
+            versions += [version for version, framed in parsed if not framed]
+            frames += [version for version, framed in parsed if framed]
             last = len(page) < HEAD_PAGE
             # One version alone says nothing of the one before it: strangers may fill a page.
             if len(versions) > 1 or last:
@@ -65,7 +92,7 @@ class Log:
                 table=self.store.uri,
             )
         self._check_contiguous([*versions, -1] if last else versions)
-        return versions[0]
+        return versions[0], versions[0] in frames
 
     def read(self, version: int) -> tuple[Commit, bytes]:
         """Return the commit of `version` and its bytes. One GET.
@@ -138,7 +165,7 @@ class Log:
         for later, later_body in reversed(pending):
             meta = codec.meta_patch(found.meta, later.state)
             delta = proposal.delta_of(later, self.spill)
-            found = snapshot.over(found, later, later_body, delta, meta)
+            found = resolve.over(found, later, later_body, delta, meta)
         return found
 
     def newer(self, known: Snapshot) -> Snapshot:
@@ -209,20 +236,20 @@ class Log:
                 return self._leaves[leaf.sha256]
         table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
         with self._lock:
-            self._leaves[leaf.sha256] = table
-            size = sum(t.nbytes for t in self._leaves.values())
-            while size > LEAF_CACHE_BYTES and len(self._leaves) > 1:
-                size -= self._leaves.popitem(last=False)[1].nbytes
+            if leaf.sha256 not in self._leaves:
+                self._leaves[leaf.sha256] = table
+                self._leaf_bytes += table.nbytes
+            while self._leaf_bytes > LEAF_CACHE_BYTES and len(self._leaves) > 1:
+                self._leaf_bytes -= self._leaves.popitem(last=False)[1].nbytes
         return table
 
-    def leaves(self, wanted: Iterable[Leaf]) -> dict[str, pa.Table]:
-        """Return several leaves by their hash.
-
-        Raises:
-            Corrupt: the bytes of one are not what the root names.
-            KeyNotFound: one is not there.
-        """
-        return {leaf.sha256: self.leaf(leaf) for leaf in wanted}
+    def leaves(self, wanted: Sequence[Leaf]) -> dict[str, pa.Table]:
+        """See `snapshot.Frames.leaves`. Several are fetched at once."""
+        if len(wanted) < 2:
+            return {leaf.sha256: self.leaf(leaf) for leaf in wanted}
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-leaf") as pool:
+            tables = list(pool.map(self.leaf, wanted))
+        return {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
 
     def without_keyframe(self, version: int) -> Snapshot:
         """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
@@ -251,7 +278,7 @@ class Log:
         start = commit.header.keyframe
         base = None if start is None else self.keyframe(start)
         delta = proposal.delta_of(commit, self.spill)
-        return snapshot.from_commit(commit, body, base, delta, self)
+        return resolve.from_commit(commit, body, base, delta, self)
 
     def _check_contiguous(self, versions: list[int]) -> None:
         for newer, older in pairwise(versions):

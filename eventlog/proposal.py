@@ -29,7 +29,8 @@ from eventlog.model import (
     Transaction,
 )
 from eventlog.properties import setting
-from eventlog.snapshot import Frames, Snapshot, commit_size
+from eventlog.resolve import commit_size
+from eventlog.snapshot import Frames, Snapshot
 
 SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
 MAX_WRITER = 120

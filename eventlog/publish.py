@@ -103,7 +103,7 @@ class Intents:
             logger.warning("ignoring published transaction %s: %s", key, error)
             return None
         named = keys.parse_intent_key(key)
-        if named != (transaction.until, transaction.id) or not combinable(transaction):
+        if named != (transaction.until, transaction.id) or not _is_append(transaction):
             logger.warning("ignoring published transaction %s: not an append of that name", key)
             return None
         return transaction
@@ -116,11 +116,13 @@ def publication(transaction: Transaction, head: Snapshot) -> Transaction:
 
 def combinable(transaction: Transaction) -> bool:
     """Say whether a transaction may be published: an append that is small enough."""
-    return (
-        transaction.spill is None
-        and all(isinstance(action, Add) for action in transaction.actions)
-        and len(codec.encode_transaction(transaction)) < codec.MAX_INTENT_BYTES - 64
-    )
+    # The window that it is published with takes room too.
+    size_limit = codec.MAX_INTENT_BYTES - 64
+    return _is_append(transaction) and len(codec.encode_transaction(transaction)) < size_limit
+
+
+def _is_append(transaction: Transaction) -> bool:
+    return transaction.spill is None and all(isinstance(a, Add) for a in transaction.actions)
 
 
 def _first(wanted: Mapping[str, ObjectInfo]) -> dict[str, str]:

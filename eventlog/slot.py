@@ -16,7 +16,8 @@ from eventlog.errors import CommitUnknown, OutcomeUnknown, Unavailable, VersionN
 from eventlog.log import Log
 from eventlog.model import Commit, Transaction
 from eventlog.proposal import Proposal
-from eventlog.snapshot import Snapshot, holds
+from eventlog.resolve import holds
+from eventlog.snapshot import Snapshot
 from eventlog.store import Body, ObjectStore
 
 MAX_TRIES = 8  # of one request whose answer was unclear

@@ -23,7 +23,6 @@ from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.fold import same_object
 from eventlog.model import (
     Add,
-    Commit,
     Drop,
     Header,
     KeyFrame,
@@ -45,12 +44,12 @@ logger = logging.getLogger(__name__)
 class Frames(Protocol):
     """Where a snapshot gets the parts of key frames that a question needs."""
 
-    def leaf(self, leaf: Leaf) -> pa.Table:
-        """Return a leaf's entries.
+    def leaves(self, wanted: Sequence[Leaf]) -> Mapping[str, pa.Table]:
+        """Return the entries of leaves, by their sha256, in the order given.
 
         Raises:
-            Corrupt: its bytes are not what the root names.
-            KeyNotFound: it is not there.
+            Corrupt: the bytes of one are not what the root names.
+            KeyNotFound: one is not there.
         """
         ...
 
@@ -186,7 +185,7 @@ class Snapshot:
             Corrupt: neither the key frame nor the commits before it give the entries.
         """
         try:
-            tables = [self.frames.leaf(leaf) for leaf in self._leaves(start, end, keep)]
+            tables = list(self.frames.leaves(self._leaves(start, end, keep)).values())
         except (Corrupt, KeyNotFound) as error:
             return self._over_older(error).entries(start, end, keep)
         if self.base is not None and self.base.segments:
@@ -204,7 +203,8 @@ class Snapshot:
         try:
             positions = [keyframe.entry_key(d.chunk, d.id) for d in rest]
             wanted = keyframe.holding(self.base.leaves, positions)
-            tables = [self.frames.leaf(self.base.leaves[index]) for index in sorted(wanted)]
+            leaves = [self.base.leaves[index] for index in sorted(wanted)]
+            tables = list(self.frames.leaves(leaves).values())
         except InvalidInput:
             return found  # a drop that names no chunk is of no live segment
         except (Corrupt, KeyNotFound) as error:
@@ -300,54 +300,6 @@ class Snapshot:
         return fallback
 
 
-def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> Snapshot:
-    """Return the snapshot of a commit whose `delta` starts from the state `base`.
-
-    Raises:
-        Corrupt: they do not add up to the commit's state hash.
-    """
-    delta = base.delta.compose(delta)
-    return _checked(commit, body, meta, base.base, delta, frames=base.frames)
-
-
-def from_commit(
-    commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta, frames: Frames
-) -> Snapshot:
-    """Return the snapshot of a commit over the key frame that it names.
-
-    Args:
-        commit: the commit.
-        body: its bytes.
-        base: the key frame of `commit.header.keyframe`; None where that is None.
-        delta: the commit's delta, read from its spill if it has one.
-        frames: where leaves come from.
-
-    Raises:
-        Corrupt: key frame and delta do not add up to the commit's state hash.
-    """
-    meta = codec.meta_patch(base.state if base else Meta(), commit.state)
-    return _checked(commit, body, meta, base, delta, frames=frames)
-
-
-def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
-    """Say whether a transaction took effect in a commit; being listed is not enough.
-
-    Args:
-        commit: the commit.
-        after: the snapshot that it makes.
-        transaction_id: the transaction.
-    """
-    listed = next((t for t in commit.transactions if t.id == transaction_id), None)
-    if listed is None:
-        return False
-    return listed.until is None or transaction_id in after.meta.published
-
-
-def commit_size(commit: Commit, body: bytes) -> int:
-    """Return the bytes that opening this version reads: the commit and its delta's spill."""
-    return len(body) + (commit.delta.spill.size if commit.delta.spill else 0)
-
-
 def check(snapshot: Snapshot) -> None:
     """Check that a snapshot's key frame, delta and small state add up to its header.
 
@@ -380,18 +332,3 @@ def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Ta
 def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
     start: int = getattr(base.totals, name) if base else 0
     return start + sum(int(getattr(segment, name)) for segment in delta.adds.values())
-
-
-def _checked(
-    commit: Commit,
-    body: bytes,
-    meta: Meta,
-    base: KeyFrame | None,
-    delta: Delta,
-    *,
-    frames: Frames,
-) -> Snapshot:
-    size = commit_size(commit, body)
-    found = Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)
-    check(found)
-    return found

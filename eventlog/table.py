@@ -148,7 +148,7 @@ class Table:
         """
         known = self._head
         if known is None:
-            known = self._log.snapshot(self._log.head_version())
+            known = self._log.head()
             self._advance(known)
         return known
 

@@ -199,8 +199,9 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
 def test_key_frames_of_two_writers_are_the_same_bytes(history):
     store = build(history)
     spies = [builders.Spy(store) for _ in range(2)]
-    for number, spy in enumerate(spies):
-        reopen(spy, seed=number).write_keyframe()
+    writers = [reopen(spy, seed=number) for number, spy in enumerate(spies)]
+    for writer in writers:  # opened before: neither sees the other's
+        writer.write_keyframe()
     assert spies[0].puts == spies[1].puts
 
 

@@ -41,6 +41,7 @@ LAYER_OF = {
     "properties": "pure",
     "proposal": "pure",
     "rebase": "pure",
+    "resolve": "pure",
     "rules": "pure",
     "s3_answers": "pure",
     "schema": "pure",

@@ -1,0 +1,699 @@
+"""Combining (FORMAT.md section 11): published appends are neither lost nor doubled."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+from builders import (
+    SCHEMA,
+    Crash,
+    Spy,
+    accepted_in,
+    add,
+    bodies,
+    check_sound,
+    commit,
+    create,
+    drop_of,
+    fold_all,
+    live,
+    reopen,
+    replaced,
+)
+
+from eventlog import codec, errors, fold, keys
+from eventlog.commit import CROWD
+from eventlog.faults import Fault, FaultyStore
+from eventlog.memory import MemoryStore
+from eventlog.model import App
+from eventlog.proposal import propose
+from eventlog.publish import WINDOW
+from eventlog.rules import MAX_WINDOW
+from eventlog.wrappers import CountingStore
+
+
+def table_at(store=None, **properties):
+    """A store with a table whose writers publish after one lost race."""
+    store = MemoryStore() if store is None else store
+    chosen = {"combine_after": "1", **{k: str(v) for k, v in properties.items()}}
+    create(store, properties=chosen)
+    return store
+
+
+def crowded(store, seed=1000):
+    """A handle that expects others: it publishes, looks and takes along."""
+    table = reopen(store, seed)
+    table._committer._crowd = CROWD
+    return table
+
+
+def direct(store, seed=2000):
+    """A handle that is up to date, and commits without a look at what is published."""
+    table = reopen(store, seed)
+    table._committer._crowd = 0
+    return table
+
+
+def published(store):
+    parsed = (keys.parse_intent_key(o.key) for o in store.list(keys.INTENTS_PREFIX))
+    return [p for p in parsed if p is not None]
+
+
+def appending(table, **options):
+    return table.transaction("append", [add(table)], **options)
+
+
+def publish_and_die(store, *, seed=5, app=None):
+    """Return a transaction that was published by a writer who died then."""
+    crashing = FaultyStore(store, [Fault("put", "crash_after", keys.INTENTS_PREFIX)])
+    table = crowded(crashing, seed)
+    transaction = appending(table, app=app)
+    with pytest.raises(Crash):
+        table.commit(transaction)
+    assert transaction.id in [found[1] for found in published(store)]
+    return transaction
+
+
+def put_intent(store, transaction, *, name=None, until=None, body=None):
+    """Publish what no writer would."""
+    until = transaction.until if until is None else until
+    key = keys.intent_key(until, name or transaction.id)
+    body = codec.encode_transaction(transaction) if body is None else body
+    assert store.put_if_absent(key, body)
+
+
+def during(table, count, act, *, prefix=keys.LOG_PREFIX):
+    """Let `act` happen just before each of the first `count` puts of the handle under a prefix."""
+    spy = Spy(table.store)
+    left = [count]
+
+    def before(key):
+        if left[0] and key.startswith(prefix):
+            left[0] -= 1
+            act()
+
+    spy.before_put = before
+    table.store = table.log.store = spy
+    table._committer._store = table._committer._intents._store = spy
+    return spy
+
+
+# --- Taken along ------------------------------------------------------------------------------
+
+
+def test_the_winner_takes_along_what_a_loser_published():
+    store = table_at()
+    loser, winner = crowded(store, 6), crowded(store, 7)
+    during(loser, 1, lambda: commit(winner, add(winner, rows=5)))
+    transaction = appending(loser)
+    assert loser.commit(transaction) == 1
+    (state, effect) = fold_all(store)[1]
+    assert len(effect.accepted) == 2
+    assert transaction.id in effect.accepted
+    changes = state.header.changes
+    assert (changes.transactions, changes.adds, changes.rows) == (2, 2, 6)
+    assert loser.head().version == 1
+    assert loser.find_transaction(transaction.id) == 1
+    assert len(bodies(store)) == 2
+    check_sound(store)
+
+
+def test_a_leader_takes_many_along_and_each_finds_itself():
+    store = table_at()
+    left = [publish_and_die(store, seed=n) for n in range(110, 130)]
+    leader = crowded(store)
+    assert commit(leader, add(leader)) == 1
+    assert [accepted_in(store, t.id) for t in left] == [[1]] * 20
+    assert check_sound(store).head().header.changes.transactions == 21
+    assert commit(leader, add(leader)) == 2
+    assert len(fold_all(store)[2][1].accepted) == 1
+
+
+def test_what_cannot_take_effect_is_left_out():
+    store = table_at()
+    app = App("job", 1)
+    first, second = (publish_and_die(store, seed=n, app=app) for n in (11, 12))
+    leader = crowded(store)
+    commit(leader, add(leader))
+    assert sorted([accepted_in(store, first.id), accepted_in(store, second.id)]) == [[], [1]]
+    assert not any(effect.void for _, effect in fold_all(store))
+
+
+@pytest.mark.parametrize("threads", [4])
+def test_threads_of_one_handle(threads):
+    store = table_at()
+    table = crowded(store)
+    for n in range(30, 50):
+        publish_and_die(store, seed=n)
+    problems, versions = [], []
+
+    def work():
+        try:
+            versions.extend(commit(table, add(table)) for _ in range(10))
+        except Exception as error:  # noqa: BLE001 - asserted below
+            problems.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert problems == []
+    assert len(versions) == 10 * threads
+    assert sum(len(effect.accepted) for _, effect in fold_all(store)[1:]) == 10 * threads + 20
+    check_sound(store)
+
+
+# --- The publisher dies, or its store does ----------------------------------------------------
+
+
+@pytest.mark.parametrize("lands", ["before", "after", "during", "never"])
+@pytest.mark.parametrize("again", [direct, crowded])
+def test_a_rerun_after_a_crash_has_one_effect(lands, again):
+    store = table_at()
+    app = App("job", 7)
+    dead = publish_and_die(store, app=app)
+    leader = crowded(store, 40)
+    if lands == "before":
+        commit(leader, add(leader))
+    if lands == "never":
+        store.delete([keys.intent_key(WINDOW, dead.id)])
+    rerun = again(store, 41)
+    if lands == "during":
+        during(rerun, 1, lambda: commit(leader, add(leader)))
+    transaction = appending(rerun, app=app)
+    version = rerun.commit(transaction)
+    if lands == "after":
+        commit(leader, add(leader))
+    commit(leader, add(leader))
+    effects = [accepted_in(store, dead.id), accepted_in(store, transaction.id)]
+    assert sorted(effects) == [[], [version]]
+    assert check_sound(store).head().meta.apps["job"].seq == 7
+
+
+def interrupted(store):
+    """A handle whose store died when its append had been published."""
+    faulty = FaultyStore(store)
+    table = crowded(faulty, 5)
+    transaction = appending(table)
+    for verb in ("list", "get"):
+        faulty.inject(Fault(verb, "unavailable", occurrence=0))
+    faulty.inject(Fault("put", "unavailable", keys.LOG_PREFIX, occurrence=0))
+    with pytest.raises(errors.CommitUnknown) as caught:
+        table.commit(transaction)
+    assert (caught.value.version, caught.value.transaction) == (1, transaction.id)
+    assert f"until version {WINDOW}" in str(caught.value)
+    return faulty, table, transaction
+
+
+@pytest.mark.parametrize("lands", ["before", "during", "never"])
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_the_same_handle_tries_again_after_its_store_came_back(lands, refreshed):
+    store = table_at()
+    faulty, table, transaction = interrupted(store)
+    faulty._plan.clear()
+    leader = crowded(store, 40)
+    expected = 1
+    if lands == "before":
+        commit(leader, add(leader))
+        commit(leader, add(leader))
+    if refreshed:
+        table.refresh()
+    if lands == "during":
+        during(table, 1, lambda: commit(leader, add(leader)))
+    assert table.commit(transaction) == expected
+    commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == [1]
+    check_sound(store)
+
+
+@pytest.mark.parametrize("verb", ["get", "put", "list"])
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("versions", [0, 1, 3, WINDOW, WINDOW + 3])
+def test_an_open_append_is_never_called_not_committed(versions, landed, verb):
+    """While the published copy may land, only `CommitUnknown` is true of it."""
+    store = table_at(keyframe_commits=2)
+    faulty, table, transaction = interrupted(store)
+    if landed:
+        commit(crowded(store, 40), add(table))
+    other = direct(store, 41)
+    for _ in range(versions):
+        commit(other, add(other))
+    faulty._plan.clear()
+    occurrence = 0
+    while True:
+        occurrence += 1
+        faulty.inject(Fault(verb, "unavailable", occurrence=occurrence))
+        try:
+            version = table.commit(transaction)
+        except errors.CommitUnknown:
+            assert table._committer._unsettled
+        except errors.Unavailable:
+            assert not accepted_in(store, transaction.id)
+            assert other.refresh().version > WINDOW or not published(store)
+        else:
+            break
+        faulty._plan.clear()
+    assert accepted_in(store, transaction.id) == [version]
+    check_sound(store)
+
+
+def test_a_published_append_may_have_landed_when_the_readback_fails():
+    """The slot's answer was lost, the store is gone: whoever asks then is told of the window."""
+    store = table_at()
+    faulty = FaultyStore(store)
+    table = crowded(faulty, 5)
+    faulty.inject(Fault("put", "lost_response", keys.LOG_PREFIX, occurrence=0))
+    faulty.inject(Fault("get", "unavailable", keys.LOG_PREFIX, occurrence=0))
+    transaction = appending(table)
+    with pytest.raises(errors.CommitUnknown) as caught:
+        table.commit(transaction)
+    assert caught.value.version == 1
+    assert f"until version {WINDOW}" in str(caught.value)
+    faulty._plan.clear()
+    assert table.commit(transaction) == 1
+    assert table.find_transaction(transaction.id, start=caught.value.version) == 1
+
+
+# --- Windows ----------------------------------------------------------------------------------
+
+
+def test_a_window_that_ended_is_dead_for_ever_and_the_append_lands_once_later():
+    store = table_at()
+    faulty, table, transaction = interrupted(store)
+    other = direct(store, 41)
+    for _ in range(WINDOW):
+        commit(other, add(other))
+    leader = crowded(store, 42)
+    commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == []
+    faulty._plan.clear()
+    version = table.commit(transaction)
+    assert version > WINDOW + 1
+    commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == [version]
+    check_sound(store)
+
+
+def test_a_dead_one_that_a_commit_lists_is_void():
+    store = table_at()
+    dead = replaced(publish_and_die(store), until=WINDOW)
+    other = direct(store, 41)
+    for _ in range(WINDOW):
+        commit(other, add(other))
+    head = other.head()
+    mine = appending(other)
+    effect = fold.judge([mine, dead], head, head.header.time + 1)
+    assert "until version" in effect.void[dead.id]
+    proposal = propose(
+        head,
+        [mine, dead],
+        effect,
+        table_id=other.id,
+        time_ms=head.header.time + 1,
+        frames=other.log,
+    )
+    assert store.put_if_absent(keys.commit_key(WINDOW + 1), proposal.body)
+    assert other.refresh().header.changes.transactions == 1
+    assert other.find_transaction(dead.id) is None
+    assert other.find_transaction(mine.id) == WINDOW + 1
+    assert accepted_in(store, dead.id) == []
+    check_sound(store)
+
+
+def test_one_append_published_in_two_windows_lands_once():
+    store = table_at()
+    transaction = publish_and_die(store)
+    for until in (WINDOW - 2, WINDOW + 3, MAX_WINDOW):
+        put_intent(store, replaced(transaction, until=until))
+    leader = crowded(store, 40)
+    for _ in range(4):
+        commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == [1]
+    check_sound(store)
+
+
+@pytest.mark.parametrize("keyframe_commits", [1, 2, 5, 64])
+def test_marks_last_as_long_as_the_window_on_every_road(keyframe_commits):
+    store = table_at(keyframe_commits=keyframe_commits)
+    leader = crowded(store, 40)
+    for n in range(20):
+        if n % 3 == 0:
+            publish_and_die(store, seed=100 + n)
+        commit(leader, add(leader))
+    for _ in range(WINDOW + 1):
+        leader._committer._crowd = 0
+        commit(leader, add(leader))
+    steps = fold_all(store)
+    landed = [
+        (t.id, version, t.until)
+        for version, body in enumerate(bodies(store))
+        for t in codec.decode_commit(body).transactions
+        if t.until is not None and t.id in steps[version][1].accepted
+    ]
+    marked = [len(state.meta.published) for state, _ in steps]
+    assert max(marked) >= 3
+    assert marked[-1] == 0
+    for state, _ in steps:
+        marks = {i: (v, until) for i, v, until in landed if v <= state.version <= until}
+        found = {i: (m.version, m.until) for i, m in state.meta.published.items()}
+        assert found == marks
+    check_sound(store)
+
+
+def test_what_was_dropped_does_not_come_back_with_a_late_copy():
+    store = table_at()
+    transaction = publish_and_die(store)
+    leader = crowded(store, 40)
+    commit(leader, add(leader))
+    both = live(leader.head())
+    commit(leader, *(drop_of(s) for s in both), add(leader, rows=2), operation="replace")
+    for _ in range(WINDOW + 1):
+        commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == [1]
+    table = check_sound(store)
+    assert not {s.id for s in both} & {s.id for s in live(table.head())}
+
+
+# --- What lands in between --------------------------------------------------------------------
+
+
+def test_a_schema_change_in_between():
+    store = table_at()
+    transaction = publish_and_die(store)
+    direct(store, 41).add_columns(SCHEMA.append(pa.field("extra", pa.int64())))
+    leader = crowded(store, 42)
+    commit(leader, add(leader))
+    assert accepted_in(store, transaction.id) == [2]
+    check_sound(store)
+
+
+def test_an_append_with_a_schema_that_is_not_there_yet_is_refused_and_never_published():
+    """Published, it would take effect when the schema arrives, after its writer was told no."""
+    store = table_at()
+    table = crowded(store)
+    wrong = table.transaction("append", [replaced(add(table), schema=2)])
+    with pytest.raises(errors.CommitConflict):
+        table.commit(wrong)
+    other = direct(store, 41)
+    other.add_columns(SCHEMA.append(pa.field("extra", pa.int64())))
+    leader = crowded(store, 42)
+    commit(leader, add(leader))
+    assert accepted_in(store, wrong.id) == []
+    assert wrong.id not in [found[1] for found in published(store)]
+
+
+def test_a_stale_writer_whose_schema_is_there_is_no_conflict():
+    store = table_at()
+    table = crowded(store)
+    other = direct(store, 41)
+    other.add_columns(SCHEMA.append(pa.field("extra", pa.int64())))
+    for _ in range(WINDOW):
+        commit(other, add(other))
+    newer = table.transaction("append", [replaced(add(table), schema=2)])
+    version = table.commit(newer)
+    assert accepted_in(store, newer.id) == [version]
+
+
+def test_combining_may_be_turned_off_in_between():
+    store = table_at()
+    transaction = publish_and_die(store)
+    other = direct(store, 41)
+    other.set_properties({"combine_after": "0"})
+    before = published(store)
+    table = crowded(store, 42)
+    for _ in range(3):
+        commit(table, add(table))
+    assert published(store) == before
+    assert accepted_in(store, transaction.id) == []
+
+
+# --- Strangers --------------------------------------------------------------------------------
+
+
+KINDS = [
+    "drops", "adds and drops", "long app", "long writer", "long info", "bad chunk", "bad id",
+    "bad checksum", "later epoch", "no window", "a window too far",
+]  # fmt: skip
+
+
+def hostile(table):
+    """Transactions that nobody may take along, by what is wrong with them."""
+    good = replaced(appending(table), until=WINDOW)
+    token = table.clock.token
+    fresh = lambda **changes: replaced(good, id=token(), **changes)
+    segment = lambda **changes: (replaced(add(table), **changes),)
+    victim = live(table.head())[0]
+    return {
+        "drops": fresh(actions=(drop_of(victim),)),
+        "adds and drops": fresh(actions=(*good.actions, drop_of(victim))),
+        "long app": fresh(app=App("x" * 5000, 1)),
+        "long writer": fresh(writer="x" * 5000),
+        "long info": fresh(info={"note": "x" * 50_000}),
+        "bad chunk": fresh(actions=segment(chunk="../../etc")),
+        "bad id": fresh(actions=segment(id="../../etc/passwd")),
+        "bad checksum": fresh(actions=segment(checksum="zz")),
+        "later epoch": fresh(actions=segment(epoch=10**9)),
+        "no window": fresh(until=None),
+        "a window too far": fresh(until=10**6),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_transactions_are_not_taken_along(kind):
+    store = table_at()
+    table = direct(store)
+    commit(table, add(table))
+    strangers = hostile(table)
+    assert set(strangers) == set(KINDS)
+    stranger = strangers[kind]
+    put_intent(store, stranger, until=stranger.until or WINDOW)
+    leader = crowded(store, 42)
+    assert commit(leader, add(leader)) == 2
+    assert accepted_in(store, stranger.id) == []
+    assert check_sound(store).head().totals.segments == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"\xff" * 100, b"[" * 100_000, b"0" * (codec.MAX_INTENT_BYTES + 1)],
+    ids=["empty", "object", "bytes", "nested", "large"],
+)
+def test_garbage_is_ignored(body):
+    store = table_at()
+    leader = crowded(store, 42)
+    assert store.put_if_absent(keys.intent_key(WINDOW, "0" * 32), body)
+    assert store.put_if_absent(f"{keys.INTENTS_PREFIX}stranger", body)
+    assert [commit(leader, add(leader)) for _ in range(3)] == [1, 2, 3]
+    check_sound(store)
+
+
+def test_names_that_are_not_the_transactions_own_are_ignored():
+    store = table_at()
+    table = crowded(store, 42)
+    stranger = replaced(appending(table), until=WINDOW)
+    put_intent(store, stranger, name="0" * 32)
+    put_intent(store, stranger, until=WINDOW - 1)
+    commit(table, add(table))
+    assert accepted_in(store, stranger.id) == []
+
+
+@pytest.mark.parametrize("prefix", ["!", "000000000000/", "zzz"])
+def test_ten_thousand_strangers_hide_nothing(prefix):
+    store = table_at()
+    for n in range(10_000):
+        store.put_if_absent(f"{keys.INTENTS_PREFIX}{prefix}{n:032x}.json", b"{}")
+    waiting = publish_and_die(store)
+    counting = CountingStore(store)
+    leader = crowded(counting, 42)
+    with counting.measure() as counts:
+        assert commit(leader, add(leader)) == 1
+    assert accepted_in(store, waiting.id) == [1]
+    assert counts.total <= 8
+
+
+def test_a_flood_of_plausible_garbage_slows_but_never_blocks():
+    store = table_at()
+    for n in range(2_000):
+        store.put_if_absent(keys.intent_key(WINDOW, f"{n:032x}"), b"{}")
+    counting = CountingStore(store)
+    leader = crowded(counting, 42)
+    with counting.measure() as counts:
+        assert [commit(leader, add(leader)) for _ in range(3)] == [1, 2, 3]
+    assert counts.total < 300
+    check_sound(store)
+
+
+def large(table, rows=1):
+    """A published append of nearly the greatest size."""
+    adds = [replaced(add(table), rows=rows) for _ in range(1150)]
+    transaction = replaced(table.transaction("append", adds), until=WINDOW)
+    assert 200_000 < len(codec.encode_transaction(transaction)) < codec.MAX_INTENT_BYTES
+    return transaction
+
+
+def test_more_than_fits_into_one_commit_is_spread_over_several():
+    store = table_at()
+    table = crowded(store, 42)
+    waiting = [large(table) for _ in range(50)]
+    assert sum(len(codec.encode_transaction(t)) for t in waiting) > codec.MAX_COMMIT_BYTES
+    for transaction in waiting:
+        put_intent(store, transaction)
+    for _ in range(6):
+        commit(table, add(table))
+    landed = [i for _, effect in fold_all(store) for i in effect.accepted]
+    assert all(landed.count(t.id) == 1 for t in waiting)
+    assert max(len(body) for body in bodies(store)) < codec.MAX_COMMIT_BYTES
+
+
+@pytest.mark.parametrize("strangers", [2, 5])
+def test_counts_that_pass_every_bound_stop_nobody_else(strangers):
+    store = table_at()
+    table = crowded(store, 42)
+    for _ in range(strangers):
+        segment = replaced(add(table), rows=2**63 - 1, bytes=2**63 - 1)
+        put_intent(store, replaced(table.transaction("append", [segment]), until=WINDOW))
+    assert [commit(table, add(table)) for _ in range(3)] == [1, 2, 3]
+    assert check_sound(store).head().totals.rows == 3
+
+
+# --- Faults at every call ---------------------------------------------------------------------
+
+EFFECTS = {
+    "put": ["unavailable", "lost_response", "not_applied_unknown", "delayed", "duplicate"],
+    "get": ["unavailable"],
+    "list": ["unavailable", "stale_list"],
+}
+CRASHES = ["crash_before", "crash_after"]
+
+
+def race(verb, effect, at, who):
+    """Two who race, one of them with a fault at its n-th call; say whether the fault struck."""
+    store = table_at(keyframe_commits=2)
+    history = []
+    faulty = FaultyStore(store, history=history)
+    loser = reopen(faulty if who == "loser" else store, 3)
+    winner = crowded(faulty if who == "winner" else store, 4)
+    faulty.inject(Fault(verb, effect, occurrence=at))
+    app = App("job", 1)
+    transactions = []
+
+    def insist(table, **options):
+        transaction = appending(table, **options)
+        transactions.append(transaction)
+        for _ in range(6):
+            try:
+                return table.commit(transaction)
+            except errors.CommitUnknown:
+                continue
+            except errors.Unavailable:
+                assert not accepted_in(store, transaction.id)
+            except Crash:
+                return None
+        return None
+
+    others = []
+    during(loser, 3, lambda: others.append(insist(winner)))
+    version = insist(loser, app=app)
+    faulty.release()
+    mine = next(t for t in transactions if t.app)
+    if version is not None:
+        assert accepted_in(store, mine.id) == [version]
+    else:
+        insist(reopen(store, 9), app=app)
+    commit(crowded(store, 10), add(loser, epoch=0))
+    for transaction in transactions:
+        assert len(accepted_in(store, transaction.id)) <= 1
+    assert sum(len(accepted_in(store, t.id)) for t in transactions if t.app) == 1
+    check_sound(store)
+    return bool(faulty.fired)
+
+
+@pytest.mark.parametrize("who", ["loser", "winner"])
+@pytest.mark.parametrize(
+    ("verb", "effect"), [(v, e) for v, effects in EFFECTS.items() for e in effects + CRASHES]
+)
+def test_a_fault_at_every_call_of_a_race(verb, effect, who):
+    at = 1
+    while race(verb, effect, at, who):
+        at += 1
+    assert at > 1
+
+
+# --- What it costs ----------------------------------------------------------------------------
+
+
+def kinds(counts):
+    return counts.get, counts.put, counts.list, counts.delete
+
+
+def test_a_lone_writer_never_looks_and_never_publishes():
+    counting = CountingStore(table_at())
+    table = reopen(counting)
+    for _ in range(30):
+        with counting.measure() as counts:
+            commit(table, add(table))
+        assert kinds(counts) == (0, 1, 0, 0)
+    assert published(counting) == []
+
+
+def test_a_writer_who_is_alone_again_is_back_at_one_request_a_commit():
+    counting = CountingStore(table_at())
+    table = crowded(counting)
+    for _ in range(CROWD):
+        with counting.measure() as counts:
+            commit(table, add(table))
+        assert counts.total == 3  # publish, look, commit
+    with counting.measure() as counts:
+        commit(table, add(table))
+    assert kinds(counts) == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("lost", [1, 3, 6])
+def test_combine_after_is_the_number_of_races_lost_before_an_append_is_published(lost):
+    for combine_after in (1, 3, 6):
+        store = table_at(combine_after=combine_after)
+        table, other = reopen(store, 3), direct(store, 4)
+        during(table, lost, lambda other=other: commit(other, add(other)))
+        commit(table, add(table))
+        assert bool(published(store)) == (lost >= combine_after)
+
+
+def test_combine_after_zero_never_publishes():
+    store = table_at(combine_after=0)
+    table, other = crowded(store, 3), direct(store, 4)
+    during(table, 12, lambda: commit(other, add(other)))
+    assert commit(table, add(table)) == 13
+    assert published(store) == []
+    assert other.refresh().version == 13
+
+
+def test_what_is_no_append_is_never_published():
+    store = table_at()
+    table, other = crowded(store, 3), direct(store, 4)
+    during(table, 5, lambda: commit(other, add(other)))
+    table.set_properties({"user.note": "new"})
+    assert published(store) == []
+
+
+@pytest.mark.parametrize("behind", [1, 10, 300])
+def test_a_handle_far_behind_does_not_walk_through_what_it_missed(behind):
+    store = table_at(keyframe_bytes=2**20)
+    counting = CountingStore(store)
+    table = crowded(counting, 3)
+    other = direct(store, 4)
+    for _ in range(behind):
+        commit(other, add(other))
+    with counting.measure() as counts:
+        assert commit(table, add(table)) == behind + 1
+    assert counts.total < 30
+
+
+def test_a_clock_that_is_set_forward_while_publishing_delays_nobody():
+    store = table_at()
+    publish_and_die(store, seed=8)
+    table = crowded(store, 3)
+    during(table, 1, lambda: table.clock.advance(86_400_000), prefix=keys.INTENTS_PREFIX)
+    started = table.clock.now_ms()
+    commit(table, add(table))
+    assert table.clock.now_ms() - started < 86_400_000 + 60_000
