@@ -12,7 +12,7 @@ Modes and options of `df.write.format("eventlog")`:
   other writers add meanwhile is carried forward unless `isolation` is `serializable`.
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
 - `appId`, `appSeq`: a job whose unit of work is in the table already stages and commits nothing.
-- `memoryBytes`: bound on the rows held by one task (256 MiB).
+- `memoryBytes`: bound on the rows held by one task (512 MiB).
 - `storage.<name>`: storage options. They travel to the executors with the job; without them each
   executor uses its own AWS environment or profile.
 
