@@ -30,6 +30,7 @@ from eventlog.model import (
     SetSchema,
     Transaction,
 )
+from eventlog.seal import sealed, unsealed
 
 MAX_COMMIT_BYTES = 8 * 2**20
 MAX_KEYFRAME_BYTES = 64 * 2**20
@@ -39,7 +40,6 @@ MAX_DEPTH = 16
 HASH_MODULUS = 2**256
 
 _HEADER_START = b'{"header":'
-_SEAL_BYTES = len(',"digest":""}') + 64
 
 _encoder = msgspec.json.Encoder()
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
@@ -65,14 +65,17 @@ def encode_commit(commit: Commit) -> bytes:
     Raises:
         InvalidInput: the commit would pass `MAX_COMMIT_BYTES`, its header `HEADER_BYTES`.
     """
-    plain = _encoder.encode(commit.header)
-    head = _HEADER_START + _sealed(plain)
+    try:
+        plain = _encoder.encode(commit.header)
+    except OverflowError:
+        raise InvalidInput("the table's totals would pass 64 bits") from None
+    head = _HEADER_START + sealed(plain)
     if len(head) > HEADER_BYTES:
         raise InvalidInput(
             f"the commit's header takes {len(head)} bytes of {HEADER_BYTES}: "
             "shorten the writer's name"
         )
-    body = _sealed(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
+    body = sealed(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
     if len(body) > MAX_COMMIT_BYTES:
         raise InvalidInput(
             f"the commit takes {len(body)} bytes of {MAX_COMMIT_BYTES}: "
@@ -90,13 +93,14 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     """
     _check_size(body, MAX_COMMIT_BYTES)
     _check_readable(_decode(body, _Envelope, "commit").header)
-    text = _unsealed(body, "commit")
+    text = unsealed(body, "commit")
     header_end = _header_end(text)
-    header = _unsealed(text[len(_HEADER_START) : header_end], "commit header")
+    header = unsealed(text[len(_HEADER_START) : header_end], "commit header")
     plain = _HEADER_START + header + text[header_end:]
     commit = _decode_canonical(plain, Commit, "commit")
     # The typed fields bound their own depth; only `state` is free in shape.
     _check_depth(commit.state, 2)
+    _check_order(commit)
     for transaction in commit.transactions:
         for action in transaction.actions:
             if isinstance(action, SetSchema):
@@ -112,9 +116,9 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
         Corrupt: no header of the commit of `version` lies there.
         UnsupportedFormat: written for a newer reader.
     """
-    sealed = prefix[len(_HEADER_START) : _header_end(prefix)]
-    _check_readable(_decode(sealed, _Format, "commit header"))
-    text = _unsealed(sealed, "commit header")
+    whole = prefix[len(_HEADER_START) : _header_end(prefix)]
+    _check_readable(_decode(whole, _Format, "commit header"))
+    text = unsealed(whole, "commit header")
     header: Header = _decode(text, Header, "commit header")
     if _encoder.encode(header) != text:
         raise Corrupt("the commit header is not in canonical form", version=version)
@@ -124,7 +128,7 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
 
 def encode_keyframe(keyframe: KeyFrame) -> bytes:
     """Return the root's canonical bytes, with their own sha256 as the last field."""
-    return _sealed(_encoder.encode(keyframe))
+    return sealed(_encoder.encode(keyframe))
 
 
 def decode_keyframe(body: bytes, version: int) -> KeyFrame:
@@ -137,7 +141,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
     # No hash of a commit covers what a root says of its leaves, and that decides what is read.
-    root = _decode_canonical(_unsealed(body, "key frame"), KeyFrame, "key frame")
+    root = _decode_canonical(unsealed(body, "key frame"), KeyFrame, "key frame")
     _check_types(root.state.schema)
     if root.version != version:
         raise Corrupt(
@@ -299,17 +303,6 @@ def _digest(entry: Any) -> int:
     return int.from_bytes(hashlib.sha256(_encoder.encode(entry)).digest(), "big")
 
 
-def _sealed(text: bytes) -> bytes:
-    return b'%b,"digest":"%b"}' % (text[:-1], sha256(text).encode())
-
-
-def _unsealed(sealed: bytes, what: str) -> bytes:
-    text = sealed[:-_SEAL_BYTES] + b"}"
-    if _sealed(text) != sealed:
-        raise Corrupt(f"the {what}'s bytes do not have the digest at their end")
-    return text
-
-
 def _header_end(text: bytes) -> int:
     start = len(_HEADER_START)
     end = _end_of_object(text[:HEADER_BYTES], start) if text.startswith(_HEADER_START) else 0
@@ -330,6 +323,19 @@ def _check_depth(value: Any, depth: int) -> None:
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_depth(item, depth + 1)
+
+
+def _check_order(commit: Commit) -> None:
+    """Maps have one order too (FORMAT.md R5.1); structs have it by their type."""
+    places = [field for field, _ in _fields(_EMPTY_META)]
+    known = [places.index(field) for field in commit.state if field in places]
+    maps = [transaction.info for transaction in commit.transactions]
+    for field, default in _fields(_EMPTY_META):
+        change = commit.state.get(field)
+        if isinstance(default, dict) and isinstance(change, dict):
+            maps.append(change)
+    if known != sorted(known) or any(list(m) != sorted(m, key=str.encode) for m in maps):
+        raise Corrupt("the names of a map in the commit are not in order")
 
 
 def _check_types(schema: Schema | None) -> None:

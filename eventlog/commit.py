@@ -116,7 +116,7 @@ class Committer:
         codec.check_writable(head.header)
         try:
             return self._carry(transaction, head)
-        except (CommitUnknown, Unavailable) as error:
+        except (CommitUnknown, Unavailable, InvalidInput) as error:
             if transaction.id not in self._unsettled:
                 raise
             # What was sent may still arrive, also where it was a read that failed just now.
@@ -218,7 +218,7 @@ class Committer:
             self._unsettled[transaction.id] = _Unsettled(transaction, range(version, version + 1))
         try:
             stored = settle(self._log, self._clock, proposal, transaction.id)
-        except Unavailable:
+        except (Unavailable, InvalidInput):
             if earlier is None:  # else what was sent before may still arrive
                 del self._unsettled[transaction.id]
             raise

@@ -52,7 +52,7 @@ class View(Protocol):
         ...
 
     def present(self, adds: Sequence[Add]) -> set[str]:
-        """Return the ids of those adds whose very object is live already."""
+        """Return the ids of those adds that are live already."""
         ...
 
 
@@ -102,7 +102,7 @@ class State:
 
     def present(self, adds: Sequence[Add]) -> set[str]:
         """See `View.present`."""
-        return {a.id for a in adds if same_object(a, self.segments.get(a.id))}
+        return {a.id for a in adds if a.id in self.segments}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +122,6 @@ class NoState:
     def present(self, adds: Sequence[Add]) -> set[str]:  # noqa: ARG002
         """See `View.present`."""
         return set()
-
-
-def same_object(add: Add, segment: Segment | None) -> bool:
-    """Say whether an add names the object of a segment: the same key."""
-    return segment is not None and (add.epoch, add.chunk, add.id) == (
-        segment.epoch,
-        segment.chunk,
-        segment.id,
-    )
 
 
 def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:

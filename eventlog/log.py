@@ -106,7 +106,7 @@ class Log:
             body = self.store.get(key)
         except KeyNotFound:
             raise VersionNotFound(
-                f"the table has no version {version}",
+                f"the table has no version {version}: `eventlog log` shows which there are",
                 table=self.store.uri,
                 key=key,
                 version=version,
@@ -128,7 +128,7 @@ class Log:
             return codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
         except KeyNotFound:
             raise VersionNotFound(
-                f"the table has no version {version}",
+                f"the table has no version {version}: `eventlog log` shows which there are",
                 table=self.store.uri,
                 key=key,
                 version=version,

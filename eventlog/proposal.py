@@ -33,6 +33,7 @@ from eventlog.resolve import commit_size
 from eventlog.snapshot import Frames, Snapshot
 
 SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
+MAX_LEAP_MS = 3653 * 86_400_000
 MAX_WRITER = 120
 _MAX_INFO = 16 * 1024
 
@@ -83,6 +84,9 @@ def propose(
         changes=fold.changes(packed, effect),
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
+    count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
+    if count != totals.segments:  # a slot that holds what nobody can open is lost for ever
+        raise InvalidInput("the commit would break the format: a segment id is live already")
     commit = Commit(header, state, packed, _record(delta, version, objects))
     body = _checked(codec.encode_commit(commit), version)
     after = Snapshot(
@@ -98,7 +102,16 @@ def propose(
 
 
 def commit_time(head: Snapshot | None, now_ms: int) -> int:
-    """Return the time of the commit after `head`: now, but always later than the head's."""
+    """Return the time of the commit after `head`: now, but always later than the head's.
+
+    Raises:
+        InvalidInput: the clock is far ahead; the table's time could never go back.
+    """
+    if head and now_ms - head.header.time > MAX_LEAP_MS:
+        raise InvalidInput(
+            "the clock is more than ten years ahead of the table's newest commit: set it right",
+            version=head.version,
+        )
     return max(now_ms, head.header.time + 1) if head else now_ms
 
 
@@ -162,6 +175,8 @@ def check_transaction(transaction: Transaction) -> None:
         raise InvalidInput(
             f"a transaction's writer and operation have at most {MAX_WRITER} characters"
         )
+    if list(transaction.info) != sorted(transaction.info, key=str.encode):
+        raise InvalidInput("the names of a transaction's info stand in order")
     if sum(len(k) + len(v) for k, v in transaction.info.items()) > _MAX_INFO:
         raise InvalidInput(f"a transaction's info has at most {_MAX_INFO} characters")
     if transaction.app is not None:

@@ -63,7 +63,8 @@ def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
     listed = next((t for t in commit.transactions if t.id == transaction_id), None)
     if listed is None:
         return False
-    return listed.until is None or transaction_id in after.meta.published
+    mark = after.meta.published.get(transaction_id)
+    return listed.until is None or (mark is not None and mark.version == after.version)
 
 
 def commit_size(commit: Commit, body: bytes) -> int:

@@ -25,6 +25,8 @@ from eventlog.properties import setting
 from eventlog.schema import check_successor
 
 DAY_MS = 86_400_000
+APP_VERSIONS = 1000  # versions for which an app's sequence is kept, however old it seems
+MAX_APPS = 100_000  # app ids kept at most
 MAX_WINDOW = 64  # versions for which a published transaction may wait
 
 
@@ -123,11 +125,16 @@ def stats_problem(added: list[Add], meta: Meta) -> str | None:
 
 
 def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
-    """Record the app's sequence; a new app id makes room by forgetting those past retention."""
+    """Record the app's sequence; a new app id makes room by forgetting old ones.
+
+    Those of the last `APP_VERSIONS` versions stay whatever any clock says.
+    """
     assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
     apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
     if txn.app.id not in meta.apps:
         oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
-        kept = sorted((n for n, mark in apps.items() if mark.time >= oldest), key=str.encode)
-        apps = {name: apps[name] for name in kept}
+        recent = version - APP_VERSIONS
+        kept = [n for n, mark in apps.items() if mark.time >= oldest or mark.version > recent]
+        kept = sorted(kept, key=lambda n: (apps[n].version, n.encode()))[-MAX_APPS:]
+        apps = {name: apps[name] for name in sorted(kept, key=str.encode)}
     return msgspec.structs.replace(meta, apps=apps)

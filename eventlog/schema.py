@@ -234,7 +234,7 @@ def _form_problem(schema: Schema) -> str | None:
     columns = schema.columns
     if any(
         len(set(names)) != len(columns)
-        for names in ([c.id for c in columns], [c.name for c in columns])
+        for names in ([c.id for c in columns], [c.name.lower() for c in columns])
     ):
         return "a column id or a column name occurs twice"
     for column in columns:

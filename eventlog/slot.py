@@ -12,7 +12,13 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from eventlog import keys
 from eventlog.clock import Clock
-from eventlog.errors import CommitUnknown, OutcomeUnknown, Unavailable, VersionNotFound
+from eventlog.errors import (
+    CommitUnknown,
+    InvalidInput,
+    OutcomeUnknown,
+    Unavailable,
+    VersionNotFound,
+)
 from eventlog.log import Log
 from eventlog.model import Commit, Transaction
 from eventlog.proposal import Proposal
@@ -56,9 +62,10 @@ def settle(log: Log, clock: Clock, proposal: Proposal, transaction_id: str) -> S
     unclear: list[OutcomeUnknown] = []
     try:
         return retrying(clock)(_try_slot, log, proposal, unclear)
-    except Unavailable as error:
+    except (Unavailable, InvalidInput) as error:
         if not unclear:  # every try was refused for sure
             raise
+        # Also where the store denies us by now: what was sent before may be there.
         version = proposal.snapshot.version
         raise CommitUnknown(
             f"no clear answer whether version {version} was committed: {error.message}. Ask "
@@ -132,7 +139,7 @@ def _try_slot(log: Log, proposal: Proposal, unclear: list[OutcomeUnknown]) -> St
     # A refusal too is looked into: what refused may be our own request, delivered twice.
     try:
         commit, body = log.read(version)
-    except (VersionNotFound, Unavailable) as error:
+    except (VersionNotFound, Unavailable, InvalidInput) as error:
         unclear.append(OutcomeUnknown(f"{why}; {error.message}", version=version))
         raise unclear[-1] from None
     return None if body == proposal.body else Stored(commit, body)

@@ -20,7 +20,6 @@ from eventlog import codec, keyframe, keys, segments
 from eventlog.chunks import TimeChunk
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
-from eventlog.fold import same_object
 from eventlog.model import (
     Add,
     Drop,
@@ -224,15 +223,15 @@ class Snapshot:
         return segments.to_segments(newer.slice(0, 1))[0] if newer.num_rows else None
 
     def present(self, adds: Sequence[Add]) -> set[str]:
-        """Return the ids of those adds whose very object is live already."""
-        found = {a.id for a in adds if same_object(a, self.delta.adds.get(a.id))}
+        """Return the ids of those adds that are live already."""
+        found = {a.id for a in adds if a.id in self.delta.adds}
         if self.base is None:
             return found
         # An object is staged before the version that adds it: what was staged at the key frame or
         # later does not stand in it, so that a warm append reads no leaf.
         older = [a for a in adds if a.epoch < self.base.version and a.id not in found]
         live = self.live([Drop(a.id, a.chunk, "") for a in older])
-        return found | {a.id for a in older if same_object(a, live.get(a.id))}
+        return found | live.keys()
 
     def settled(self) -> Snapshot:
         """Return this snapshot, on the older key frame if its own turned out to be unusable."""

@@ -21,7 +21,13 @@ from eventlog import diff, history
 from eventlog.chunks import check_granularity
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
-from eventlog.errors import AlreadyExists, InvalidInput, KeyNotFound, UnsupportedFormat
+from eventlog.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InvalidInput,
+    KeyNotFound,
+    UnsupportedFormat,
+)
 from eventlog.history import HistoryEntry
 from eventlog.keys import commit_key
 from eventlog.location import open_store, probe
@@ -213,8 +219,9 @@ class Table:
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that holds it.
 
-        The same transaction may be handed in again after `CommitUnknown`: it takes effect once. So
-        does one whose (app id, sequence) is in the table already, from whichever process.
+        This handle takes the same transaction again after `CommitUnknown`; it has one effect. Any
+        other handle must ask `find_transaction` first, unless the transaction has an (app id,
+        sequence): that has one effect from wherever it comes.
 
         Raises:
             CommitConflict: it cannot be carried to the head; nothing was committed.
@@ -223,7 +230,11 @@ class Table:
             Unavailable: the store does not answer; nothing was committed.
         """
         check_transaction(transaction)
-        outcome = self._committer.commit(transaction, self.head())
+        try:
+            outcome = self._committer.commit(transaction, self.head())
+        except CommitConflict:
+            self.refresh()  # so that the next attempt starts from what was met
+            raise
         self._advance(outcome.head)
         return outcome.version
 
@@ -244,7 +255,7 @@ class Table:
             read_version=self.head().version if read_version is None else read_version,
             app=app,
             actions=tuple(actions),
-            info=dict(info or {}),
+            info=dict(sorted((info or {}).items(), key=lambda item: item[0].encode())),
         )
 
     def find_transaction(self, transaction_id: str, start: int = 0) -> int | None:

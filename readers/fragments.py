@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,6 +100,29 @@ class Reading:
     def _count(self, segment: Segment) -> int:
         source = _Source(self, segment)
         return source.retried(source.count)
+
+
+def check_sizes(store: ObjectStore, segments: Sequence[Segment], version: int) -> None:
+    """Check that the objects are there and as large as the log says, for readers that do not.
+
+    Raises:
+        DataLoss: one is missing or has another size.
+        Unavailable: the store does not answer.
+    """
+    files, root = store.filesystem()
+    try:
+        found = files.get_file_info([f"{root}/{keys.key_of(segment)}" for segment in segments])
+    except OSError as error:
+        why = f"the store does not answer: {error}; try again later"
+        raise Unavailable(why, table=store.uri, version=version) from error
+    for segment, there in zip(segments, found, strict=True):
+        if there.size != segment.bytes:
+            reading = Reading(store, version, pa.schema([]), pa.schema([]))
+            raise _Source(reading, segment).loss(
+                f"the object has {there.size} bytes, not {segment.bytes}"
+                if there.is_file
+                else "the object is missing"
+            )
 
 
 class _Source:
@@ -243,7 +266,8 @@ class _Source:
 
     def loss(self, what: str) -> DataLoss:
         return DataLoss(
-            f"a segment that the version needs is lost: {what}",
+            f"a segment that the version needs is lost: {what}; run `eventlog check "
+            "--segments`, and restore the object from a backup or an older version of it",
             table=self.reading.store.uri,
             key=self.key,
             version=self.reading.version,

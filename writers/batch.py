@@ -38,7 +38,8 @@ def append(
         t: the table.
         data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch or RecordBatchReader.
         app_id: with `app_seq`, makes the append idempotent: of all appends with this id, a sequence
-            that is not above the last one has no effect and returns a version that includes it.
+            that is not above the last one has no effect and is taken as done. Let one app id have
+            one writer at a time, and its sequences come in order.
         app_seq: 0 or more, growing with every unit of work of the app.
         memory_bytes: bound on the memory that the rows take here, whatever their number.
 
@@ -60,13 +61,14 @@ def append(
     return t.commit(t.transaction("append", adds, read_version=head.version, app=app))
 
 
-def overwrite(
+def overwrite(  # noqa: PLR0913 - the public API
     t: Table,
     data: Any,
     *,
     start: datetime | str | int | None = None,
     end: datetime | str | int | None = None,
     isolation: Literal["carry", "serializable"] = "carry",
+    read_version: int | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -81,15 +83,19 @@ def overwrite(
         data: see `append`; every row's chunk must lie in the range.
         start: begin of the range (inclusive), at a chunk boundary; the beginning of time if None.
         end: end of the range (exclusive), at a chunk boundary; the end of time if None.
-        isolation: `serializable` makes segments that arrive meanwhile a conflict.
+        isolation: `serializable` makes segments that arrived after the read version a conflict.
+        read_version: the version that `data` was made from: what was live then is dropped, what
+            came since is carried forward or a conflict. The newest version if None, so that
+            without it rows that came between a read and this call are dropped unseen.
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
 
     Raises:
         InvalidInput: rows outside the range, or a boundary inside a chunk that has rows.
-        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news
-        arrived. CommitUnknown: see `append`. Unavailable: see `append`.
+        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news came.
+        CommitUnknown: see `append`.
+        Unavailable: see `append`.
     """
     app = make_app(app_id, app_seq)
     if isolation not in ("carry", "serializable"):
@@ -99,10 +105,11 @@ def overwrite(
     if done is not None:
         return done
     low, high = to_range(start, end)
-    drops = range_drops(head, low, high)
+    before = head if read_version is None else t.snapshot(read_version)
+    drops = range_drops(before, low, high)
     adds = stage(t, head, data, memory_bytes)
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation)
-    return t.commit(t.transaction("overwrite", actions, read_version=head.version, app=app))
+    return t.commit(t.transaction("overwrite", actions, read_version=before.version, app=app))
 
 
 def make_app(app_id: str | None, app_seq: int | None) -> App | None:

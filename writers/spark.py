@@ -10,6 +10,8 @@ Modes and options of `df.write.format("eventlog")`:
 - `append`: never conflicts with anything.
 - `overwrite`: the whole table; with `replaceWhere`, or `start` and `end`, whole time chunks. What
   other writers add meanwhile is carried forward unless `isolation` is `serializable`.
+- `readVersion`: the version that an overwrite was made from; what came since is carried forward, or
+  a conflict. Without it rows that came between a read and the save are replaced unseen.
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
 - `appId`, `appSeq`: a job whose unit of work is in the table already stages and commits nothing.
 - `memoryBytes`: bound on the rows held by one task (512 MiB).
@@ -173,20 +175,29 @@ def make_writer(
         raise InvalidInput(f"option isolation is carry or serializable, not {isolation[:40]!r}")
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     if not overwrite:
-        given.refuse(("replaceWhere", "start", "end", "isolation"), "needs mode('overwrite')")
+        given.refuse(
+            ("replaceWhere", "start", "end", "isolation", "readVersion"), "needs mode('overwrite')"
+        )
     incoming = to_arrow(schema)
     table = _open_or_create(given, incoming)
     head = table.head()
     check_columns(incoming, head.schema, head.layout.time_column)
     done = already(head, app)
-    replaces = _replaces(given, head) if overwrite else None
+    read_version = given.whole("readVersion")
+    before = head if read_version is None else table.snapshot(version=read_version)
+    replaces = _replaces(given, before) if overwrite else None
     if replaces and done is None:
-        range_drops(head, *replaces)  # refuses bounds inside a chunk before the rows are written
+        range_drops(before, *replaces)  # refuses bounds inside a chunk before the rows are written
     return EventLogWriter(
         Job(
             table=table,
             recipe=Recipe.of(head),
-            transaction=table.transaction("overwrite" if overwrite else "append", (), app=app),
+            transaction=table.transaction(
+                "overwrite" if overwrite else "append",
+                (),
+                read_version=before.version,
+                app=app,
+            ),
             replaces=replaces,
             isolation=isolation,
             memory_bytes=memory_bytes or DEFAULT_MEMORY_BYTES,

@@ -19,6 +19,7 @@ from eventlog import Table, keys, scan
 from eventlog.errors import InvalidInput
 from eventlog.predicate import SqlPredicate, Where
 from eventlog.scan import ScanPlan
+from readers.fragments import check_sizes
 from readers.spark.expressions import pack_expression
 from readers.spark.filters import field, to_column
 from readers.spark.options import STORAGE_PREFIX
@@ -73,6 +74,7 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot do it.
         NotFound: there is no such table or version.
+        DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
     """
     if engine not in ("auto", "arrow", "jvm"):
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
@@ -86,6 +88,8 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
         activate(spark)
         options = _options(plan, columns, where, storage_options or {})
         return spark.read.format("eventlog").options(**options).load(str(uri))
+    # Spark reads what lies there: it knows nothing of the sizes in the log.
+    check_sizes(table.store, plan.in_scan_order(), plan.version)
     return _through_jvm(spark, table.uri, plan)
 
 

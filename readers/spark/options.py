@@ -22,6 +22,7 @@ WRITE_NAMES = (
     "start",
     "end",
     "isolation",
+    "readVersion",
     "appId",
     "appSeq",
     "memoryBytes",

@@ -35,6 +35,11 @@ from eventlog.model import (
     Unchanged,
 )
 
+
+def ordered(items):
+    return dict(sorted(items.items(), key=lambda item: item[0].encode()))
+
+
 counts = st.integers(0, 2**63 - 1)
 ints = st.integers(-(2**63) + 1, 2**63 - 1)
 small = st.integers(0, 10**6)
@@ -89,7 +94,7 @@ transactions = st.builds(
     app=st.none() | st.builds(App, texts, counts),
     actions=st.lists(actions, max_size=3).map(tuple),
     spill=st.none() | spills,
-    info=st.dictionaries(texts, texts, max_size=2),
+    info=st.dictionaries(texts, texts, max_size=2).map(ordered),
 )
 totals = st.builds(Totals, counts, counts, counts)
 
@@ -111,10 +116,6 @@ def headers(draw):
         state_hash=draw(hex64),
         changes=draw(st.builds(Changes, texts, texts, counts, counts, counts, ints, ints)),
     )
-
-
-def ordered(items):
-    return dict(sorted(items.items(), key=lambda item: item[0].encode()))
 
 
 metas = st.builds(

@@ -45,6 +45,7 @@ LAYER_OF = {
     "rules": "pure",
     "s3_answers": "pure",
     "schema": "pure",
+    "seal": "pure",
     "segments": "pure",
     "snapshot": "pure",
     "stats": "pure",

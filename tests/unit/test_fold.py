@@ -91,7 +91,8 @@ def test_void_transactions_leave_no_trace(table):
     assert set(effect.void) == {"b" * 32}
 
 
-def test_marks_are_forgotten_after_their_retention():
+def test_marks_are_forgotten_after_their_retention(monkeypatch):
+    monkeypatch.setattr(rules, "APP_VERSIONS", 1)
     table = create(properties={"app_retention_days": "2"})
     for number, days in ((1, 0), (2, 1), (3, 3)):
         table.clock.advance(days * rules.DAY_MS)
