@@ -178,20 +178,6 @@ def decode_whole(transaction: Transaction) -> None:
     _decode(body, Transaction, "transaction")
 
 
-def check_writable(header: Header) -> None:
-    """Refuse to write to a table whose head asks for a newer writer.
-
-    Raises:
-        UnsupportedFormat: naming both versions.
-    """
-    if header.min_writer > FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"the table asks for writers of format {header.min_writer}, this release writes "
-            f"{FORMAT_VERSION}: upgrade eventlog",
-            version=header.version,
-        )
-
-
 def sha256(body: bytes | memoryview) -> str:
     """Return the sha256 of the bytes, lower-case hexadecimal."""
     return hashlib.sha256(body).hexdigest()

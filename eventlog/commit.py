@@ -26,7 +26,7 @@ from eventlog.fold import NoState
 from eventlog.log import Log
 from eventlog.model import Transaction
 from eventlog.properties import setting
-from eventlog.proposal import Proposal, commit_time, keyframe_due, propose
+from eventlog.proposal import Proposal, check_writable, commit_time, keyframe_due, propose
 from eventlog.publish import Intents, combinable, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
 from eventlog.resolve import holds
@@ -113,7 +113,7 @@ class Committer:
             CommitUnknown: nobody could say whether it landed; the version is in the error.
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
         """
-        codec.check_writable(head.header)
+        check_writable(head.header)
         try:
             return self._carry(transaction, head)
         except (CommitUnknown, Unavailable, InvalidInput) as error:

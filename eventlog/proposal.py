@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eventlog import codec, fold, keys, segments
 from eventlog.delta import Delta, from_lists
-from eventlog.errors import Corrupt, InvalidInput
+from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -113,6 +113,20 @@ def commit_time(head: Snapshot | None, now_ms: int) -> int:
             version=head.version,
         )
     return max(now_ms, head.header.time + 1) if head else now_ms
+
+
+def check_writable(header: Header) -> None:
+    """Refuse to write to a table whose head asks for a newer writer.
+
+    Raises:
+        UnsupportedFormat: naming both versions.
+    """
+    if header.min_writer > FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"the table asks for writers of format {header.min_writer}, this release writes "
+            f"{FORMAT_VERSION}: upgrade eventlog",
+            version=header.version,
+        )
 
 
 def keyframe_due(snapshot: Snapshot) -> bool:
