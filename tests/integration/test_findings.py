@@ -9,8 +9,10 @@ from builders import create, events, reopen
 from eventlog import Table, errors
 from eventlog.chunks import MAX_MS
 from eventlog.clock import ManualClock
+from eventlog.keys import key_of
 from eventlog.model import Fence
 from readers import count, scan
+from readers.fragments import check_sizes
 from writers import append, overwrite
 
 DAY_MS = 86_400_000
@@ -129,3 +131,18 @@ def test_columns_that_differ_by_case_alone_are_refused():
     taken = table.head().schema.names[1].upper()
     with pytest.raises(errors.InvalidInput):
         table.add_columns(table.head().schema.append(pa.field(taken, pa.int64())))
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter"])
+def test_files_that_are_handed_to_an_engine_are_looked_at_first(damage, tmp_path):
+    table = Table.create(tmp_path / "table", builders.SCHEMA, time_column="at")
+    append(table, events(1000))
+    segments = table.snapshot().segments()
+    check_sizes(table.store, segments, 1)
+    path = tmp_path / "table" / key_of(segments[0])
+    body = path.read_bytes()
+    path.unlink()
+    if damage == "shorter":
+        path.write_bytes(body[:-1])
+    with pytest.raises(errors.DataLoss, match="eventlog check"):
+        check_sizes(table.store, segments, 1)
