@@ -105,12 +105,7 @@ class Log:
         try:
             body = self.store.get(key)
         except KeyNotFound:
-            raise VersionNotFound(
-                f"the table has no version {version}: `eventlog log` shows which there are",
-                table=self.store.uri,
-                key=key,
-                version=version,
-            ) from None
+            raise self._missing(key, version) from None
         try:
             return codec.decode_commit(body, version), body
         except (Corrupt, UnsupportedFormat) as error:
@@ -127,12 +122,7 @@ class Log:
         try:
             return codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
         except KeyNotFound:
-            raise VersionNotFound(
-                f"the table has no version {version}: `eventlog log` shows which there are",
-                table=self.store.uri,
-                key=key,
-                version=version,
-            ) from None
+            raise self._missing(key, version) from None
         except (Corrupt, UnsupportedFormat) as error:
             raise self._placed(error, key, version) from None
 
@@ -289,6 +279,14 @@ class Log:
                     table=self.store.uri,
                     version=newer,
                 )
+
+    def _missing(self, key: str, version: int) -> VersionNotFound:
+        return VersionNotFound(
+            f"the table has no version {version}: `eventlog log` shows which there are",
+            table=self.store.uri,
+            key=key,
+            version=version,
+        )
 
     def _placed(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
         error.table, error.key, error.version = self.store.uri, key, version

@@ -105,6 +105,28 @@ def test_a_frame_without_rows(spark, events, save, local_uri):
     assert Table.open(local_uri).head().totals.rows == 0
 
 
+def test_an_overwrite_carries_forward_what_came_after_the_version_it_read(
+    events, save, ids, local_uri
+):
+    save(events(5), local_uri)
+    read = version(local_uri)
+    save(events(3, first=5), local_uri)
+    save(events(2, first=20), local_uri, mode="overwrite", readVersion=read)
+    assert ids(local_uri) == [5, 6, 7, 20, 21]
+    save(events(1, first=30), local_uri)
+    error = refused(
+        lambda: save(
+            events(1, first=40),
+            local_uri,
+            mode="overwrite",
+            readVersion=read + 2,
+            isolation="serializable",
+        )
+    )
+    assert "CommitConflict" in error
+    assert ids(local_uri) == [5, 6, 7, 20, 21, 30]
+
+
 def test_overwrite_replaces_everything_or_a_range(events, save, ids, local_uri):
     save(events(3 * DAY), local_uri)
     day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
