@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from eventlog import codec, rules
+from eventlog import claims, codec, rules
 from eventlog.chunks import parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import Corrupt, InvalidInput
@@ -23,6 +23,7 @@ from eventlog.model import (
     Header,
     Meta,
     Published,
+    Restore,
     Segment,
     Totals,
     Transaction,
@@ -234,7 +235,24 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     """Return the effect so far with the transaction's added, or the reason why it is void."""
     if txn.id in so_far.accepted:
         return "the same transaction twice in one commit"
-    meta, version = so_far.meta, view.version + 1
+    meta = _small_state(txn, so_far.meta, view.version + 1, time_ms)
+    if isinstance(meta, str):
+        return meta
+    drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
+    if isinstance(drops, str):
+        return drops
+    added = [a for a in txn.actions if isinstance(a, Add)]
+    reason = _unmet(txn, meta, view) or rules.stats_problem(added, meta)
+    reason = reason or _added_before(added, view, so_far)
+    if reason:
+        return reason
+    version, first = view.version + 1, len(so_far.adds)
+    adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
+    return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+
+
+def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state after the transaction, or what of it the transaction lacks."""
     if txn.until is not None:
         reason = rules.published_problem(txn, meta, version)
         if reason:
@@ -245,30 +263,25 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
         if mark is not None and mark.seq >= txn.app.seq:
             return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
         meta = rules.mark_app(meta, txn, version, time_ms)
+    if txn.claim is not None:
+        claim = claims.held(meta, txn.claim)
+        if isinstance(claim, str):
+            return claim
     for action in txn.actions:
-        changed = rules.small_change(action, meta, version)
+        changed = rules.small_change(action, meta, version, time_ms)
         if isinstance(changed, str):
             return changed
         meta = changed
-    drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
-    if isinstance(drops, str):
-        return drops
-    added = [a for a in txn.actions if isinstance(a, Add)]
-    reason = _unmet(txn, meta, view) or rules.stats_problem(added, meta)
-    reason = reason or _added_before(added, view, so_far)
-    if reason:
-        return reason
-    first = len(so_far.adds)
-    adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
-    return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+    return meta
 
 
 def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
     """Return which precondition of an add or an `unchanged` fails, if any."""
+    restored = any(isinstance(action, Restore) for action in txn.actions)
     for action in txn.actions:
         reason = None
         if isinstance(action, Add):
-            reason = rules.add_problem(action, meta, view.version + 1)
+            reason = rules.add_problem(action, meta, view.version + 1, restored=restored)
         elif isinstance(action, Unchanged):
             reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
         if reason:

@@ -1,174 +1,123 @@
-"""The values of the log: what commits, key frames and segment entries consist of.
+"""The values of the log: what commits, key frames and the small state consist of.
 
 Words layer: frozen structs and nothing else. Field order is the canonical JSON order (FORMAT.md
-"Canonical JSON"); times are int milliseconds UTC; intervals are half-open.
+"Canonical JSON"); times are int milliseconds UTC; intervals are half-open. The parts stand in
+`eventlog.entries` and `eventlog.actions`, and can be imported from here.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from msgspec import Meta as Bounds
 from msgspec import Struct
+
+from eventlog.actions import (
+    Ack,
+    Action,
+    Add,
+    Attach,
+    Break,
+    Detach,
+    Drop,
+    Fence,
+    Horizon,
+    PropertyChange,
+    Release,
+    Renew,
+    Restore,
+    SetLayout,
+    SetPin,
+    SetProperties,
+    SetSchema,
+    Swept,
+    TakeClaim,
+    Unchanged,
+    Unpin,
+)
+from eventlog.entries import (
+    GRANULARITIES,
+    ClaimKind,
+    Column,
+    ColumnStats,
+    ColumnType,
+    Count,
+    Granularity,
+    Holder,
+    Int,
+    Layout,
+    Schema,
+    Segment,
+    Spill,
+    Sweep,
+)
+
+__all__ = [
+    "FORMAT_NAME",
+    "FORMAT_VERSION",
+    "GRANULARITIES",
+    "KNOWN_FEATURES",
+    "Ack",
+    "Action",
+    "Add",
+    "App",
+    "AppMark",
+    "Attach",
+    "Break",
+    "Changes",
+    "Claim",
+    "ClaimKind",
+    "Column",
+    "ColumnStats",
+    "ColumnType",
+    "Commit",
+    "Count",
+    "DeltaRecord",
+    "Detach",
+    "Drop",
+    "Fence",
+    "Granularity",
+    "Header",
+    "Holder",
+    "Horizon",
+    "Int",
+    "KeyFrame",
+    "Layout",
+    "Leaf",
+    "Meta",
+    "Pin",
+    "PropertyChange",
+    "Published",
+    "Release",
+    "Renew",
+    "Replica",
+    "Restore",
+    "Schema",
+    "Segment",
+    "SetLayout",
+    "SetPin",
+    "SetProperties",
+    "SetSchema",
+    "Spill",
+    "Sweep",
+    "Swept",
+    "TakeClaim",
+    "Token",
+    "Totals",
+    "Transaction",
+    "Unchanged",
+    "Unpin",
+]
 
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
-Granularity = Literal["hour", "day", "month", "year", "all"]
-GRANULARITIES: tuple[Granularity, ...] = ("hour", "day", "month", "year", "all")
 
-# Every integer of the format fits a signed 64-bit integer (FORMAT.md "Canonical JSON").
-Int = Annotated[int, Bounds(ge=-(2**63) + 1, le=2**63 - 1)]
-Count = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
-
-# A primitive type by name, or {"list": …}, {"struct": …}, {"map": …}; see `eventlog.schema`.
-ColumnType = str | dict[str, Any]
-
-
-class Column(Struct, frozen=True, forbid_unknown_fields=True):
-    """One column of the table. Its id is never given to another column of the same table."""
-
-    id: Count
-    name: str
-    type: ColumnType
-    nullable: bool = True
-
-
-class Schema(Struct, frozen=True, forbid_unknown_fields=True):
-    """The columns at one point of the table's life. `id` grows by one with every change."""
-
-    id: Count
-    last_column_id: Count
-    columns: tuple[Column, ...]
-
-
-class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """How rows are laid into segments: the event-time column, the chunk size, the sort order."""
-
-    time_column: str
-    granularity: Granularity
-    order_by: tuple[str, ...] = ()
-
-
-class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Statistics of one column of one segment; `None` bounds mean unknown.
-
-    Bounds are in the encoded domain of `eventlog.stats`: order-preserving 64-bit integers, or text.
-    """
-
-    column: Count
-    min: Int | str | None
-    max: Int | str | None
-    nulls: Count
-
-
-class Segment(Struct, frozen=True, forbid_unknown_fields=True):
-    """One immutable Parquet object of rows of exactly one time chunk.
-
-    Attributes:
-        id: 128 random bits as 32 hexadecimal digits; unique in the table.
-        chunk: name of the time chunk, such as `2013-01-07` (`eventlog.chunks`).
-        epoch: the head that the writer read before it staged the object.
-        version: the commit that added the segment.
-        partition: ordinal among the segments which that commit added.
-        rows: number of rows.
-        bytes: size of the object.
-        checksum: sha256 of the object's bytes, hexadecimal.
-        schema: id of the schema that the segment was written with.
-        stats: statistics of the leading columns, ordered by column id.
-    """
+class Token(Struct, frozen=True, forbid_unknown_fields=True):
+    """A claim as its holder knows it: its id and the version at which it was accepted."""
 
     id: str
-    chunk: str
-    epoch: Count
-    version: Count
-    partition: Count
-    rows: Count
-    bytes: Count
-    checksum: str
-    schema: Count
-    stats: tuple[ColumnStats, ...] = ()
-
-
-class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fields=True):
-    """Action: make a staged segment live. Version and partition are those of the commit."""
-
-    id: str
-    chunk: str
-    epoch: Count
-    rows: Count
-    bytes: Count
-    checksum: str
-    schema: Count
-    stats: tuple[ColumnStats, ...] = ()
-
-
-class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_fields=True):
-    """Action: make a live segment not live. `hash` is the entry's hash (`codec.entry_hash`)."""
-
-    id: str
-    chunk: str
-    hash: str
-
-
-class SetLayout(
-    Struct, frozen=True, tag="set_layout", tag_field="action", forbid_unknown_fields=True
-):
-    """Action: state the table's layout. Valid in version 0 only."""
-
-    layout: Layout
-
-
-class SetSchema(
-    Struct, frozen=True, tag="set_schema", tag_field="action", forbid_unknown_fields=True
-):
-    """Action: replace the schema with its successor: the id must be the current id plus one."""
-
-    schema: Schema
-
-
-class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """One property's change. `old` must still be its value; None means that it is unset."""
-
-    name: str
-    old: str | None
-    new: str | None
-
-
-class SetProperties(
-    Struct, frozen=True, tag="set_properties", tag_field="action", forbid_unknown_fields=True
-):
-    """Action: change table properties, each compared with what the writer saw."""
-
-    changes: tuple[PropertyChange, ...]
-
-
-class Unchanged(
-    Struct, frozen=True, tag="unchanged", tag_field="action", forbid_unknown_fields=True
-):
-    """Precondition: nothing was added to [start, end) ms after the read version."""
-
-    start: Int
-    end: Int
-
-
-class Fence(Struct, frozen=True, tag="fence", tag_field="action", forbid_unknown_fields=True):
-    """Action: staged segments of an epoch below `epoch` are dead from here on. It only grows."""
-
-    epoch: Count
-
-
-Action = Add | Drop | SetLayout | SetSchema | SetProperties | Unchanged | Fence
-
-
-class Spill(Struct, frozen=True, forbid_unknown_fields=True):
-    """A Parquet object under `_frames/` of adds and drops too many for the commit itself."""
-
-    sha256: str
-    size: Count
-    adds: Count
-    drops: Count
+    token: Count
 
 
 class App(Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,6 +138,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
         until: set where the transaction was published for others to include: the last version
             at which it may take effect. Only appends can be published.
         app: idempotence key, if the writer gave one.
+        claim: the claim that it runs under: without it the transaction is void.
         actions: what it does and needs, in order.
         spill: adds and drops that come after `actions`, kept in an object of their own.
         info: free text for people and for later releases; no effect on the state.
@@ -200,6 +150,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
     read_version: Int
     until: Count | None = None
     app: App | None = None
+    claim: Token | None = None
     actions: tuple[Action, ...] = ()
     spill: Spill | None = None
     info: dict[str, str] = {}
@@ -257,6 +208,37 @@ class Published(Struct, frozen=True, forbid_unknown_fields=True):
     until: Count
 
 
+class Pin(Struct, frozen=True, forbid_unknown_fields=True):
+    """A hold on a version: `token` and `time` are of the commit that set it."""
+
+    version: Count
+    owner: str
+    token: Count
+    time: Int
+
+
+class Claim(Struct, frozen=True, forbid_unknown_fields=True):
+    """A lease (`TakeClaim`); `token` is the version that accepted it, `renewed` its last sign."""
+
+    start: Int
+    end: Int
+    segments: tuple[str, ...]
+    kind: ClaimKind
+    priority: Int
+    group: str
+    owner: str
+    token: Count
+    renewed: Count
+
+
+class Replica(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table that follows this one: `token` is new at every attach, `acked` is what it has."""
+
+    acked: Count
+    owner: str
+    token: Count
+
+
 class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     """The small state: everything that is not a segment."""
 
@@ -265,7 +247,12 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     properties: dict[str, str] = {}
     apps: dict[str, AppMark] = {}
     published: dict[str, Published] = {}
+    claims: dict[str, Claim] = {}
+    pins: dict[str, Pin] = {}
+    replicas: dict[str, Replica] = {}
     fence: Count = 0
+    horizon: Count = 0
+    swept: Sweep | None = None
 
 
 class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):

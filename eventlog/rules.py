@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog import keys
+from eventlog import claims, holds, keys
 from eventlog.errors import Corrupt
 from eventlog.model import (
+    Ack,
     Add,
     AppMark,
+    Attach,
+    Break,
+    Detach,
     Fence,
+    Horizon,
     Meta,
     Published,
+    Release,
+    Renew,
+    Restore,
     SetLayout,
+    SetPin,
     SetProperties,
     SetSchema,
+    Swept,
+    TakeClaim,
     Transaction,
+    Unpin,
 )
 from eventlog.properties import setting
 from eventlog.schema import check_successor
@@ -38,7 +50,7 @@ def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
         return f"it was published for more than {MAX_WINDOW} versions"
     if txn.id in meta.published:
         return f"it took effect in version {meta.published[txn.id].version} already"
-    if not all(isinstance(action, Add) for action in txn.actions):
+    if txn.claim is not None or not all(isinstance(action, Add) for action in txn.actions):
         return "only appends can be published"
     return None
 
@@ -58,23 +70,46 @@ def forget_published(meta: Meta, version: int) -> Meta:
     return msgspec.structs.replace(meta, published=kept)
 
 
-def small_change(action: object, meta: Meta, version: int) -> Meta | str:
-    """Return the small state after an action, or why it is void."""
-    if isinstance(action, SetLayout):
-        if version > 0:
-            return "the layout is set when a table is created"
-        return msgspec.structs.replace(meta, layout=action.layout)
-    if isinstance(action, SetSchema):
-        reason = check_successor(meta.schema, action.schema) if meta.schema else None
-        if reason:
-            return f"the schema was changed meanwhile: {reason}"
-        return msgspec.structs.replace(meta, schema=action.schema)
-    if isinstance(action, SetProperties):
-        return _set_properties(action, meta)
-    if isinstance(action, Fence):
-        if action.epoch <= meta.fence or action.epoch > version:
-            return f"fence {action.epoch} is not above {meta.fence} and within the log"
-        return msgspec.structs.replace(meta, fence=action.epoch)
+def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta | str:  # noqa: C901, PLR0912
+    """Return the small state after an action of the commit `version`, or why it is void."""
+    match action:
+        case SetLayout():
+            if version > 0:
+                return "the layout is set when a table is created"
+            return msgspec.structs.replace(meta, layout=action.layout)
+        case SetSchema():
+            reason = check_successor(meta.schema, action.schema) if meta.schema else None
+            if reason:
+                return f"the schema was changed meanwhile: {reason}"
+            return msgspec.structs.replace(meta, schema=action.schema)
+        case SetProperties():
+            return _set_properties(action, meta)
+        case Fence():
+            return holds.raise_fence(action, meta, version)
+        case Horizon():
+            return holds.raise_horizon(action, meta, version)
+        case Swept():
+            return holds.note_sweep(action.sweep, meta, version)
+        case SetPin():
+            return holds.set_pin(action, meta, version, time_ms)
+        case Unpin():
+            return holds.unpin(action, meta)
+        case Attach():
+            return holds.attach(action, meta, version)
+        case Ack():
+            return holds.ack(action, meta, version)
+        case Detach():
+            return holds.detach(action, meta)
+        case Break():
+            return holds.break_hold(action, meta)
+        case Restore():
+            return holds.check_restore(action, meta, version)
+        case TakeClaim():
+            return claims.take(action, meta, version)
+        case Renew():
+            return claims.renew(action, meta, version)
+        case Release():
+            return claims.release(action, meta)
     return meta
 
 
@@ -90,9 +125,13 @@ def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, properties=ordered)
 
 
-def add_problem(add: Add, meta: Meta, version: int) -> str | None:
-    """Return why an add cannot take effect in `version`, if it cannot (F6)."""
-    if add.epoch < meta.fence:
+def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | None:
+    """Return why an add cannot take effect in `version`, if it cannot (F6).
+
+    What is restored was live at a version that is not given up: no vacuum may take it, so that its
+    epoch may lie below the fence.
+    """
+    if add.epoch < meta.fence and not restored:
         return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
     if add.epoch >= version:
         return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"

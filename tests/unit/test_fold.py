@@ -17,7 +17,7 @@ def table():
 
 def judged(table, *actions, read_version=2, app=None, others=()):
     """The reason why a transaction is void on top of a table, or None."""
-    transaction = Transaction("a" * 32, "test", "test", read_version, None, app, actions)
+    transaction = Transaction("a" * 32, "test", "test", read_version, app=app, actions=actions)
     state = fold_all(table.store)[-1][0]
     on_state = fold.judge([*others, transaction], state, state.header.time + 1)
     on_snapshot = fold.judge([*others, transaction], table.head(), state.header.time + 1)
@@ -68,19 +68,21 @@ def test_an_app_goes_forward_only(table, seq, void):
 
 def test_transactions_of_one_commit_see_each_other(table):
     first, _ = live(table.head())
-    earlier = Transaction("b" * 32, "test", "test", 2, None, App("job", 1), (drop_of(first),))
+    earlier = Transaction("b" * 32, "test", "test", 2, app=App("job", 1), actions=(drop_of(first),))
     assert judged_text(judged(table, drop_of(first), others=[earlier]), "no longer live")
     assert judged_text(judged(table, app=App("job", 1), others=[earlier]), "already at sequence")
     assert judged(table, app=App("job", 2), others=[earlier]) is None
     staged = add(table)
-    adding = Transaction("c" * 32, "test", "test", 2, None, None, (staged,))
+    adding = Transaction("c" * 32, "test", "test", 2, actions=(staged,))
     assert judged_text(judged(table, staged, others=[adding]), "added twice")
     new = fold.judge([adding], table.head(), 2**40).adds[0]
     assert judged(table, drop_of(new), others=[adding]) is None
 
 
 def test_void_transactions_leave_no_trace(table):
-    bad = Transaction("b" * 32, "test", "test", 2, None, App("job", 1), (add(table, epoch=9),))
+    bad = Transaction(
+        "b" * 32, "test", "test", 2, app=App("job", 1), actions=(add(table, epoch=9),)
+    )
     effect = fold.judge([bad], table.head(), 2**40)
     assert (effect.meta, effect.adds, effect.drops, effect.accepted) == (
         table.head().meta,
