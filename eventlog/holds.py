@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog import keys
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.model import (
     Ack,
     Attach,
@@ -163,6 +163,47 @@ def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
     if not meta.horizon <= action.version < version:
         return f"version {action.version} is below the horizon at {meta.horizon}, or not there yet"
     return meta
+
+
+def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
+    """Check that a version is there and not given up.
+
+    Args:
+        meta: the newest small state known.
+        head: the newest version known.
+        version: the version wanted.
+        table: the root URI, for the error.
+
+    Raises:
+        VersionNotFound: it is not there yet.
+        VersionVacuumed: it lies below the horizon.
+    """
+    if version > head:
+        raise VersionNotFound(
+            f"the table has no version {version}: the newest is {head}",
+            table=table,
+            version=version,
+        )
+    if version < meta.horizon:
+        raise VersionVacuumed(
+            f"version {version} was given up: vacuum keeps what is readable from version "
+            f"{meta.horizon} on. `eventlog pin` holds a version, the property retention_hours all "
+            "of the last hours",
+            table=table,
+            version=version,
+        )
+
+
+def pin_of(meta: Meta, name: str) -> Pin:
+    """Return the pin of this name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if name not in meta.pins:
+        known = ", ".join(repr(n) for n in list(meta.pins)[:10]) or "none"
+        raise InvalidInput(f"there is no pin {name!r}; there are: {known}")
+    return meta.pins[name]
 
 
 def _unheld(name: str, owner: str, kept: int, meta: Meta, version: int) -> str | None:

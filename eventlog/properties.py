@@ -33,6 +33,8 @@ SETTINGS: dict[str, Setting] = {
     "app_retention_days": Setting(
         90, 1, 36_500, "days for which an app id's last sequence is kept"
     ),
+    "retention_hours": Setting(168, 0, 876_000, "hours for which vacuum keeps versions readable"),
+    "staging_hours": Setting(24, 0, 876_000, "hours that an upload may take before it is fenced"),
     "combine_after": Setting(2, 0, 1000, "races lost before an append is published; 0: never"),
     "segment_bytes": Setting(
         128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import diff, history
-from eventlog.chunks import check_granularity
+from eventlog import diff, history, holds
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
+from eventlog.creation import creation, property_changes
 from eventlog.errors import (
     AlreadyExists,
     CommitConflict,
@@ -35,16 +35,16 @@ from eventlog.log import Log
 from eventlog.model import (
     Action,
     App,
-    Layout,
-    PropertyChange,
-    SetLayout,
+    Break,
+    SetPin,
     SetProperties,
     SetSchema,
     Transaction,
+    Unpin,
 )
-from eventlog.properties import check_property
 from eventlog.proposal import MAX_WRITER, check_transaction
-from eventlog.schema import check_time_column, extend, from_arrow
+from eventlog.restoration import restoration
+from eventlog.schema import extend
 from eventlog.snapshot import Snapshot
 from eventlog.stats import PROPERTY, stats_columns
 from eventlog.store import ObjectStore
@@ -103,7 +103,7 @@ class Table:
             raise UnsupportedFormat(
                 "keyed tables (key=, buckets=) need a later release of eventlog"
             )
-        actions = _creation(schema, time_column, granularity, order_by, properties or {})
+        actions = creation(schema, time_column, granularity, order_by, properties or {})
         table = cls(store or open_store(uri, storage_options, clock), clock)
         table._check_absent()
         probe(table.store, table.clock.token())
@@ -273,7 +273,7 @@ class Table:
             InvalidInput: a name or a value is wrong.
         """
         head = self.refresh()
-        changes = _property_changes(properties, head.properties)
+        changes = property_changes(properties, head.properties)
         setting = {**head.properties, **properties}.get(PROPERTY)
         stats_columns(head.stored_schema, setting, head.layout.time_column)
         return self.commit(self.transaction("properties", [SetProperties(changes)]))
@@ -287,6 +287,73 @@ class Table:
         """
         successor = extend(self.refresh().stored_schema, schema)
         return self.commit(self.transaction("schema", [SetSchema(successor)]))
+
+    def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
+        """Hold a version against vacuum, and return it; the newest if None.
+
+        The same pin again is no second effect. It holds until `unpin` or `break_pin`.
+
+        Args:
+            name: unique in the table, 1 to 255 characters.
+            version: at or above the horizon.
+            owner: who may unpin it; this user on this host if None.
+
+        Raises:
+            CommitConflict: the name is taken.
+            VersionNotFound: there is no such version.
+            VersionVacuumed: it lies below the horizon.
+        """
+        head = self.refresh()
+        wanted = head.version if version is None else version
+        who = owner or _writer()
+        known = head.meta.pins.get(name)
+        if known is not None and known.owner == who and version in (None, known.version):
+            return known.version
+        holds.check_kept(head.meta, head.version, wanted, self.uri)
+        try:
+            self.commit(self.transaction("pin", [SetPin(name, wanted, who)]))
+        except CommitConflict:
+            newest = self.refresh()
+            holds.check_kept(newest.meta, newest.version, wanted, self.uri)
+            raise
+        return wanted
+
+    def unpin(self, name: str, *, owner: str | None = None) -> None:
+        """Give up one's own pin.
+
+        Raises:
+            CommitConflict: it belongs to somebody else (see `break_pin`), or went meanwhile.
+            InvalidInput: there is no such pin.
+        """
+        pin = holds.pin_of(self.refresh().meta, name)
+        self.commit(self.transaction("unpin", [Unpin(name, owner or _writer(), pin.token)]))
+
+    def break_pin(self, name: str) -> None:
+        """Remove a pin whoever's it is; the history shows who did.
+
+        Raises:
+            CommitConflict: it went meanwhile, or another took its name.
+            InvalidInput: there is no such pin.
+        """
+        pin = holds.pin_of(self.refresh().meta, name)
+        self.commit(self.transaction("break", [Break("pin", name, pin.token)]))
+
+    def restore(self, version: int) -> int:
+        """Make the live segments those of `version` again, and return the committed version.
+
+        Nothing is copied. Schema and properties stay as they are.
+
+        Raises:
+            CommitConflict: somebody committed rows meanwhile; nothing was changed.
+            VersionNotFound: there is no such version.
+            VersionVacuumed: it lies below the horizon.
+        """
+        head = self.refresh()
+        actions = restoration(head, self.snapshot(version))
+        if not actions:
+            return head.version
+        info = {"restored": str(version)}
+        return self.commit(self.transaction("restore", actions, info=info))
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, whether due or not; return its version."""
@@ -317,41 +384,6 @@ class Table:
         raise AlreadyExists(
             "a table lies here already: open it, or choose another path", table=self.uri
         )
-
-
-def _creation(
-    schema: pa.Schema,
-    time_column: str,
-    granularity: str,
-    order_by: str | Iterable[str] | None,
-    properties: Mapping[str, str],
-) -> list[Action]:
-    """Return the actions of version 0.
-
-    Raises:
-        InvalidInput: an argument is wrong.
-    """
-    stored = from_arrow(schema)
-    check_time_column(stored, time_column)
-    order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
-    unknown = [name for name in order if name not in {c.name for c in stored.columns}]
-    if unknown:
-        raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
-    stats_columns(stored, properties.get(PROPERTY), time_column)
-    layout = Layout(time_column, check_granularity(granularity), order)
-    changes = _property_changes(properties, {})
-    actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
-    return [*actions, SetProperties(changes)] if changes else actions
-
-
-def _property_changes(
-    wanted: Mapping[str, str | None], current: Mapping[str, str]
-) -> tuple[PropertyChange, ...]:
-    for name, value in wanted.items():
-        check_property(name, value)
-    return tuple(
-        PropertyChange(name, current.get(name), value) for name, value in sorted(wanted.items())
-    )
 
 
 def _writer() -> str:

@@ -1,0 +1,57 @@
+"""The actions by which a table begins, and by which its properties change.
+
+Pure layer. What a caller gives is checked here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from eventlog.chunks import check_granularity
+from eventlog.errors import InvalidInput
+from eventlog.model import Action, Layout, PropertyChange, SetLayout, SetProperties, SetSchema
+from eventlog.properties import check_property
+from eventlog.schema import check_time_column, from_arrow
+from eventlog.stats import PROPERTY, stats_columns
+
+
+def creation(
+    schema: pa.Schema,
+    time_column: str,
+    granularity: str,
+    order_by: str | Iterable[str] | None,
+    properties: Mapping[str, str],
+) -> list[Action]:
+    """Return the actions of version 0.
+
+    Raises:
+        InvalidInput: an argument is wrong.
+    """
+    stored = from_arrow(schema)
+    check_time_column(stored, time_column)
+    order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
+    unknown = [name for name in order if name not in {c.name for c in stored.columns}]
+    if unknown:
+        raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
+    stats_columns(stored, properties.get(PROPERTY), time_column)
+    layout = Layout(time_column, check_granularity(granularity), order)
+    changes = property_changes(properties, {})
+    actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
+    return [*actions, SetProperties(changes)] if changes else actions
+
+
+def property_changes(
+    wanted: Mapping[str, str | None], current: Mapping[str, str]
+) -> tuple[PropertyChange, ...]:
+    """Return the changes that lead to the wanted values (None: unset) from the current ones.
+
+    Raises:
+        InvalidInput: a name or a value is wrong.
+    """
+    for name, value in wanted.items():
+        check_property(name, value)
+    return tuple(
+        PropertyChange(name, current.get(name), value) for name, value in sorted(wanted.items())
+    )

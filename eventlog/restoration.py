@@ -1,0 +1,47 @@
+"""Restore: the transaction that makes an earlier version's segments the live ones again.
+
+Pure layer. Nothing is copied: what was live then and still may not be vacuumed is added again under
+its own name (FORMAT.md R12.3).
+"""
+
+from __future__ import annotations
+
+from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.delta import drop_of
+from eventlog.diff import diff
+from eventlog.holds import check_kept
+from eventlog.model import Action, Add, Restore, Segment, Unchanged
+from eventlog.snapshot import Snapshot
+
+
+def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Action]:
+    """Return the actions after which exactly the target's segments are live; [] if they are.
+
+    Whatever others add meanwhile makes it a conflict, so that no row is dropped unseen.
+
+    Raises:
+        VersionVacuumed: the target lies below the horizon.
+    """
+    check_kept(head.meta, head.version, target.version, table)
+    change = diff(head, target)
+    # An object that was dropped and came back has two entries, of different versions.
+    back = {s.id for s in change.added} & {s.id for s in change.dropped}
+    drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
+    adds: list[Action] = [_again(s) for s in change.added if s.id not in back]
+    if not drops and not adds:
+        return []
+    guards: list[Action] = [Unchanged(MIN_MS, MAX_MS), Restore(target.version)]
+    return [*guards, *drops, *adds]
+
+
+def _again(segment: Segment) -> Add:
+    return Add(
+        id=segment.id,
+        chunk=segment.chunk,
+        epoch=segment.epoch,
+        rows=segment.rows,
+        bytes=segment.bytes,
+        checksum=segment.checksum,
+        schema=segment.schema,
+        stats=segment.stats,
+    )
