@@ -1,4 +1,8 @@
-"""Compaction: plans and runs the rewriting of segments. Nothing is here yet.
+"""Upkeep of a table: what reclaims storage, without ever disturbing who reads or writes.
 
-May import eventlog and readers; never writers.
+Imports eventlog and readers only.
 """
+
+from compaction.reclaim import VacuumReport, vacuum
+
+__all__ = ["VacuumReport", "vacuum"]

@@ -58,15 +58,21 @@ def history(log: Log, start: int, limit: int | None) -> Iterator[HistoryEntry]:
             )
 
 
-def version_at(log: Log, head: Header, time_ms: int) -> int:
+def version_at(log: Log, head: Header, time_ms: int, known: int = -1) -> int:
     """Return the newest version committed at or before `time_ms`, by bisection over headers.
 
+    Args:
+        log: the log.
+        head: of the newest version.
+        time_ms: the time.
+        known: a version that may be taken for one of before that time.
+
     Raises:
-        VersionNotFound: the table is younger.
+        VersionNotFound: the table is younger, and none was known.
     """
     if head.time <= time_ms:
         return head.version
-    low, high = -1, head.version  # time(low) <= time_ms < time(high)
+    low, high = known, head.version  # time(low) <= time_ms < time(high)
     while high - low > 1:
         middle = (low + high) // 2
         if log.header(middle).time <= time_ms:

@@ -179,7 +179,9 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
             "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
         )
     table = segments.from_parquet(body, leaf.segments)
-    if codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum:
+    # What is looked up by place is looked up by what the root says of it.
+    said = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
+    if codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum or said != _place(table):
         raise Corrupt(
             "the leaf's entries are not those of its root", key=keys.frame_key(leaf.sha256)
         )
@@ -287,16 +289,29 @@ def _cut_points(entries: pa.Table) -> list[int]:
     return sorted({*points, count})
 
 
+def _place(part: pa.Table) -> tuple[str, int, int, int]:
+    """Return the first entry, the greatest chunk end, and the sums of rows and bytes."""
+    if not part.num_rows:
+        return "", 0, 0, 0
+    chunk = chunk_name(part.column("chunk_start")[0].as_py(), part.column("chunk_end")[0].as_py())
+    return (
+        f"{chunk}/{part.column('id')[0].as_py().hex()}",
+        pc.max(part.column("chunk_end")).as_py(),
+        pc.sum(part.column("rows")).as_py(),
+        pc.sum(part.column("bytes")).as_py(),
+    )
+
+
 def _leaf(part: pa.Table, body: bytes) -> Leaf:
-    first = chunk_name(part.column("chunk_start")[0].as_py(), part.column("chunk_end")[0].as_py())
+    first, end, rows, size = _place(part)
     return Leaf(
         sha256=codec.sha256(body),
         size=len(body),
-        first=f"{first}/{part.column('id')[0].as_py().hex()}",
-        end=pc.max(part.column("chunk_end")).as_py(),
+        first=first,
+        end=end,
         segments=part.num_rows,
-        rows=pc.sum(part.column("rows")).as_py(),
-        bytes=pc.sum(part.column("bytes")).as_py(),
+        rows=rows,
+        bytes=size,
         hash_sum=codec.hex_hash(segments.hash_sum(part)),
         stats=_leaf_stats(part),
     )

@@ -251,6 +251,14 @@ class Log:
         Raises:
             Corrupt: it is missing or damaged; unlike a key frame it cannot be recomputed.
         """
+        return segments.from_parquet(self.frame(spill), spill.adds + spill.drops)
+
+    def frame(self, spill: Spill) -> bytes:
+        """Return the bytes of an object that a commit names under `_frames/`. One GET.
+
+        Raises:
+            Corrupt: it is missing or damaged.
+        """
         key = keys.frame_key(spill.sha256)
         try:
             body = self.store.get(key)
@@ -262,7 +270,7 @@ class Log:
             raise Corrupt(
                 "the object does not have the hash in its name", table=self.store.uri, key=key
             )
-        return segments.from_parquet(body, spill.adds + spill.drops)
+        return body
 
     def _on_keyframe(self, commit: Commit, body: bytes) -> Snapshot:
         start = commit.header.keyframe

@@ -117,6 +117,15 @@ def from_parquet(body: bytes, rows: int) -> pa.Table:
     Raises:
         Corrupt: not Parquet, not `rows` rows, or without the columns of an entry.
     """
+    return _conform(read_frame(body, rows))
+
+
+def read_frame(body: bytes, rows: int) -> pa.Table:
+    """Return the table in the bytes of an object under `_frames/`, whatever its columns.
+
+    Raises:
+        Corrupt: not Parquet, or not `rows` rows.
+    """
     try:
         file = pq.ParquetFile(io.BytesIO(body))
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
@@ -128,12 +137,11 @@ def from_parquet(body: bytes, rows: int) -> pa.Table:
             raise Corrupt(
                 f"a frame object has {file.metadata.num_rows} rows where {rows} were named"
             )
-        table = file.read()
+        return file.read()
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
         raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
-    return _conform(table)
 
 
 def spill(

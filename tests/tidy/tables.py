@@ -48,6 +48,7 @@ LAYER_OF = {
     "rebase": "pure",
     "resolve": "pure",
     "restoration": "pure",
+    "sweep": "pure",
     "rules": "pure",
     "s3_answers": "pure",
     "schema": "pure",
