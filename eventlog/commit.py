@@ -13,6 +13,7 @@ from eventlog import codec, keyframe, keys
 from eventlog.clock import Clock
 from eventlog.errors import (
     AlreadyExists,
+    ClaimLost,
     CommitConflict,
     CommitUnknown,
     Corrupt,
@@ -109,6 +110,7 @@ class Committer:
         """Carry the transaction to the head of the log.
 
         Raises:
+            ClaimLost: the claim that it runs under is gone; nothing was committed.
             CommitConflict: it cannot be carried; nothing was committed.
             CommitUnknown: nobody could say whether it landed; the version is in the error.
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
@@ -190,7 +192,7 @@ class Committer:
         if isinstance(verdict, Conflict):
             newest = self._newest(transaction, head)
             if isinstance(newest, Snapshot) and newest.version == head.version:
-                raise refusal(transaction, head.header, verdict, self._store.uri)
+                raise refusal(transaction, head.header, head.meta, verdict, self._store.uri)
             return newest
         try:
             proposal = propose(
@@ -272,7 +274,7 @@ class Committer:
             elapsed_s = (self._clock.now_ms() - started_ms) / 1000  # anything: clocks are set
             pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
             step = self._lead_or_follow(published, head, pace_s)
-        except CommitConflict:
+        except (ClaimLost, CommitConflict):
             self._unsettled.pop(published.id, None)
             raise
         self._unsettled.pop(published.id, None)  # found, or dead with its window

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eventlog import fold
-from eventlog.errors import CommitConflict
-from eventlog.model import Header, Transaction
+from eventlog import claims, fold
+from eventlog.errors import ClaimLost, CommitConflict
+from eventlog.model import Header, Meta, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,15 @@ def rebase(
 
 
 def refusal(
-    transaction: Transaction, head: Header, verdict: Conflict, table: str
-) -> CommitConflict:
-    """Return the error that says why the transaction cannot be carried to `head`."""
-    return CommitConflict(
+    transaction: Transaction, head: Header, meta: Meta, verdict: Conflict, table: str
+) -> CommitConflict | ClaimLost:
+    """Return the error that says why the transaction cannot be carried to the head."""
+    lost = transaction.claim is not None and isinstance(claims.held(meta, transaction.claim), str)
+    advice = "stop: somebody else has it" if lost else "read again and decide again"
+    return (ClaimLost if lost else CommitConflict)(
         f"{transaction.operation} cannot be carried from version {transaction.read_version} to "
         f"{head.version}: {verdict.reason}. The newest commit is {head.changes.operation} by "
-        f"{head.changes.writer}. Nothing was committed: read again and decide again",
+        f"{head.changes.writer}. Nothing was committed: {advice}",
         table=table,
         version=head.version,
         transaction=transaction.id,

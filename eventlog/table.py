@@ -23,6 +23,7 @@ from eventlog.commit import Committer
 from eventlog.creation import creation, property_changes
 from eventlog.errors import (
     AlreadyExists,
+    ClaimLost,
     CommitConflict,
     InvalidInput,
     KeyNotFound,
@@ -224,6 +225,7 @@ class Table:
         sequence): that has one effect from wherever it comes.
 
         Raises:
+            ClaimLost: the claim that it runs under is gone; nothing was committed.
             CommitConflict: it cannot be carried to the head; nothing was committed.
             CommitUnknown: nobody could say whether it landed.
             InvalidInput: the transaction passes the bounds of the format.
@@ -232,7 +234,7 @@ class Table:
         check_transaction(transaction)
         try:
             outcome = self._committer.commit(transaction, self.head())
-        except CommitConflict:
+        except (ClaimLost, CommitConflict):
             self.refresh()  # so that the next attempt starts from what was met
             raise
         self._advance(outcome.head)

@@ -20,7 +20,18 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from eventlog import keys
-from eventlog.errors import DataLoss, EventLogError, InvalidInput, KeyNotFound, Unavailable
+from eventlog.errors import (
+    Corrupt,
+    DataLoss,
+    EventLogError,
+    InvalidInput,
+    KeyNotFound,
+    NotFound,
+    Unavailable,
+    VersionVacuumed,
+)
+from eventlog.holds import check_kept
+from eventlog.log import Log
 from eventlog.model import Segment
 from eventlog.store import ObjectStore
 
@@ -117,12 +128,10 @@ def check_sizes(store: ObjectStore, segments: Sequence[Segment], version: int) -
         raise Unavailable(why, table=store.uri, version=version) from error
     for segment, there in zip(segments, found, strict=True):
         if there.size != segment.bytes:
-            reading = Reading(store, version, pa.schema([]), pa.schema([]))
-            raise _Source(reading, segment).loss(
-                f"the object has {there.size} bytes, not {segment.bytes}"
-                if there.is_file
-                else "the object is missing"
-            )
+            source = _Source(Reading(store, version, pa.schema([]), pa.schema([])), segment)
+            if not there.is_file:
+                raise source.missing()
+            raise source.loss(f"the object has {there.size} bytes, not {segment.bytes}")
 
 
 class _Source:
@@ -187,7 +196,7 @@ class _Source:
             # One byte more than there should be, to notice one too many.
             return self.reading.store.get(self.key, length=self.segment.bytes + 1)
         except KeyNotFound:
-            raise self.loss("the object is missing") from None
+            raise self.missing() from None
 
     def check_bytes(self, size: int, sha256: str) -> None:
         if size != self.segment.bytes or sha256 != self.segment.checksum:
@@ -251,7 +260,7 @@ class _Source:
                 digest.update(part)
                 at += len(part)
         except KeyNotFound:
-            raise self.loss("the object is missing") from error
+            raise self.missing() from error
         self.check_bytes(at, digest.hexdigest())
 
     def verdict(self, error: Exception) -> EventLogError:
@@ -264,10 +273,26 @@ class _Source:
             return InvalidInput(f"the predicate fails on the rows: {why}", **place)
         return self.loss(f"the object does not decode to the table's columns: {why}")
 
+    def missing(self) -> EventLogError:
+        """Return what a missing object means: vacuumed below the newest horizon, else lost.
+
+        Raises:
+            Unavailable: the store does not answer, so that nobody can tell.
+        """
+        store, version = self.reading.store, self.reading.version
+        try:
+            newest = Log(store).head()
+            check_kept(newest.meta, newest.version, version, store.uri)
+        except VersionVacuumed as error:
+            return error
+        except (Corrupt, NotFound):
+            pass  # a damaged log is no word of a vacuum
+        return self.loss("the object is missing")
+
     def loss(self, what: str) -> DataLoss:
         return DataLoss(
-            f"a segment that the version needs is lost: {what}; run `eventlog check "
-            "--segments`, and restore the object from a backup or an older version of it",
+            f"a segment that the version needs is lost: {what}; run `eventlog fsck`, "
+            "and restore the object from a backup or an older version of it",
             table=self.reading.store.uri,
             key=self.key,
             version=self.reading.version,

@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog import scan as planning
 from eventlog.errors import InvalidInput
+from eventlog.holds import check_kept
 from eventlog.predicate import Where
 from eventlog.scan import ScanPlan
 from readers.fragments import DEFAULT_BATCH_ROWS, Reading
@@ -131,10 +132,11 @@ def scan(
     Raises:
         InvalidInput: an argument is wrong; the message names the part.
         VersionNotFound: there is no such version.
+        VersionVacuumed: it was given up, and its segments may be gone.
     """
     if batch_rows < 1:
         raise InvalidInput("batch_rows is 1 or more")
-    plan = planning.plan(t.snapshot(version, timestamp), columns=columns, where=where)
+    plan = planning.plan(kept_snapshot(t, version, timestamp), columns=columns, where=where)
     reading = Reading(
         store=t.store,
         version=plan.version,
@@ -158,10 +160,27 @@ def count(
     Raises:
         InvalidInput: an argument is wrong.
         VersionNotFound: there is no such version.
+        VersionVacuumed: it was given up.
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """
     return scan(t, [], where, version, timestamp).count()
+
+
+def kept_snapshot(
+    t: Table, version: int | None = None, timestamp: datetime | str | int | None = None
+) -> Snapshot:
+    """Return a version whose rows can be read: `Table.snapshot`, but none that was given up.
+
+    Raises:
+        VersionNotFound: there is no such version.
+        VersionVacuumed: it lies below the newest horizon that this handle knows.
+    """
+    snapshot = t.snapshot(version, timestamp)
+    head = t.head()
+    newest = max((head, snapshot), key=lambda known: known.version)
+    check_kept(newest.meta, newest.version, snapshot.version, t.uri)
+    return snapshot
 
 
 def _need(module: str, requirement: str) -> Any:

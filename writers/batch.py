@@ -17,6 +17,7 @@ from eventlog.history import to_ms
 from eventlog.model import Action, Add, App, Unchanged
 from eventlog.segments import to_segments
 from eventlog.snapshot import Snapshot
+from writers.restage import commit_staged
 from writers.rows import batches, check_columns, to_reader
 from writers.stage import DEFAULT_MEMORY_BYTES, Recipe, Stager
 
@@ -45,7 +46,8 @@ def append(
 
     Raises:
         InvalidInput: the rows do not fit the table; the message names column, count and an example.
-        CommitConflict: the schema they were written with is no longer valid.
+        CommitConflict: the schema they were written with is no longer valid, or the upload took so
+            long that a vacuum gave it up.
         CommitUnknown: nobody could say whether the commit landed; append again with the same app id
             and sequence, or ask `Table.find_transaction`.
         Unavailable: the store does not answer; nothing was committed.
@@ -58,7 +60,8 @@ def append(
     adds = stage(t, head, data, memory_bytes)
     if not adds and app is None:
         return head.version
-    return t.commit(t.transaction("append", adds, read_version=head.version, app=app))
+    transaction = t.transaction("append", adds, read_version=head.version, app=app)
+    return commit_staged(t, transaction)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -109,7 +112,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     drops = range_drops(before, low, high)
     adds = stage(t, head, data, memory_bytes)
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation)
-    return t.commit(t.transaction("overwrite", actions, read_version=before.version, app=app))
+    transaction = t.transaction("overwrite", actions, read_version=before.version, app=app)
+    return commit_staged(t, transaction)
 
 
 def make_app(app_id: str | None, app_seq: int | None) -> App | None:

@@ -125,7 +125,7 @@ class Screen:
             f"eventlog show {uri} 1",
             f"eventlog ls {uri} --chunk 2013-02-08",
             f"eventlog scan {uri} --where \"dest = 'HNL'\" --version 2 --limit 5",
-            f"eventlog check {uri} --checksums",
+            f"eventlog fsck {uri} --checksums",
         ):
             self.say(f"  {line}")
 

@@ -42,6 +42,7 @@ from readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
 from readers.spark.types import to_arrow
 from writers.batch import already, make_app, overwrite_actions, range_drops, to_range
 from writers.replace_where import check_aligned, parse_replace_where
+from writers.restage import commit_staged
 from writers.rows import check_columns
 from writers.stage import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Recipe, Stager
 
@@ -132,7 +133,7 @@ class EventLogWriter(DataSourceArrowWriter):
         if landed is not None:
             return landed
         transaction = msgspec.structs.replace(job.transaction, actions=tuple(self._actions(adds)))
-        return job.table.commit(transaction)
+        return commit_staged(job.table, transaction)
 
     def _actions(self, adds: list[Add]) -> list[Action]:
         job = self._job

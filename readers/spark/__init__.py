@@ -20,6 +20,7 @@ from eventlog.errors import InvalidInput
 from eventlog.predicate import SqlPredicate, Where
 from eventlog.scan import ScanPlan
 from readers.fragments import check_sizes
+from readers.scanner import kept_snapshot
 from readers.spark.expressions import pack_expression
 from readers.spark.filters import field, to_column
 from readers.spark.options import STORAGE_PREFIX
@@ -73,13 +74,13 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
 
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot do it.
-        NotFound: there is no such table or version.
+        NotFound: there is no such table or version, or it was given up.
         DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
     """
     if engine not in ("auto", "arrow", "jvm"):
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
     table = Table.open(uri, storage_options)
-    snapshot = table.snapshot(version=version, timestamp=timestamp)
+    snapshot = kept_snapshot(table, version, timestamp)
     plan = scan.plan(snapshot, columns=columns, where=where)
     obstacle = None if engine == "arrow" else _obstacle(spark, table.uri, plan, engine)
     if engine == "jvm" and obstacle is not None:

@@ -30,6 +30,7 @@ from eventlog.errors import InvalidInput
 from eventlog.location import open_store
 from eventlog.predicate import Where
 from readers.fragments import Reading
+from readers.scanner import kept_snapshot
 from readers.spark.expressions import unpack_expression
 from readers.spark.options import SparkOptions, parse_spark_options
 from readers.spark.types import declared, to_spark
@@ -126,7 +127,7 @@ def open_snapshot(given: SparkOptions, version: int | None) -> Snapshot:
     if version is not None:
         return Table(open_store(given.path, given.storage)).snapshot(version=version)
     table = Table.open(given.path, given.storage)
-    return table.snapshot(version=given.whole("version"), timestamp=given.named.get("timestamp"))
+    return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
 
 
 def where_of(given: SparkOptions) -> Where | None:
