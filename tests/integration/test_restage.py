@@ -1,0 +1,134 @@
+"""Late writers: an upload that a fence passed by is staged again, or refused; never half of it."""
+
+from datetime import timedelta
+
+import pytest
+from builders import (
+    Spy,
+    accepted_in,
+    check_sound,
+    commit,
+    create,
+    events,
+    live,
+    reopen,
+    replace_object,
+    row_names,
+)
+
+from compaction import vacuum
+from eventlog import Table, errors, keys
+from eventlog.model import Fence
+from writers import append, overwrite
+
+DAY = {"start": 0, "end": 86_400_000}
+NOW = {"retention": timedelta(0), "staging": timedelta(0)}
+
+
+def late(table, happens):
+    """A handle of a writer to whom something happens between its upload and its commit."""
+    spy = Spy(table.store)
+
+    def meet(key):
+        if key.startswith(keys.LOG_PREFIX):
+            spy.before_put = lambda _: None
+            happens()
+
+    spy.before_put = meet
+    mine = Table.open(spy.uri, store=spy, clock=table.clock)
+    return mine, spy
+
+
+def fence(table):
+    other = reopen(table.store)
+    commit(other, Fence(other.head().version + 1))
+
+
+@pytest.fixture
+def table():
+    table = create()
+    append(table, events(2, days=2))
+    return table
+
+
+def test_a_fenced_append_is_staged_again_and_lands_once(table):
+    mine, spy = late(table, lambda: fence(table))
+    version = append(mine, events(2, first=10, days=2))
+    head = table.refresh()
+    assert head.version == version
+    assert all(s.epoch >= head.meta.fence for s in live(head) if s.version == version)
+    assert sorted(row_names(table)) == ["row 0", "row 1", "row 10", "row 11"]
+    assert spy.deletes == []  # what it staged first is vacuum's
+    check_sound(table.store)
+
+
+def test_the_second_form_keeps_the_id_of_the_transaction(table):
+    mine, spy = late(table, lambda: fence(table))
+    append(mine, events(2, first=10))
+    sent = [b for k, b in spy.puts if k.startswith(keys.LOG_PREFIX) and b'"transactions"' in b]
+    ids = {body.split(b'"transactions":[{"id":"')[1][:32].decode() for body in sent}
+    assert len(sent) == 2
+    assert len(ids) == 1
+    assert len(accepted_in(table.store, ids.pop())) == 1
+
+
+def test_a_fenced_overwrite_replaces_what_it_would_have(table):
+    mine, _ = late(table, lambda: fence(table))
+    overwrite(mine, events(1, first=10), **DAY)
+    assert sorted(row_names(table)) == ["row 1", "row 10"]
+
+
+def test_a_long_lived_handle_is_fenced_and_gets_in(table):
+    warm = reopen(table.store)
+    warm.head()
+    table.clock.advance(40 * 3_600_000)
+    append(table, events(1, first=20))
+    vacuum(table, dry_run=False, **NOW)
+    append(warm, events(1, first=30))
+    assert "row 30" in row_names(table)
+
+
+def test_an_upload_that_was_taken_is_refused_and_can_be_written_again(table):
+    mine, _ = late(table, lambda: vacuum(reopen(table.store), dry_run=False, **NOW))
+    table.clock.advance(40 * 3_600_000)
+    append(table, events(1, first=20))
+    behind = Table.open(mine.uri, store=mine.store, clock=table.clock)
+    behind._head = table.snapshot(0)
+    with pytest.raises(errors.CommitConflict, match="gave it up"):
+        append(behind, events(1, first=10))
+    before = sorted(row_names(table))
+    assert before == ["row 0", "row 1", "row 20"]
+    append(behind, events(1, first=10))
+    assert sorted(row_names(table)) == sorted([*before, "row 10"])
+
+
+def test_a_damaged_upload_is_not_copied(table):
+    mine, spy = late(table, lambda: None)
+
+    def spoil(key):
+        if key.startswith(keys.LOG_PREFIX):
+            spy.before_put = lambda _: None
+            staged = next(k for k, _ in spy.puts if k.startswith(keys.SEGMENTS_PREFIX))
+            replace_object(table.store, staged, b"other bytes")
+            fence(table)
+
+    spy.before_put = spoil
+    with pytest.raises(errors.CommitConflict):
+        append(mine, events(1, first=10))
+    assert sorted(row_names(table)) == ["row 0", "row 1"]
+
+
+def test_fences_that_keep_rising_end_in_a_conflict(table):
+    spy = Spy(table.store)
+
+    def always(key):
+        if key.startswith(keys.LOG_PREFIX):
+            spy.before_put = lambda _: None
+            fence(table)
+            spy.before_put = always
+
+    spy.before_put = always
+    mine = Table.open(spy.uri, store=spy, clock=table.clock)
+    with pytest.raises(errors.CommitConflict, match="fence"):
+        append(mine, events(1, first=10))
+    assert sorted(row_names(table)) == ["row 0", "row 1"]
