@@ -8,31 +8,50 @@ from hypothesis import strategies as st
 from eventlog import chunks, codec, delta, fold, keys, schema, segments, stats
 from eventlog.model import (
     GRANULARITIES,
+    Ack,
+    Action,
     Add,
     App,
     AppMark,
+    Attach,
+    Break,
     Changes,
+    Claim,
     Column,
     ColumnStats,
     Commit,
     DeltaRecord,
+    Detach,
     Drop,
     Fence,
     Header,
+    Horizon,
     KeyFrame,
     Layout,
     Leaf,
     Meta,
+    Pin,
     PropertyChange,
+    Published,
+    Release,
+    Renew,
+    Replica,
+    Restore,
     Schema,
     Segment,
     SetLayout,
+    SetPin,
     SetProperties,
     SetSchema,
     Spill,
+    Sweep,
+    Swept,
+    TakeClaim,
+    Token,
     Totals,
     Transaction,
     Unchanged,
+    Unpin,
 )
 
 
@@ -75,16 +94,41 @@ columns = st.builds(Column, small, names, types, st.booleans())
 schemas = st.builds(Schema, small, small, st.lists(columns, max_size=3).map(tuple))
 layouts = st.builds(Layout, names, granularities, st.lists(names, max_size=2).map(tuple))
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
-actions = st.one_of(
-    adds,
-    drops,
-    st.builds(SetLayout, layouts),
-    st.builds(SetSchema, schemas),
-    st.builds(SetProperties, st.lists(changes, max_size=3).map(tuple)),
-    st.builds(Unchanged, ints, ints),
-    st.builds(Fence, counts),
-)
+kinds = st.sampled_from(["exclusive", "shared"])
 spills = st.builds(Spill, hex64, counts, counts, counts)
+sweeps = st.builds(Sweep, counts, counts, counts, st.none() | spills)
+BUILT = {
+    Add: adds,
+    Drop: drops,
+    SetLayout: st.builds(SetLayout, layouts),
+    SetSchema: st.builds(SetSchema, schemas),
+    SetProperties: st.builds(SetProperties, st.lists(changes, max_size=3).map(tuple)),
+    Unchanged: st.builds(Unchanged, ints, ints),
+    Fence: st.builds(Fence, counts),
+    Horizon: st.builds(Horizon, counts),
+    Swept: st.builds(Swept, sweeps),
+    SetPin: st.builds(SetPin, texts, counts, texts),
+    Unpin: st.builds(Unpin, texts, texts, counts),
+    TakeClaim: st.builds(
+        TakeClaim,
+        hex32,
+        ints,
+        ints,
+        st.lists(hex32, max_size=2).map(tuple),
+        kinds,
+        ints,
+        texts,
+        texts,
+    ),
+    Renew: st.builds(Renew, hex32, counts),
+    Release: st.builds(Release, hex32, counts),
+    Break: st.builds(Break, st.sampled_from(["pin", "claim", "replica"]), texts, counts, counts),
+    Attach: st.builds(Attach, texts, counts, texts),
+    Ack: st.builds(Ack, texts, counts, counts),
+    Detach: st.builds(Detach, texts, counts),
+    Restore: st.builds(Restore, counts),
+}
+actions = st.one_of(*BUILT.values())
 transactions = st.builds(
     Transaction,
     id=hex32,
@@ -92,6 +136,7 @@ transactions = st.builds(
     writer=texts,
     read_version=ints,
     app=st.none() | st.builds(App, texts, counts),
+    claim=st.none() | st.builds(Token, hex32, counts),
     actions=st.lists(actions, max_size=3).map(tuple),
     spill=st.none() | spills,
     info=st.dictionaries(texts, texts, max_size=2).map(ordered),
@@ -118,13 +163,35 @@ def headers(draw):
     )
 
 
+claims = st.builds(
+    Claim,
+    ints,
+    ints,
+    st.lists(hex32, max_size=2).map(tuple),
+    kinds,
+    ints,
+    texts,
+    texts,
+    counts,
+    counts,
+)
 metas = st.builds(
     Meta,
     layout=st.none() | layouts,
     schema=st.none() | schemas,
     properties=st.dictionaries(texts, texts, max_size=3).map(ordered),
     apps=st.dictionaries(texts, st.builds(AppMark, counts, counts, ints), max_size=3).map(ordered),
+    published=st.dictionaries(hex32, st.builds(Published, counts, counts), max_size=2).map(ordered),
+    claims=st.dictionaries(hex32, claims, max_size=2).map(ordered),
+    pins=st.dictionaries(texts, st.builds(Pin, counts, texts, counts, ints), max_size=2).map(
+        ordered
+    ),
+    replicas=st.dictionaries(texts, st.builds(Replica, counts, texts, counts), max_size=2).map(
+        ordered
+    ),
     fence=counts,
+    horizon=counts,
+    swept=st.none() | sweeps,
 )
 
 
@@ -324,3 +391,7 @@ def test_column_types_round_trip_or_are_refused(kind):
     assert schema.to_arrow(stored).field("x").type == kind
     meta = Meta(schema=stored)
     assert codec.meta_patch(Meta(), as_read(codec.meta_diff(Meta(), meta))) == meta
+
+
+def test_every_action_of_the_format_is_generated_here():
+    assert set(BUILT) == set(Action.__args__)
