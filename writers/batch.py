@@ -5,11 +5,12 @@ Imports eventlog only. The work on the rows is done once, whatever commits land 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from eventlog import Table
+from eventlog import Table, proposal
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput
@@ -20,6 +21,8 @@ from eventlog.snapshot import Snapshot
 from writers.restage import commit_staged
 from writers.rows import batches, check_columns, to_reader
 from writers.stage import DEFAULT_MEMORY_BYTES, Recipe, Stager
+
+logger = logging.getLogger(__name__)
 
 
 def append(
@@ -56,6 +59,7 @@ def append(
     head = t.head()
     done = already(head, app)
     if done is not None:
+        report_mismatch(t, head, app, data)
         return done
     adds = stage(t, head, data, memory_bytes)
     if not adds and app is None:
@@ -135,6 +139,30 @@ def already(snapshot: Snapshot, app: App | None) -> int | None:
     """Return a version that includes the app's unit of work, if the snapshot knows of one."""
     mark = snapshot.meta.apps.get(app.id) if app else None
     return mark.version if app and mark and mark.seq >= app.seq else None
+
+
+def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> None:
+    """Warn where a unit of work comes again with another number of rows: the first one stands.
+
+    Only what is known without reading `data` is compared (hazard I5).
+    """
+    rows = getattr(data, "num_rows", None)
+    mark = head.meta.apps.get(app.id) if app else None
+    if app is None or mark is None or mark.seq != app.seq or not isinstance(rows, int):
+        return
+    commit = proposal.unpack(t.log.read(mark.version)[0], t.log.spill)
+    for transaction in commit.transactions:
+        known = sum(a.rows for a in transaction.actions if isinstance(a, Add))
+        if transaction.app == app and known != rows:
+            logger.warning(
+                "app %r came again with sequence %d and %d rows; version %d has %d of it, which "
+                "stand: give other content another sequence",
+                app.id,
+                app.seq,
+                rows,
+                mark.version,
+                known,
+            )
 
 
 def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:

@@ -6,7 +6,18 @@ import pickle
 import builders
 import pyarrow as pa
 import pytest
-from builders import LateStore, Spy, accepted_in, add, check_sound, commit, create, events, reopen
+from builders import (
+    LateStore,
+    Spy,
+    accepted_in,
+    add,
+    check_sound,
+    commit,
+    create,
+    events,
+    reopen,
+    row_names,
+)
 
 from eventlog import codec, errors, keyframe, keys
 from eventlog.delta import Delta
@@ -797,3 +808,13 @@ def test_i4_marks_outlive_unknown_outcomes_of_properties():
     first = table.commit(transaction)
     assert table.commit(transaction) == first
     assert reopen(store.inner).commit(transaction) == first
+
+
+def test_i5_a_replay_with_other_content_is_reported_and_the_first_stands(caplog):
+    table = create()
+    first = append(table, events(2), app_id="job", app_seq=1)
+    assert append(reopen(table.store), events(2, first=50), app_id="job", app_seq=1) == first
+    assert not caplog.records
+    assert append(reopen(table.store), events(3, first=50), app_id="job", app_seq=1) == first
+    assert "came again with sequence 1 and 3 rows" in caplog.text
+    assert row_names(table) == ["row 0", "row 1"]
