@@ -60,6 +60,14 @@ def entry_key(chunk: str, segment_id: str) -> EntryKey:
     return EntryKey(parsed.start, parsed.end, segment_id)
 
 
+def place(chunk: str, segment_id: str) -> EntryKey | None:
+    """Return the position of an entry, or None where the text names no chunk."""
+    try:
+        return entry_key(chunk, segment_id)
+    except InvalidInput:
+        return None
+
+
 def first_key(leaf: Leaf) -> EntryKey:
     """Return the position of a leaf's first entry.
 

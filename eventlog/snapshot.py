@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from eventlog import codec, keyframe, keys, segments
 from eventlog.chunks import TimeChunk
 from eventlog.delta import Delta
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.model import (
     Add,
     Drop,
@@ -199,13 +199,12 @@ class Snapshot:
         rest = [d for d in drops if d.id not in gone and keys.is_segment_id(d.id)]
         if not rest or self.base is None:
             return found
+        # A drop that names no chunk is of no live segment, which says nothing of the others.
+        placed = (keyframe.place(d.chunk, d.id) for d in rest)
         try:
-            positions = [keyframe.entry_key(d.chunk, d.id) for d in rest]
-            wanted = keyframe.holding(self.base.leaves, positions)
+            wanted = keyframe.holding(self.base.leaves, (p for p in placed if p is not None))
             leaves = [self.base.leaves[index] for index in sorted(wanted)]
             tables = list(self.frames.leaves(leaves).values())
-        except InvalidInput:
-            return found  # a drop that names no chunk is of no live segment
         except (Corrupt, KeyNotFound) as error:
             return self._over_older(error).live(drops)
         entries = segments.concat([*tables, *([self._inlined] if self.base.segments else [])])

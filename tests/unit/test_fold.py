@@ -140,3 +140,11 @@ def test_a_commit_that_does_not_follow_is_corrupt(table, field, value):
     with pytest.raises(errors.Corrupt):
         fold.fold(None, stored, HASH)
     assert body
+
+
+def test_a_drop_that_names_no_chunk_hides_no_other():
+    table = create(properties={"keyframe_commits": "1"})
+    commit(table, add(table))
+    found = live(table.refresh())
+    asked = [Drop("0" * 32, "no chunk", HASH), *map(drop_of, found)]
+    assert list(table.head().live(asked).values()) == found
