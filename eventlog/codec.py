@@ -98,6 +98,8 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     header = unsealed(text[len(_HEADER_START) : header_end], "commit header")
     plain = _HEADER_START + header + text[header_end:]
     commit = _decode_canonical(plain, Commit, "commit")
+    if not commit.transactions:
+        raise Corrupt("the commit holds no transaction", version=version)
     # The typed fields bound their own depth; only `state` is free in shape.
     _check_depth(commit.state, 2)
     _check_order(commit)
@@ -151,8 +153,8 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """Return a published transaction's canonical bytes."""
-    return _encoder.encode(transaction)
+    """Return a published transaction's canonical bytes, with their own sha256 as the last field."""
+    return sealed(_encoder.encode(transaction))
 
 
 def decode_transaction(body: bytes) -> Transaction:
@@ -162,7 +164,9 @@ def decode_transaction(body: bytes) -> Transaction:
         Corrupt: not a transaction, or not canonical.
     """
     _check_size(body, MAX_INTENT_BYTES)
-    return _decode_canonical(body, Transaction, "published transaction")
+    # Whoever takes it along commits it for another: no later check would see a flipped bit.
+    text = unsealed(body, "published transaction")
+    return _decode_canonical(text, Transaction, "published transaction")
 
 
 def decode_whole(transaction: Transaction) -> None:

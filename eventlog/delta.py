@@ -53,8 +53,7 @@ def from_lists(adds: Iterable[Segment], drops: Iterable[Drop]) -> Delta:
     """
     added, dropped = list(adds), list(drops)
     for segment in added:
-        keys.key_of(segment)
-        keys.frame_key(segment.checksum)
+        keys.check_entry(segment)
     for drop in dropped:
         keys.segment_key(0, drop.chunk, drop.id)
         keys.frame_key(drop.hash)

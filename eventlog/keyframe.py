@@ -158,8 +158,7 @@ def check(root: KeyFrame) -> None:
         Corrupt: they do not, or leaves are out of order.
     """
     for segment in root.segments:
-        keys.key_of(segment)
-        keys.frame_key(segment.checksum)
+        keys.check_entry(segment)
     total = codec.meta_hash(root.state) + sum(codec.entry_hash(s) for s in root.segments)
     total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
     sums = [

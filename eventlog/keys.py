@@ -88,6 +88,19 @@ def key_of(segment: Segment) -> str:
     return segment_key(segment.epoch, segment.chunk, segment.id)
 
 
+def check_entry(segment: Segment) -> None:
+    """Check that an entry's parts make keys, and that its statistics stand in order.
+
+    Raises:
+        Corrupt: they do not; such an entry would not come back from a leaf as it was.
+    """
+    key_of(segment)
+    frame_key(segment.checksum)
+    columns = [stat.column for stat in segment.stats]
+    if columns != sorted(set(columns)):
+        raise Corrupt(f"segment {segment.id} has statistics out of order")
+
+
 def parse_log_key(key: str) -> tuple[int, bool] | None:
     """Return (version, is key frame) of a log key, or None for any other key."""
     match = _LOG_KEY.fullmatch(key)

@@ -218,16 +218,21 @@ class S3Store:
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
         verb = _VERBS[operation]
-        try:
-            return self._send(self._connected().read, operation, request)
-        except ClientError as error:
-            if status_of(error.response) == 416:
-                return None
-            raise self._placed(read_error(error.response, verb, self._bucket), key) from error
-        except EventLogError:
-            raise
-        except _failures() as error:
-            raise self._not_answered(error, verb, key) from error
+        for attempt in range(_BODY_ATTEMPTS):
+            try:
+                return self._send(self._connected().read, operation, request)
+            except ClientError as error:
+                if status_of(error.response) == 416:
+                    return None
+                raise self._placed(read_error(error.response, verb, self._bucket), key) from error
+            except EventLogError:
+                raise
+            except _failures() as error:
+                # The SDK tries again what fails on the way, but not an error's own body cut short.
+                if attempt == _BODY_ATTEMPTS - 1 or not _cut_short(error):
+                    raise self._not_answered(error, verb, key) from error
+                self._pause(attempt)
+        raise AssertionError("the loop returns or raises")
 
     def _body(self, answer: Any, key: str, request: dict[str, Any]) -> bytes:
         """Return the content of the answer, asking again where the connection breaks within it."""
@@ -318,6 +323,13 @@ def _failures() -> tuple[type[Exception], ...]:
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
     return (BotoCoreError, HTTPError, OSError)
+
+
+def _cut_short(error: Exception) -> bool:
+    """Say whether the failure is not one of the SDK's own, which it has tried again itself."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    return not isinstance(error, BotoCoreError)
 
 
 def _configuration_error(error: Exception) -> InvalidInput | None:

@@ -13,6 +13,8 @@ from eventlog.model import ColumnType
 from eventlog.schema import arrow_type
 
 _REQUIRED = " not null"
+_MAX_TEXT = 2**20
+_MAX_BRACKETS = 500  # each is a level of the parser's recursion, if they all nest
 _OPEN, _CLOSE = "<(", ">)"
 _TYPES = (
     "bool, int8, int16, int32, int64, float32, float64, string, binary, date, timestamp (UTC), "
@@ -26,6 +28,10 @@ def parse_schema(text: str) -> pa.Schema:
     Raises:
         InvalidInput: a column has no type, or one that the format does not have.
     """
+    if len(text) > _MAX_TEXT or any("\ud800" <= c <= "\udfff" for c in text):
+        raise InvalidInput(f"a schema is Unicode text of at most {_MAX_TEXT} characters")
+    if text.count("<") > _MAX_BRACKETS:
+        raise InvalidInput(f"a schema has at most {_MAX_BRACKETS} nested types")
     fields = [_field(part) for part in _split(text) if part]
     if not fields:
         raise InvalidInput("the schema is empty: write name:type, name:type, …")

@@ -304,6 +304,7 @@ def _conform(table: pa.Table) -> pa.Table:
         starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
         _chunk_names(starts, ends)
     try:
+        table.validate(full=True)  # text that is no UTF-8 would only fail where it is read
         return table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None

@@ -42,6 +42,7 @@ from eventlog.sql_values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
 MAX_NESTING = 32
+MAX_COPIES = 10_000  # of one operand in the Arrow expression
 _OPS: dict[str, Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
@@ -65,7 +66,9 @@ def parse_sql(text: str, schema: Schema) -> Condition:
     except UnicodeEncodeError:
         raise InvalidInput("the predicate is not valid Unicode text") from None
     try:
-        return _Reader(schema).condition(_parse(text))
+        tree = _parse(text)
+        _check_copies(tree)
+        return _Reader(schema).condition(tree)
     except RecursionError:
         raise _too_deep() from None
 
@@ -120,6 +123,26 @@ def _check_nesting(tokens: Iterable[Any]) -> None:
         run = run + 1 if kind in _PREFIXES else 0
         if max(depth, run) > MAX_NESTING:
             raise _too_deep()
+
+
+def _check_copies(tree: Any) -> None:
+    """Bound the expression that comes out: Arrow's % and / name their operands several times.
+
+    Raises:
+        InvalidInput: nested remainders and quotients would copy an operand too often.
+    """
+    for node in tree.walk():
+        copies, below = 1, node
+        while below.parent is not None:
+            left, right = _COPIES.get(below.parent.key, (1, 1))
+            copies *= left if below.arg_key == "this" else right
+            below = below.parent
+            if copies > MAX_COPIES:
+                raise InvalidInput("the predicate nests too many remainders and quotients")
+
+
+# How often the left and the right operand occur in what an operator becomes.
+_COPIES = {"mod": (2, 6), "div": (1, 3)}
 
 
 def _too_deep() -> InvalidInput:

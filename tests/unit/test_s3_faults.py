@@ -4,6 +4,7 @@ import multiprocessing
 import socket
 import struct
 import threading
+import time
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -91,6 +92,16 @@ def reset(handler):
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     handler.connection.close()
     handler.close_connection = True
+
+
+def broken_404(handler):
+    """Say no, and break the connection in the middle of saying why."""
+    handler.send_response_only(404)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"<Error>")
+    time.sleep(0.05)  # what is reset at once takes the sent bytes along
+    reset(handler)
 
 
 def truncated(handler):
@@ -253,6 +264,14 @@ class TestReads:
     def test_a_body_cut_short_is_read_again(self, store, server):
         server.steps = [truncated, answer(200, body=b"whole")]
         assert store.get("key") == b"whole"
+
+    def test_an_error_whose_own_body_is_cut_short_is_asked_again(self, server, store):
+        server.steps = [broken_404, broken_404, answer(404, "NoSuchKey")]
+        with pytest.raises(KeyNotFound):
+            store.get("key")
+        server.steps = [broken_404] * 20
+        with pytest.raises(Unavailable):
+            store.get("key")
 
     def test_bodies_cut_short_without_end_are_unavailable(self, store, server):
         server.steps = [truncated] * 20

@@ -1,0 +1,340 @@
+"""The policies of localstack/policies against a server that enforces them: enough, and no more."""
+
+import copy
+import itertools
+import json
+
+import boto3
+import builders
+import iam
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
+
+from eventlog import Table, errors, keys
+from eventlog.clock import ManualClock
+from eventlog.s3 import S3Store
+from readers import scan
+from writers import append, overwrite
+
+PREFIX = "tables/one"
+DAY = "1970-01-02"
+
+
+@pytest.fixture(scope="module")
+def gate(s3):
+    with iam.gate() as made:
+        yield made
+
+
+@pytest.fixture
+def place(gate, bucket):
+    """A fresh bucket under its policy, with every role by its own name."""
+    gate.identities = {role: load(role, bucket, PREFIX) for role in ROLES} | {"admin": ADMIN}
+    gate.buckets = {bucket: load("bucket", bucket, PREFIX)}
+    gate.asked.clear()
+    return Place(gate, bucket)
+
+
+class Place:
+    def __init__(self, gate, bucket):
+        self.gate, self.bucket = gate, bucket
+        self.uri = f"s3://{bucket}/{PREFIX}"
+
+    def store(self, who):
+        return S3Store(self.uri, self.gate.options(who))
+
+    def open(self, who):
+        return Table.open(self.uri, self.gate.options(who))
+
+    def create(self, who="writer", **properties):
+        store = self.store(who)
+        return Table.create(self.uri, builders.SCHEMA, time_column="at", store=store,
+                            properties=properties)  # fmt: skip
+
+    def raw(self, who):
+        """A plain client, for requests that eventlog never sends."""
+        given = self.gate.options(who)
+        return boto3.client(
+            "s3",
+            endpoint_url=given["endpoint_url"],
+            aws_access_key_id=who,
+            aws_secret_access_key="dummy",
+            region_name="us-east-1",
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+        )
+
+    def refused(self):
+        return [(who, asked.action) for who, asked, granted in self.gate.asked if not granted]
+
+
+# --- what each role does --------------------------------------------------------------------------
+
+
+def read(place):
+    table = place.open("reader")
+    assert scan(table).to_table().num_rows == 6
+    table.refresh()
+    assert [entry.version for entry in table.history(limit=1)] == [table.head().version]
+    return table
+
+
+def write(place, who="writer"):
+    """Everything a writer does: probe, create, append, overwrite, key frame, publish."""
+    table = place.create(who, combine_after="1", keyframe_commits="2")
+    append(table, builders.events(6, days=3), app_id="job", app_seq=1)
+    overwrite(table, builders.events(1, day=1, first=9), start=DAY, end="1970-01-03")
+    table.write_keyframe()
+    contended(place, who)
+    return table
+
+
+def contended(place, who):
+    """An append that loses a race, and so is published and combined."""
+    spy = builders.Spy(place.store(who))
+    table = Table(spy, clock=ManualClock(builders.START_MS * 2, 5))
+    rival = place.open(who)
+    table.head()
+    races = itertools.count()
+
+    def lose_twice(key):
+        if key.startswith(keys.LOG_PREFIX) and "keyframe" not in key and next(races) < 2:
+            append(rival, builders.events(1, day=7))
+
+    spy.before_put = lose_twice
+    append(table, builders.events(1, day=8))
+    assert [key for key, _ in spy.puts if key.startswith(keys.INTENTS_PREFIX)]
+
+
+def vacuum(place):
+    """What a vacuum does: read what is live, delete what is not, only under data/."""
+    table = write(place, "vacuum")
+    live = {keys.key_of(s) for s in builders.live(table.refresh())}
+    store = place.store("vacuum")
+    dead = [o.key for o in store.list(keys.SEGMENTS_PREFIX) if o.key not in live]
+    assert dead
+    store.delete(dead)
+    assert {o.key for o in store.list(keys.SEGMENTS_PREFIX)} == live
+
+
+def prepared(place):
+    append(place.create("admin"), builders.events(6, days=3))
+
+
+def run(role, place):
+    if role == "reader":
+        prepared(place)
+        read(place)
+    else:
+        {"writer": write, "vacuum": vacuum}[role](place)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_allowed_all_it_does(role, place):
+    run(role, place)
+    assert place.refused() == []
+    assert {who for who, _, _ in place.gate.asked} <= {role, "admin"}
+
+
+def permissions():
+    """(role, statement, action) of every permission that the files give."""
+    for role in ROLES:
+        for number, statement in enumerate(load(role, "b", "p")["Statement"]):
+            for action in statement["Action"]:
+                yield pytest.param(role, number, action, id=f"{role} without {action}")
+
+
+@pytest.mark.parametrize(("role", "number", "action"), list(permissions()))
+def test_each_permission_is_needed(role, number, action, place):
+    statement = place.gate.identities[role]["Statement"][number]
+    statement["Action"] = [other for other in statement["Action"] if other != action]
+    with pytest.raises(errors.EventLogError, match=r"(?i)denied"):
+        run(role, place)
+    assert (role, action) in place.refused()
+
+
+def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
+    prepared(place)
+    table = read(place)
+    with pytest.raises(errors.InvalidInput, match=r"denied to create an object.*they are allowed"):
+        append(table, builders.events(1))
+    with pytest.raises(errors.InvalidInput, match="denied to delete"):
+        place.store("reader").delete([keys.commit_key(0)])
+    with pytest.raises(errors.InvalidInput, match="denied"):
+        table.set_properties({"user.a": "b"})
+    assert place.open("admin").head().version == 1
+
+
+@pytest.mark.parametrize("who", ["writer", "vacuum", "admin"])
+def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
+    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    table = place.create("writer", keyframe_commits="1")
+    append(table, builders.events(6, days=3))
+    table.write_keyframe()
+    store, raw = place.store(who), place.raw(who)
+    protected = [o.key for p in (keys.LOG_PREFIX, keys.FRAMES_PREFIX) for o in store.list(p)]
+    assert {key.split("/")[0] for key in protected} == {"_log", "_frames"}
+    for key in protected:
+        with pytest.raises(errors.InvalidInput, match="denied to delete"):
+            store.delete([key])
+        with pytest.raises(ClientError, match="AccessDenied"):
+            raw.delete_object(Bucket=place.bucket, Key=f"{PREFIX}/{key}")
+        with pytest.raises(ClientError, match="AccessDenied"):
+            raw.put_object(Bucket=place.bucket, Key=f"{PREFIX}/{key}", Body=b"x")
+        assert store.put_if_absent(key, b"x") is False
+    assert scan(place.open("reader")).to_table().num_rows == 6
+
+
+def test_who_may_delete_segments(place):
+    append(place.create(), builders.events(6, days=3))
+    segments = [o.key for o in place.store("reader").list(keys.SEGMENTS_PREFIX)]
+    for who in ("reader", "writer"):
+        with pytest.raises(errors.InvalidInput, match="denied to delete"):
+            place.store(who).delete(segments)
+    # In one batch: the segment goes, the commit stays.
+    with pytest.raises(errors.InvalidInput, match="denied to delete"):
+        place.store("vacuum").delete([segments[0], keys.commit_key(1)])
+    left = [o.key for o in place.store("reader").list("")]
+    assert segments[0] not in left
+    assert keys.commit_key(1) in left
+    place.store("vacuum").delete(segments)
+    assert not list(place.store("reader").list(keys.SEGMENTS_PREFIX))
+
+
+@pytest.mark.parametrize("who", ROLES)
+def test_a_role_is_kept_to_its_table(who, place):
+    prepared(place)
+    other = S3Store(f"s3://{place.bucket}/tables/one-more", place.gate.options(who))
+    for call in (
+        lambda: other.get(keys.commit_key(0)),
+        lambda: list(other.list(keys.LOG_PREFIX)),
+        lambda: other.put_if_absent("data/x", b""),
+        lambda: other.delete(["data/x"]),
+        lambda: list(S3Store(f"s3://{place.bucket}", place.gate.options(who)).list("")),
+    ):
+        with pytest.raises(errors.InvalidInput, match=r"(?i)denied"):
+            call()
+
+
+def test_a_writer_creates_only_conditionally(place):
+    for who in ("writer", "vacuum"):
+        raw = place.raw(who)
+        for part in ("_log", "_frames", "_intents", "data"):
+            with pytest.raises(ClientError, match="AccessDenied"):
+                raw.put_object(Bucket=place.bucket, Key=f"{PREFIX}/{part}/x", Body=b"")
+
+
+# --- the bucket's policy, and the evaluator -------------------------------------------------------
+
+T = f"arn:aws:s3:::b/{PREFIX}"
+FORBIDDEN = [
+    *(Asked(f"s3:{action}", f"{T}/{part}/x") for action in ("DeleteObject", "DeleteObjectVersion")
+      for part in ("_log", "_frames")),
+    *(Asked("s3:PutObject", f"{T}/{part}/x") for part in ("_log", "_frames")),
+]  # fmt: skip
+FINE = [
+    Asked("s3:PutObject", f"{T}/_log/x", {"s3:if-none-match": "*"}),
+    Asked("s3:GetObject", f"{T}/_log/x"),
+    Asked("s3:DeleteObject", f"{T}/data/x"),
+    Asked("s3:PutObject", f"{T}/data/x"),
+    Asked("s3:DeleteObject", "arn:aws:s3:::b/elsewhere/_log/x"),
+]
+
+
+def test_the_bucket_binds_even_who_may_do_everything():
+    policy = load("bucket", "b", PREFIX)
+    assert not [asked for asked in FORBIDDEN if is_allowed(asked, ADMIN, policy)]
+    assert not [asked for asked in FINE if not is_allowed(asked, ADMIN, policy)]
+    # And it allows nothing by itself.
+    assert not [asked for asked in (*FORBIDDEN, *FINE) if is_allowed(asked, NOBODY, policy)]
+
+
+@pytest.mark.parametrize("part", ["Action", "Resource"])
+def test_each_part_of_the_buckets_policy_is_needed(part):
+    whole = load("bucket", "b", PREFIX)
+    for number, statement in enumerate(whole["Statement"]):
+        for value in statement[part]:
+            less = copy.deepcopy(whole)
+            less["Statement"][number][part].remove(value)
+            assert any(is_allowed(asked, ADMIN, less) for asked in FORBIDDEN), value
+        less = copy.deepcopy(whole)
+        if less["Statement"][number].pop("Condition", None):
+            assert any(not is_allowed(asked, ADMIN, less) for asked in FINE)
+
+
+def allow(**more):
+    return {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"], **more}]}
+
+
+NULL = {"Null": {"s3:if-none-match": "true"}}
+SOME = Asked("s3:PutObject", "arn:aws:s3:::b/k", {"s3:if-none-match": "*"})
+BARE = Asked("s3:PutObject", "arn:aws:s3:::b/k")
+LISTED = Asked("s3:ListBucket", "arn:aws:s3:::b", {"s3:prefix": "a/b"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "answer"),
+    [
+        (BARE, allow(), True),
+        (BARE, NOBODY, False),
+        (BARE, allow(Action=["S3:putobject"]), True),
+        (BARE, allow(Action=["s3:Put"]), False),
+        (BARE, allow(Action=["s3:PutObjectAcl", "s3:Get*"]), False),
+        (BARE, allow(Resource=["arn:aws:s3:::b/*"]), True),
+        (BARE, allow(Resource=["arn:aws:s3:::b"]), False),
+        (BARE, allow(Resource=["arn:aws:s3:::B/k"]), False),
+        (BARE, allow(Condition=NULL), True),
+        (SOME, allow(Condition=NULL), False),
+        (SOME, allow(Condition={"Null": {"s3:if-none-match": "false"}}), True),
+        (BARE, allow(Condition={"Null": {"s3:if-none-match": "false"}}), False),
+        (LISTED, allow(Condition={"StringLike": {"s3:prefix": ["a/*"]}}), True),
+        (LISTED, allow(Condition={"StringLike": {"s3:prefix": ["b/*", "a/?"]}}), True),
+        (LISTED, allow(Condition={"StringLike": {"s3:prefix": ["a"]}}), False),
+        (BARE, allow(Condition={"StringLike": {"s3:prefix": ["*"]}}), False),
+        (SOME, {"Statement": allow()["Statement"] + allow(Effect="Deny")["Statement"]}, False),
+    ],
+)
+def test_the_evaluator(asked, policy, answer):
+    assert is_allowed(asked, policy) is answer
+    denying = {"Statement": [{**s, "Effect": "Deny"} for s in policy["Statement"]]}
+    if len(policy["Statement"]) == 1:
+        assert is_allowed(asked, ADMIN, denying) is not answer
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"NotAction": ["s3:*"]}, {"Principal": {"AWS": "x"}}, {"Effect": "Perhaps"},
+     {"Condition": {"Bool": {"aws:SecureTransport": "true"}}}],
+)  # fmt: skip
+def test_the_evaluator_refuses_what_it_does_not_judge(more):
+    with pytest.raises(ValueError, match=r"judged here|Perhaps"):
+        is_allowed(BARE, allow(**more))
+
+
+def test_a_pattern_is_literal_but_for_its_two_wildcards():
+    assert like("a.c*", "a.c/d\n")
+    assert not like("a.c*", "abc")
+    assert not like("a", "ab")
+    assert like("?[a]", "x[a]")
+
+
+@pytest.mark.parametrize("name", [*ROLES, "bucket"])
+def test_another_evaluator_agrees_but_for_conditions(name):
+    """moto judges Action and Resource on its own, though not the conditions used here."""
+    from moto.iam.access_control import IAMPolicy, PermissionResult  # noqa: PLC0415
+
+    policy = load(name, "b", PREFIX)
+    for statement in policy["Statement"]:
+        statement.pop("Condition", None)
+    actions = ["ListBucket", "GetObject", "PutObject", "DeleteObject", "DeleteObjectVersion"]
+    places = ["", f"/{PREFIX}/_log/x", f"/{PREFIX}/_frames/x", f"/{PREFIX}/data/x", "/other/data/x"]
+    granted = 0
+    for action, key in itertools.product(actions, places):
+        asked = Asked(f"s3:{action}", f"arn:aws:s3:::b{key}")
+        theirs = IAMPolicy(json.dumps(policy)).is_action_permitted(asked.action, asked.resource)
+        assert is_allowed(asked, policy) is (theirs == PermissionResult.PERMITTED)
+        denied = not is_allowed(asked, ADMIN, policy)
+        assert denied is (theirs == PermissionResult.DENIED)
+        granted += theirs != PermissionResult.NEUTRAL
+    assert granted >= 4
