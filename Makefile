@@ -8,7 +8,8 @@ PYTHON := .venv/bin/python
 # Written by .ci/setup: the environment is made again when the list of packages changes.
 STAMP := .venv/.setup-done
 
-.PHONY: help setup java demo lint types test test-localstack bench build clean
+.PHONY: help setup java demo lint types test test-localstack simulate model mutants fuzz soak bench \
+    build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,10 +33,30 @@ types: $(STAMP) ## mypy, strict
 	@$(PYTHON) -m mypy
 
 test: setup lint types ## lint, types, and every test that is quick and needs no server
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
+
+# Long runs: their length is given on the command line, and they stop by themselves.
+MINUTES ?= 1
+SECONDS ?= 60
+SEEDS ?= 20000
+
+simulate: $(STAMP) ## the protocol under a scheduler that owns everything: SEEDS=20000
+	@PYTHONPATH=tests $(PYTHON) tests/simulation/run.py $(SEEDS)
+
+model: $(STAMP) ## every state of a model of the protocol, a million of them
+	@PYTHONPATH=tests $(PYTHON) tests/model/run.py
+
+mutants: $(STAMP) ## the protocol with one guard removed at a time: which test notices
+	@PYTHONPATH=tests $(PYTHON) tests/mutants/run.py
+
+fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
+	@PYTHONPATH=tests $(PYTHON) tests/fuzz/run.py $(SECONDS) --save fuzz-crashes
+
+soak: $(STAMP) ## processes, a server, a proxy that breaks things, kill -9: MINUTES=1, SEED=…
+	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
@@ -45,7 +66,7 @@ build: $(STAMP) ## the wheel, in dist/
 	@ls dist
 
 clean: ## remove what builds and tests leave; .venv and .localstack stay
-	@rm -rf dist build spark-warehouse metastore_db derby.log bench-results \
+	@rm -rf dist build spark-warehouse metastore_db derby.log bench-results fuzz-crashes \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./.venv -prune -o -path ./.localstack -prune -o -name __pycache__ -type d -print0 \
 	    | xargs -0 rm -rf

@@ -194,6 +194,14 @@ class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unk
     version: Count
 
 
+class SameSegments(
+    Struct, frozen=True, tag="same_segments", tag_field="action", forbid_unknown_fields=True
+):
+    """Precondition: the live segments are those whose entry hashes add up to `hash_sum`."""
+
+    hash_sum: str
+
+
 Action = (
     Add
     | Drop
@@ -214,4 +222,5 @@ Action = (
     | Ack
     | Detach
     | Restore
+    | SameSegments
 )

@@ -8,13 +8,13 @@ from the commits alone). The rules themselves are those of `eventlog.fold`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventlog import codec, fold
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, NotFound
-from eventlog.model import Commit, Header, KeyFrame, Meta, Segment
+from eventlog.model import Add, Commit, Header, KeyFrame, Meta, Restore, Segment, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,12 @@ class Step:
 
     Attributes:
         void: id to reason of the transactions without effect.
+        drops: the segments that it made not live.
         problems: what the commit says and what the fold does not arrive at; empty if all is well.
     """
 
     void: Mapping[str, str] = field(default_factory=dict)
+    drops: tuple[Segment, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -54,10 +56,17 @@ class Audit:
     Args:
         recall: returns the state at a version whose changes are no longer kept: one from before
             the last two key frames in use. Raises what the log raises.
+        earlier: returns by id those of the adds' segments that were live at a version. Raises what
+            the log raises.
     """
 
-    def __init__(self, recall: Callable[[int], Past]) -> None:
+    def __init__(
+        self,
+        recall: Callable[[int], Past],
+        earlier: Callable[[int, Sequence[Add]], Mapping[str, Segment]],
+    ) -> None:
         self._recall = recall
+        self._earlier = earlier
         self._state: fold.State | None = None
         self._live: dict[str, Segment] = {}
         self._changes: deque[_Change] = deque()
@@ -75,6 +84,11 @@ class Audit:
     def header(self) -> Header | None:
         """The header of the last version that was folded."""
         return self._state.header if self._state else None
+
+    @property
+    def meta(self) -> Meta:
+        """The small state at the last version that was folded."""
+        return self._state.meta if self._state else Meta()
 
     @property
     def live(self) -> Mapping[str, Segment]:
@@ -104,7 +118,10 @@ class Audit:
         self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
         self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
         problems = self._check_road(commit, delta, effect)
-        return Step(dict(effect.void), tuple(problems))
+        for transaction in commit.transactions:
+            if transaction.id in effect.accepted:
+                problems += self._check_restored(transaction)
+        return Step(dict(effect.void), effect.drops, tuple(problems))
 
     def resume(self, header: Header, commit_hash: str, past: Past) -> None:
         """Take a version's own word for its state, behind a commit that cannot be folded."""
@@ -178,6 +195,22 @@ class Audit:
             problems.append(f"the delta does not lead here from {_named(base)}")
         return problems
 
+    def _check_restored(self, transaction: Transaction) -> list[str]:
+        """Return what a transaction restores that was not so at the version it names (R12.3)."""
+        named = [a.version for a in transaction.actions if isinstance(a, Restore)]
+        adds = [a for a in transaction.actions if isinstance(a, Add)]
+        if not named or not adds:
+            return []
+        found: dict[str, Segment] = {}
+        try:
+            for version in named:
+                found |= self._earlier(version, adds)
+        except (Corrupt, NotFound) as error:
+            return [f"it restores from a version that cannot be resolved: {error.message}"]
+        wrong = [add.id for add in adds if not _same_object(add, found.get(add.id))]
+        where = f"version {', '.join(map(str, named))}"
+        return [f"it restores segment {i}, which was not live like this at {where}" for i in wrong]
+
     def _check_long_road(self, commit: Commit, delta: Delta) -> list[str]:
         state = self._state
         assert state is not None  # noqa: S101 - called after a fold
@@ -203,6 +236,12 @@ class Audit:
         while self._changes[0].version < last:
             self._changes.popleft()
         self._floor = last
+
+
+def _same_object(add: Add, segment: Segment | None) -> bool:
+    """Say whether an add names the object of a segment, and says the same of it."""
+    names = Add.__struct_fields__
+    return segment is not None and all(getattr(add, n) == getattr(segment, n) for n in names)
 
 
 def _state_problems(past: Meta, commit: Commit, meta: Meta) -> list[str]:

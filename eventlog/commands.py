@@ -1,4 +1,4 @@
-"""The verbs of the log: create, log, ls, diff, and those of `inspection`.
+"""The verbs of the log: create, log, ls, diff, and those of `inspection` and `upkeep`.
 
 Shell layer; needs the extra `cli`. Reading and writing rows are verbs of the packages that do it.
 """
@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import inspection, keys, terminal
+from eventlog import inspection, keys, terminal, upkeep
 from eventlog.errors import InvalidInput
 from eventlog.history import HistoryEntry
 from eventlog.inspection import totals_text
@@ -150,7 +150,7 @@ def diff(place: Place, *, a: int, b: int) -> None:
     terminal.note(f"added {_sums(found.added)}; dropped {_sums(found.dropped)}")
 
 
-COMMANDS = [create, log_, inspection.show, ls, diff, inspection.check]
+COMMANDS = [create, log_, inspection.show, ls, diff, inspection.fsck, *upkeep.COMMANDS]
 
 
 def _schema_of(path: str) -> pa.Schema:

@@ -24,6 +24,7 @@ from eventlog.model import (
     Meta,
     Published,
     Restore,
+    SameSegments,
     Segment,
     Totals,
     Transaction,
@@ -54,6 +55,10 @@ class View(Protocol):
 
     def present(self, adds: Sequence[Add]) -> set[str]:
         """Return the ids of those adds that are live already."""
+        ...
+
+    def hash_sum(self) -> str:
+        """Return the sum of the entry hashes of the live segments, as a root has it of a leaf."""
         ...
 
 
@@ -105,6 +110,10 @@ class State:
         """See `View.present`."""
         return {a.id for a in adds if a.id in self.segments}
 
+    def hash_sum(self) -> str:
+        """See `View.hash_sum`."""
+        return segments_sum(self.header, self.meta)
+
 
 @dataclass(frozen=True, slots=True)
 class NoState:
@@ -123,6 +132,15 @@ class NoState:
     def present(self, adds: Sequence[Add]) -> set[str]:  # noqa: ARG002
         """See `View.present`."""
         return set()
+
+    def hash_sum(self) -> str:
+        """See `View.hash_sum`."""
+        return codec.hex_hash(0)
+
+
+def segments_sum(header: Header, meta: Meta) -> str:
+    """Return the sum of the entry hashes of a version's live segments, from its state hash."""
+    return codec.hex_hash(codec.parse_hash(header.state_hash) - codec.meta_hash(meta))
 
 
 def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
@@ -242,8 +260,8 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     if isinstance(drops, str):
         return drops
     added = [a for a in txn.actions if isinstance(a, Add)]
-    reason = _unmet(txn, meta, view) or rules.stats_problem(added, meta)
-    reason = reason or _added_before(added, view, so_far)
+    reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
+    reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
     if reason:
         return reason
     version, first = view.version + 1, len(so_far.adds)
@@ -286,6 +304,14 @@ def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
             reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
         if reason:
             return reason
+    return None
+
+
+def _moved(txn: Transaction, view: View, so_far: Effect) -> str | None:
+    """Return that other segments are live than the transaction says, if it says so."""
+    wanted = {action.hash_sum for action in txn.actions if isinstance(action, SameSegments)}
+    if wanted and (so_far.adds or so_far.drops or wanted != {view.hash_sum()}):
+        return "segments were added or dropped meanwhile"
     return None
 
 

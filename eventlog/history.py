@@ -89,12 +89,14 @@ def version_at(log: Log, head: Header, time_ms: int, known: int = -1) -> int:
 
 
 def find_transaction(log: Log, transaction_id: str, start: int, head: int) -> int | None:
-    """Return the version from `start` to `head` that holds the transaction, or None."""
-    for version in range(start, head + 1):
-        commit, body = log.read(version)
-        listed = any(t.id == transaction_id for t in commit.transactions)
-        if listed and holds(commit, log.resolve(commit, body), transaction_id):
-            return version
+    """Return the version from `start` to `head` in which the transaction took effect, or None."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for low in range(start, head + 1, PAGE):
+            page = range(low, min(low + PAGE, head + 1))
+            for commit, body in pool.map(log.read, page) if len(page) > 1 else map(log.read, page):
+                listed = any(t.id == transaction_id for t in commit.transactions)
+                if listed and holds(commit, log.resolve(commit, body), transaction_id):
+                    return commit.header.version
     return None
 
 

@@ -1,4 +1,4 @@
-"""The verbs that look closely: show one version, check all of them.
+"""The verbs that look closely: show one version, check all of them (fsck).
 
 Shell layer; needs the extra `cli`.
 """
@@ -11,10 +11,11 @@ from typing import Any
 import click
 import msgspec
 
-from eventlog import check as checks
 from eventlog import fold, keys, proposal, terminal
+from eventlog import fsck as checks
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
+from eventlog.findings import Report
 from eventlog.model import Commit, Totals, Transaction
 from eventlog.program import Place, at_timestamp, common
 from eventlog.schema_text import type_text
@@ -45,21 +46,47 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 
 @click.command()
 @common
-@click.option("--segments", is_flag=True, help="Also look that every live segment is there.")
+@click.option("--log-only", is_flag=True, help="Look at no segments and at nothing left over.")
 @click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
-def check(place: Place, *, segments: bool, checksums: bool) -> int:
+@click.option(
+    "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
+    help="Trust the key frame of VERSION and fold from there, not from 0.",
+)  # fmt: skip
+@click.option(
+    "--version", type=click.IntRange(min=0),
+    help="Look for the segments of this version, not of the newest.",
+)  # fmt: skip
+@click.option("--repair", is_flag=True, help="Write key frames that are missing; nothing else.")
+def fsck(
+    place: Place,
+    *,
+    log_only: bool,
+    checksums: bool,
+    start: int | None,
+    version: int | None,
+    repair: bool,
+) -> int:
     """Check that everything stored is what the log says; exit 4 where it is not.
 
-    Folds all commits from version 0, and compares every header, delta and key frame with it.
+    Folds all commits from version 0, and compares every header, delta and key frame with it; looks
+    for the live segments; counts the objects that nothing names.
     """
     table, clock = place.unopened(), SystemClock()
-    start = clock.now_ms()
+    begun = clock.now_ms()
     with terminal.progress() as advance:
-        report = checks.check(table, segments=segments, checksums=checksums, progress=advance)
+        report = checks.fsck(
+            table,
+            objects=not log_only,
+            checksums=checksums,
+            start=start,
+            version=version,
+            repair=repair,
+            progress=advance,
+        )
     if place.as_json:
         terminal.json_document({"ok": report.ok, **msgspec.to_builtins(report)})
     else:
-        _show_report(report, (clock.now_ms() - start) / 1000)
+        _show_report(report, (clock.now_ms() - begun) / 1000)
     return 0 if report.ok else Corrupt.exit_code
 
 
@@ -172,15 +199,19 @@ def _actions(transaction: Transaction) -> dict[str, int]:
     return dict(Counter(kinds))
 
 
-def _show_report(report: checks.Report, seconds: float) -> None:
-    looked = None if report.segments is None else terminal.count(report.segments)
-    bad = f", {report.bad_keyframes} bad" if report.bad_keyframes else ""
+def _show_report(report: Report, seconds: float) -> None:
+    frames = f"{report.keyframes} agree, {report.leaves} leaves read"
+    odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
+    looked = None
+    if report.segments is not None:
+        looked = f"{terminal.count(report.segments)} of version {report.segments_version}"
     terminal.facts(
         [
             ("table", report.table),
+            ("folded from", f"the key frame of version {report.start}" if report.start else None),
             ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
             ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
-            ("key frames", f"{report.keyframes} agree{bad}, {report.leaves} leaves read"),
+            ("key frames", ", ".join([frames, *(f"{n} {what}" for what, n in odd if n)])),
             ("segments", looked),
             ("checksums", terminal.size(report.checksummed) if report.checksummed else None),
         ]
@@ -189,13 +220,38 @@ def _show_report(report: checks.Report, seconds: float) -> None:
         terminal.say(
             f"void: transaction {void.transaction} of version {void.version}: {void.reason}"
         )
+    _show_leftovers(report)
+    _show_findings(report)
+    repaired = sum(repair.done for repair in report.repairs)
+    verdict = f"corrupt: {report.errors:,} errors" if report.errors else "all is as the log says"
+    told = f"; {repaired} repaired" if report.repairs else ""
+    terminal.say(f"\n{verdict}{told} ({seconds:.1f} s)")
+
+
+def _show_leftovers(report: Report) -> None:
+    if not report.leftovers:
+        return
+    terminal.say("\nobjects that nothing names (no fault):")
+    terminal.table(
+        ("place", "kind", "objects", "bytes", "example"),
+        (
+            (x.place, x.kind, terminal.count(x.objects), terminal.size(x.bytes), x.example)
+            for x in report.leftovers
+        ),
+        right=("objects", "bytes"),
+    )
+
+
+def _show_findings(report: Report) -> None:
     if report.findings:
         terminal.say()
         terminal.table(
             ("severity", "version", "key", "message"),
-            ((f.severity, f.version, f.key, f.message) for f in report.findings),
+            (
+                ("repaired" if f.repaired else f.severity, f.version, f.key, f.message)
+                for f in report.findings
+            ),
             right=("version",),
         )
-    errors = sum(finding.severity == "error" for finding in report.findings)
-    verdict = f"corrupt: {errors} errors" if errors else "all is as the log says"
-    terminal.say(f"\n{verdict} ({seconds:.1f} s)")
+    for repair in report.repairs:
+        terminal.say(f"{repair.key}: {repair.message}")

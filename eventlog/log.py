@@ -283,7 +283,7 @@ class Log:
             if newer - older != 1:
                 raise Corrupt(
                     f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "
-                    "or commits were deleted; run `eventlog check`",
+                    "or commits were deleted; run `eventlog fsck`",
                     table=self.store.uri,
                     version=newer,
                 )

@@ -6,18 +6,17 @@ its own name (FORMAT.md R12.3).
 
 from __future__ import annotations
 
-from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.delta import drop_of
 from eventlog.diff import diff
 from eventlog.holds import check_kept
-from eventlog.model import Action, Add, Restore, Segment, Unchanged
+from eventlog.model import Action, Add, Restore, SameSegments, Segment
 from eventlog.snapshot import Snapshot
 
 
 def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Action]:
     """Return the actions after which exactly the target's segments are live; [] if they are.
 
-    Whatever others add meanwhile makes it a conflict, so that no row is dropped unseen.
+    Whatever others add or drop meanwhile makes it a conflict: no row goes or stays unseen.
 
     Raises:
         VersionVacuumed: the target lies below the horizon.
@@ -30,7 +29,7 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Actio
     adds: list[Action] = [_again(s) for s in change.added if s.id not in back]
     if not drops and not adds:
         return []
-    guards: list[Action] = [Unchanged(MIN_MS, MAX_MS), Restore(target.version)]
+    guards: list[Action] = [SameSegments(head.hash_sum()), Restore(target.version)]
     return [*guards, *drops, *adds]
 
 

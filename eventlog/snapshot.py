@@ -232,6 +232,10 @@ class Snapshot:
         live = self.live([Drop(a.id, a.chunk, "") for a in older])
         return found | live.keys()
 
+    def hash_sum(self) -> str:
+        """Return the sum of the entry hashes of the live segments."""
+        return codec.hex_hash(codec.parse_hash(self.header.state_hash) - codec.meta_hash(self.meta))
+
     def settled(self) -> Snapshot:
         """Return this snapshot, on the older key frame if its own turned out to be unusable."""
         found = self

@@ -40,6 +40,10 @@ def commit_staged(t: Table, transaction: Transaction) -> int:
         except CommitConflict as conflict:
             if not any(_fenced(action, t.head().meta.fence) for action in transaction.actions):
                 raise
+            # Handed in before, by another process: the fence hides that it is in already.
+            landed = t.find_transaction(transaction.id, start=transaction.read_version + 1)
+            if landed is not None:
+                return landed
             logger.info("staging again what was fenced: %s", conflict)
             transaction = restaged(t, transaction)
     return t.commit(transaction)

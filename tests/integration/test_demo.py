@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from eventlog import Table
-from eventlog.check import check
+from eventlog.fsck import fsck
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 STEPS = {
@@ -64,7 +64,7 @@ def test_demo_in_a_folder_leaves_a_sound_table(tmp_path):
     table = Table.open(folder)
     appends = [e.transactions for e in table.history() if e.operation == "append"]
     assert sum(appends) == 4
-    assert check(table, checksums=True).ok
+    assert fsck(table, checksums=True).ok
 
     again = demo("--local", str(folder))
     assert again.returncode == 3

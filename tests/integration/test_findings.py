@@ -104,14 +104,12 @@ def test_a_clock_at_the_end_of_time_cannot_end_the_table():
     assert append(table, events(1)) == 1
 
 
-def test_a_warm_handle_appends_again_after_a_fence():
+def test_a_warm_handle_gets_in_after_a_fence():
     table = create()
     append(table, events(1))
     other = reopen(table.store, seed=3)
     other.commit(other.transaction("fence", [Fence(2)]))
     append(other, events(1))
-    with pytest.raises(errors.CommitConflict, match="fence"):
-        append(table, events(1))
     append(table, events(1))
     assert count(table) == 3
 
@@ -144,5 +142,5 @@ def test_files_that_are_handed_to_an_engine_are_looked_at_first(damage, tmp_path
     path.unlink()
     if damage == "shorter":
         path.write_bytes(body[:-1])
-    with pytest.raises(errors.DataLoss, match="eventlog check"):
+    with pytest.raises(errors.DataLoss, match="eventlog fsck"):
         check_sizes(table.store, segments, 1)

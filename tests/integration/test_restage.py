@@ -20,6 +20,8 @@ from compaction import vacuum
 from eventlog import Table, errors, keys
 from eventlog.model import Fence
 from writers import append, overwrite
+from writers.batch import stage
+from writers.restage import commit_staged
 
 DAY = {"start": 0, "end": 86_400_000}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
@@ -132,3 +134,18 @@ def test_fences_that_keep_rising_end_in_a_conflict(table):
     with pytest.raises(errors.CommitConflict, match="fence"):
         append(mine, events(1, first=10))
     assert sorted(row_names(table)) == ["row 0", "row 1"]
+
+
+@pytest.mark.parametrize("since", ["nothing", "replaced"])
+def test_what_landed_before_the_fence_is_not_staged_again(table, since):
+    head = table.head()
+    adds = stage(table, head, events(1, first=10), 2**29)
+    twice = table.transaction("append", adds, read_version=head.version)
+    first = commit_staged(table, twice)
+    if since == "replaced":
+        overwrite(table, events(1, first=20), **DAY)
+    fence(table)
+    before = sorted(row_names(table))
+    assert commit_staged(reopen(table.store), twice) == first
+    assert sorted(row_names(table)) == before
+    assert accepted_in(table.store, twice.id) == [first]

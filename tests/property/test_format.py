@@ -37,6 +37,7 @@ from eventlog.model import (
     Renew,
     Replica,
     Restore,
+    SameSegments,
     Schema,
     Segment,
     SetLayout,
@@ -127,6 +128,7 @@ BUILT = {
     Ack: st.builds(Ack, texts, counts, counts),
     Detach: st.builds(Detach, texts, counts),
     Restore: st.builds(Restore, counts),
+    SameSegments: st.builds(SameSegments, hex64),
 }
 actions = st.one_of(*BUILT.values())
 transactions = st.builds(

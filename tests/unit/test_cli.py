@@ -73,7 +73,7 @@ def test_every_verb_on_every_store(root_uri, tmp_path):
     assert len(lines(done("ls", root_uri, "--json"))) == 2
     assert len(json.loads(done("diff", root_uri, 0, 1, "--json").stdout)["added"]) == 2
     assert done("scan", root_uri, "--count").stdout == "4\n"
-    assert json.loads(done("check", root_uri, "--checksums", "--json").stdout)["ok"] is True
+    assert json.loads(done("fsck", root_uri, "--checksums", "--json").stdout)["ok"] is True
 
 
 def test_create_from_text(tmp_path):
@@ -392,19 +392,20 @@ def test_corrupt_log_is_4(uri):
         file.seek(30)
         file.write(b"!")
     assert run("log", uri).exit_code == 4
-    answer = run("check", uri, "--json")
+    answer = run("fsck", uri, "--json")
     assert answer.exit_code == 4
     document = json.loads(answer.stdout)
     assert document["ok"] is False
     assert document["findings"][0]["key"] == keys.commit_key(2)
-    assert "corrupt" in run("check", uri).stdout
+    assert "corrupt" in run("fsck", uri).stdout
 
 
-def test_check_json_keys_are_stable(uri):
-    document = json.loads(done("check", uri, "--segments", "--json").stdout)
+def test_fsck_json_keys_are_stable(uri):
+    document = json.loads(done("fsck", uri, "--json").stdout)
     assert document.keys() == {
-        "ok", "table", "head", "versions", "transactions", "void", "keyframes", "bad_keyframes",
-        "leaves", "segments", "checksummed", "findings",
+        "ok", "table", "start", "head", "versions", "transactions", "void", "keyframes",
+        "bad_keyframes", "missing_keyframes", "leaves", "segments_version", "segments",
+        "checksummed", "leftovers", "repairs", "errors", "warnings", "findings",
     }  # fmt: skip
     assert (document["versions"], document["segments"]) == (3, 4)
 
@@ -472,7 +473,21 @@ def test_process_exits_with_the_code(tmp_path):
 
 def test_help_lists_every_verb():
     text = done("--help").stdout
-    for verb in ("append", "check", "create", "demo", "diff", "log", "ls", "scan", "show"):
+    for verb in (
+        "append",
+        "create",
+        "demo",
+        "diff",
+        "fsck",
+        "log",
+        "ls",
+        "pin",
+        "pins",
+        "restore",
+        "scan",
+        "show",
+        "unpin",
+    ):
         assert f"  {verb} " in text
         assert "--json" in done(verb, "--help").stdout
 

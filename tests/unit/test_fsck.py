@@ -1,66 +1,18 @@
-"""check: a healthy table passes, and every planted fault is found where it was planted."""
-
-import itertools
+"""fsck: a healthy table passes, and every planted fault is found where it was planted."""
 
 import builders
 import msgspec
 import pyarrow as pa
 import pytest
+from damage import Damaged, rows
 
 from eventlog import Table, codec, fold, keys
-from eventlog.check import check
 from eventlog.clock import ManualClock
 from eventlog.errors import TableNotFound
+from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import Commit, Transaction
 from writers import append, overwrite
-
-SCHEMA = pa.schema([("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])
-DAY_US = 86_400_000_000
-_numbers = itertools.count()
-
-
-def rows(day, count=3):
-    times = [day * DAY_US + n for n in range(count)]
-    return pa.table([pa.array(times, SCHEMA.field(0).type), list(range(count))], schema=SCHEMA)
-
-
-class Damaged:
-    """A memory store whose objects can be replaced and removed behind the table's back."""
-
-    def __init__(self, commits=10, every=4):
-        self.store = MemoryStore(f"memory://checked-{next(_numbers)}")
-        self.table = Table.create(
-            self.store.uri,
-            SCHEMA,
-            time_column="time",
-            properties={"keyframe_commits": str(every)},
-            store=self.store,
-            clock=ManualClock(1_700_000_000_000),
-        )
-        for day in range(commits):
-            append(self.table, rows(day))
-
-    def replace(self, key, body):
-        self.store.delete([key])
-        assert self.store.put_if_absent(key, body)
-
-    def change(self, key, old, new):
-        body = self.store.get(key)
-        assert body.count(old) >= 1
-        self.replace(key, body.replace(old, new, 1))
-
-    def check(self, **options):
-        # Another handle, so that nothing comes from a cache.
-        return check(Table(self.store), **options)
-
-    def keyframes(self):
-        found = [keys.parse_log_key(row.key) for row in self.store.list(keys.LOG_PREFIX)]
-        return sorted(version for version, is_keyframe in filter(None, found) if is_keyframe)
-
-    def errors(self, **options):
-        report = self.check(**options)
-        return [f for f in report.findings if f.severity == "error"]
 
 
 @pytest.fixture
@@ -72,7 +24,7 @@ def test_healthy_table_passes(damaged):
     day = "1970-01-03"
     overwrite(damaged.table, rows(2, 5), start=day, end="1970-01-04")
     damaged.table.set_properties({"user.note": "hello"})
-    report = damaged.check(checksums=True)
+    report = damaged.fsck(checksums=True)
     assert report.ok
     assert report.findings == ()
     assert report.head == damaged.table.refresh().version == 12
@@ -88,7 +40,7 @@ def test_leaves_and_spills_are_followed():
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
     append(many.table, rows(5))
     assert many.table.head().base is not None
-    report = many.check(segments=True)
+    report = many.fsck()
     assert report.ok, report.findings
     assert report.leaves >= 1
     assert report.segments == 303
@@ -96,7 +48,7 @@ def test_leaves_and_spills_are_followed():
 
 def test_progress_reaches_the_total(damaged):
     told = []
-    damaged.check(checksums=True, progress=lambda *step: told.append(step))
+    damaged.fsck(checksums=True, progress=lambda *step: told.append(step))
     assert ("commits", 11, 11) in told
     assert ("segments", 10, 10) in told
     total = damaged.table.head().totals.bytes
@@ -105,7 +57,7 @@ def test_progress_reaches_the_total(damaged):
 
 def test_no_table_is_not_found():
     with pytest.raises(TableNotFound):
-        check(Table(MemoryStore("memory://nothing")))
+        fsck(Table(MemoryStore("memory://nothing")))
 
 
 def test_void_transactions_are_reported_with_their_reason(damaged):
@@ -114,7 +66,7 @@ def test_void_transactions_are_reported_with_their_reason(damaged):
     first = _stored_transaction(damaged, 1)
     again = msgspec.structs.replace(first, id="a" * 32, app=None)
     _put_commit(damaged, head, [again])
-    report = damaged.check()
+    report = damaged.fsck()
     (void,) = report.void
     assert (void.version, void.transaction) == (11, "a" * 32)
     assert void.reason
@@ -144,7 +96,7 @@ def test_changed_text_that_still_decodes_breaks_the_chain(damaged):
 
 def test_missing_commit_is_a_gap(damaged):
     damaged.store.delete([keys.commit_key(6)])
-    report = damaged.check()
+    report = damaged.fsck()
     assert not report.ok
     (gap,) = [f for f in report.findings if "gap" in f.message]
     assert (gap.version, gap.key) == (6, keys.commit_key(6))
@@ -168,7 +120,7 @@ def test_wrong_keyframe_is_found(damaged, forge):
     damaged.replace(key, codec.encode_keyframe(forge(root)))
     (found,) = damaged.errors()
     assert (found.key, found.version) == (key, version)
-    assert damaged.check().bad_keyframes == 1
+    assert damaged.fsck().bad_keyframes == 1
 
 
 def test_keyframe_of_another_state_that_adds_up_is_found(damaged):
@@ -204,7 +156,7 @@ def test_bad_leaf_is_found(fault):
         assert many.store.put_if_absent(key, body[:100] + b"!" + body[101:])
     found = many.errors()
     assert key in [f.key for f in found]
-    assert many.check().bad_keyframes >= 1
+    assert many.fsck().bad_keyframes >= 1
 
 
 def test_delta_that_leads_elsewhere_is_found(damaged):
@@ -228,8 +180,8 @@ def test_state_that_leads_elsewhere_is_found(damaged):
 def test_missing_segment_is_found(damaged):
     segment = damaged.table.snapshot().segments()[3]
     damaged.store.delete([keys.key_of(segment)])
-    assert damaged.check().ok
-    (found,) = damaged.errors(segments=True)
+    assert damaged.fsck(objects=False).ok
+    (found,) = damaged.errors()
     assert (found.key, found.version) == (keys.key_of(segment), segment.version)
     assert len(damaged.errors(checksums=True)) == 1
 
@@ -237,7 +189,7 @@ def test_missing_segment_is_found(damaged):
 def test_segment_of_another_size_is_found(damaged):
     key = keys.key_of(damaged.table.snapshot().segments()[0])
     damaged.replace(key, damaged.store.get(key) + b"!")
-    (found,) = damaged.errors(segments=True)
+    (found,) = damaged.errors()
     assert found.key == key
 
 
@@ -246,7 +198,7 @@ def test_wrong_checksum_is_found_only_by_reading(damaged):
     body = bytearray(damaged.store.get(key))
     body[50] ^= 1
     damaged.replace(key, bytes(body))
-    assert not damaged.errors(segments=True)
+    assert not damaged.errors()
     (found,) = damaged.errors(checksums=True)
     assert (found.key, "sha256" in found.message) == (key, True)
 
@@ -254,7 +206,7 @@ def test_wrong_checksum_is_found_only_by_reading(damaged):
 def test_foreign_keys_are_warnings(damaged):
     for key in ("_log/notes.txt", "_log/000000000001.json.bak", "_log/backup/0.json"):
         assert damaged.store.put_if_absent(key, b"?")
-    report = damaged.check()
+    report = damaged.fsck()
     assert report.ok
     assert {f.severity for f in report.findings} == {"warning"}
     assert len(report.findings) == 3
@@ -270,7 +222,7 @@ def test_commits_far_from_their_keyframe_are_checked_too():
     version = stepped_back.refresh().version
     commit, _ = stepped_back.log.read(version)
     assert commit.header.keyframe == planted.keyframes()[0]
-    assert planted.check().ok
+    assert planted.fsck().ok
 
     forged = msgspec.structs.replace(
         commit, delta=msgspec.structs.replace(commit.delta, adds=commit.delta.adds[1:])

@@ -1,0 +1,125 @@
+"""The verbs that keep a table: pin, unpin and pins, restore.
+
+Shell layer; needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eventlog import terminal
+from eventlog.errors import InvalidInput
+from eventlog.inspection import totals_text
+from eventlog.model import Add, Drop, Pin, Totals
+from eventlog.program import Place, common
+from eventlog.restoration import restoration
+
+_owner = click.option("--owner", help="Whose pin it is; this user on this host if not given.")
+
+
+@click.command()
+@common
+@click.argument("name")
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@_owner
+def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
+    """Hold VERSION (the newest if not given) against vacuum, under NAME."""
+    held = place.open().pin(name, version, owner=owner)
+    if place.as_json:
+        terminal.json_document({"name": name, "version": held})
+    else:
+        terminal.say(
+            f"pin {name} holds version {held}: `eventlog unpin {place.uri} {name}` ends it"
+        )
+
+
+@click.command()
+@common
+@click.argument("name")
+@_owner
+@click.option("--break", "breaking", is_flag=True, help="Whoever's pin it is.")
+def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None:
+    """Give up the pin NAME."""
+    if breaking and owner is not None:
+        raise InvalidInput("give --owner or --break, not both")
+    table = place.open()
+    if breaking:
+        table.break_pin(name)
+    else:
+        table.unpin(name, owner=owner)
+    if place.as_json:
+        terminal.json_document({"name": name, "broken": breaking})
+    else:
+        terminal.say(f"pin {name} is {'broken' if breaking else 'given up'}")
+
+
+@click.command()
+@common
+def pins(place: Place) -> None:
+    """List the pins, the oldest version first."""
+    held = place.open().snapshot().meta.pins
+    ordered = sorted(held.items(), key=lambda item: (item[1].version, item[0]))
+    if place.as_json:
+        for name, each in ordered:
+            terminal.json_line(_pin_json(name, each))
+        return
+    terminal.table(
+        ("name", "version", "owner", "since"),
+        ((name, p.version, p.owner, terminal.moment(p.time)) for name, p in ordered),
+        right=("version",),
+    )
+
+
+@click.command()
+@common
+@click.argument("version", type=click.IntRange(min=0))
+@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+def restore(place: Place, *, version: int, dry_run: bool) -> None:
+    """Make the segments of VERSION the live ones again; nothing is copied.
+
+    Schema and properties stay as they are. Rows that others commit meanwhile are a conflict.
+    """
+    table = place.open()
+    head = table.snapshot()
+    target = table.snapshot(version)
+    actions = restoration(head, target, table.uri)
+    adds = [action for action in actions if isinstance(action, Add)]
+    drops = sum(isinstance(action, Drop) for action in actions)
+    committed = None if dry_run else table.restore(version)
+    if place.as_json:
+        terminal.json_document(
+            {
+                "restored": version,
+                "from": head.version,
+                "version": committed,
+                "adds": len(adds),
+                "drops": drops,
+                "rows": target.totals.rows - head.totals.rows,
+                "bytes": target.totals.bytes - head.totals.bytes,
+            }
+        )
+        return
+    back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
+    terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
+    terminal.say(f"to version {version} again: {totals_text(target.totals)}")
+    terminal.say(f"drops {terminal.count(drops)} segments, brings back {totals_text(back)}")
+    terminal.say(_verdict(committed, head.version, changed=bool(actions)))
+
+
+COMMANDS = [pin, unpin, pins, restore]
+
+
+def _pin_json(name: str, held: Pin) -> dict[str, Any]:
+    since = terminal.iso(held.time)
+    return {"name": name, "version": held.version, "owner": held.owner, "token": held.token,
+            "time": since}  # fmt: skip
+
+
+def _verdict(committed: int | None, head: int, *, changed: bool) -> str:
+    if not changed:
+        return f"nothing to do: version {head} has these segments"
+    return (
+        "nothing was committed (--dry-run)" if committed is None else f"version {committed}: done"
+    )

@@ -1,0 +1,68 @@
+"""Tables whose objects can be changed behind the table's back, for the tests of fsck."""
+
+import itertools
+
+import pyarrow as pa
+
+from eventlog import Table, keys
+from eventlog.clock import ManualClock
+from eventlog.fsck import fsck
+from eventlog.memory import MemoryStore
+from writers import append
+
+SCHEMA = pa.schema([("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])
+DAY_US = 86_400_000_000
+_numbers = itertools.count()
+
+
+def rows(day, count=3):
+    times = [day * DAY_US + n for n in range(count)]
+    return pa.table([pa.array(times, SCHEMA.field(0).type), list(range(count))], schema=SCHEMA)
+
+
+class Damaged:
+    """A memory store whose objects can be replaced and removed behind the table's back."""
+
+    def __init__(self, commits=10, every=4):
+        self.store = MemoryStore(f"memory://checked-{next(_numbers)}")
+        self.table = Table.create(
+            self.store.uri,
+            SCHEMA,
+            time_column="time",
+            properties={"keyframe_commits": str(every)},
+            store=self.store,
+            clock=ManualClock(1_700_000_000_000),
+        )
+        for day in range(commits):
+            append(self.table, rows(day))
+
+    @classmethod
+    def of(cls, store):
+        """Damage a store that is there already."""
+        found = cls.__new__(cls)
+        found.store, found.table = store, Table(store)
+        return found
+
+    def replace(self, key, body):
+        self.store.delete([key])
+        assert self.store.put_if_absent(key, body)
+
+    def change(self, key, old, new):
+        body = self.store.get(key)
+        assert body.count(old) >= 1
+        self.replace(key, body.replace(old, new, 1))
+
+    def fsck(self, **options):
+        # Another handle, so that nothing comes from a cache.
+        return fsck(Table(self.store), **options)
+
+    def keyframes(self):
+        found = [keys.parse_log_key(row.key) for row in self.store.list(keys.LOG_PREFIX)]
+        return sorted(version for version, is_keyframe in filter(None, found) if is_keyframe)
+
+    def keys(self, prefix):
+        return [row.key for row in self.store.list(prefix)]
+
+    def errors(self, **options):
+        report = self.fsck(**options)
+        return [f for f in report.findings if f.severity == "error"]

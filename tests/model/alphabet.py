@@ -1,0 +1,133 @@
+"""Commits that try every rule of the fold on a state, on both sides of every bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from model import rules
+
+
+def transactions(state: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
+    """Commits that try every rule on a state, on both sides of every bound."""
+    for action in _actions(state):
+        yield (rules.Txn(1, (action,), read=state.version - 1),)
+    yield from _marks(state)
+    yield from _pairs(state)
+
+
+def _bounds(*values: int) -> list[int]:
+    return sorted({n for value in values for n in (value - 1, value, value + 1) if n >= 0})
+
+
+def _actions(s: rules.State) -> Iterator[object]:
+    now = s.version + 1
+    yield rules.SetLayout()
+    yield from (rules.Add(90, 1, epoch) for epoch in _bounds(s.fence, now))
+    for entry in sorted(s.live)[:3]:
+        yield rules.Add(entry.seg, entry.chunk, max(s.fence, entry.epoch))
+        yield rules.Drop(entry)
+        yield rules.Drop(entry._replace(version=entry.version + 1))
+        yield rules.Unchanged(entry.chunk, entry.chunk + 1)
+        yield rules.Unchanged(entry.chunk + 1, entry.chunk + 2)
+    yield rules.Drop(rules.Entry(91, 0, 0, 1, 0))
+    yield from (rules.Fence(n) for n in _bounds(s.fence, now))
+    held = [p.version for p in s.pins] + [r.acked for r in s.replicas]
+    yield from (rules.Horizon(n) for n in _bounds(s.horizon, now, *held))
+    yield from (rules.Restore(n) for n in _bounds(s.horizon, now))
+    last = s.swept or rules.Sweep(0, 0, 0)
+    for fence in _bounds(last.fence, s.fence):
+        yield rules.Swept(rules.Sweep(fence, s.horizon, s.version))
+    for horizon in _bounds(last.horizon, s.horizon):
+        yield rules.Swept(rules.Sweep(s.fence, horizon, s.version, ((0, 0, 1),)))
+    for version in _bounds(last.version, now):
+        yield rules.Swept(rules.Sweep(s.fence, s.horizon, version))
+    yield from _holds(s, now)
+    yield from _claims(s, now)
+
+
+def _holds(s: rules.State, now: int) -> Iterator[object]:
+    for version in _bounds(s.horizon, now):
+        yield rules.SetPin("new", version, "me")
+        yield rules.Attach("new", version, "me")
+    for name, version, owner, token in [*sorted(s.pins)[:2], ("none", 0, "me", 0)]:
+        yield rules.SetPin(name, max(version, s.horizon), "me")
+        for seen in (token, token + 1):
+            yield rules.Break("pin", name, seen)
+            yield from (rules.Unpin(name, o, seen) for o in (owner, "stranger"))
+    for name, acked, _, token in [*sorted(s.replicas)[:2], ("none", 0, "me", 0)]:
+        yield rules.Attach(name, s.version, "me")
+        for seen in (token, token + 1):
+            yield rules.Break("replica", name, seen)
+            yield rules.Detach(name, seen)
+            yield from (rules.Ack(name, seen, v) for v in _bounds(acked, now))
+
+
+def _claims(s: rules.State, now: int) -> Iterator[object]:
+    there = [(c.id, c.token, c.renewed) for c in sorted(s.claims)[:2]]
+    for claim_id, token, renewed in [*there, (80, 0, 0)]:
+        for seen in (token, token + 1):
+            yield rules.Renew(claim_id, seen)
+            yield rules.Release(claim_id, seen)
+            yield from (rules.Break("claim", claim_id, seen, r) for r in (renewed, renewed + 1))
+    for priority in (0, 1, 2, 3):
+        for kind in ("exclusive", "shared"):
+            for segments in ((), (1,), (2, 3)):
+                yield rules.TakeClaim(81, 0, 1, segments, kind, priority, "new")
+        yield rules.TakeClaim(81, 1, 2, (), "exclusive", priority, "new")
+    for claim in sorted(s.claims)[:2]:
+        for group in (claim.group, "new"):
+            yield rules.TakeClaim(82, claim.start, claim.end, claim.segments, claim.kind, 0, group)
+        yield rules.TakeClaim(claim.id, 5, 6, (), "shared", 9, "new")
+    yield rules.TakeClaim(81, 1, 1, (), "exclusive", 1, "new")
+    yield rules.TakeClaim(81, 0, 1, (3, 2), "exclusive", 1, "new")
+    yield rules.TakeClaim(81, 0, 1, (), "exclusive", 1, "")
+
+
+def _marks(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
+    """What a transaction carries besides its actions: app, window, claim."""
+    now, add = s.version + 1, rules.Add(90, 0, s.version)
+    for until in _bounds(now, now + rules.WINDOW):
+        yield (rules.Txn(1, (add,), until=until),)
+    yield (rules.Txn(1, (rules.Fence(now),), until=now),)
+    for txn_id, _, until in sorted(s.published)[:2]:
+        yield from ((rules.Txn(txn_id, (), until=u),) for u in _bounds(until))
+        yield (rules.Txn(txn_id, (add,)),)
+    for name, seq, _ in [*sorted(s.apps), ("new", 0, 0)]:
+        yield from ((rules.Txn(1, (add,), app=(name, n)),) for n in _bounds(seq))
+    for claim_id, token in [(c.id, c.token) for c in sorted(s.claims)[:2]] + [(80, 0)]:
+        for seen in (token, token + 1):
+            yield (rules.Txn(1, (add,), claim=(claim_id, seen)),)
+            yield (rules.Txn(1, (add,), claim=(claim_id, seen), until=now),)
+
+
+def _pairs(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
+    """Transactions of one commit that see each other, and actions of one transaction that do."""
+    now, add = s.version + 1, rules.Add(90, 0, s.version)
+    first = rules.Txn(1, (add,))
+    yield (first, first)
+    yield (rules.Txn(1), rules.Txn(1))
+    yield (first, rules.Txn(2, (add,)))
+    yield (first, rules.Txn(2, (rules.Unchanged(0, 1),)))
+    yield (first, rules.Txn(2, (rules.Drop(rules.Entry(90, 0, s.version, now, 0)),)))
+    yield (first, rules.Txn(2, (rules.Drop(rules.Entry(90, 0, s.version, now, 1)),)))
+    yield (rules.Txn(1, (add, add)),)
+    yield (rules.Txn(1, (add, rules.Add(92, 0, s.version))), rules.Txn(2, (rules.Add(93, 0, 0),)))
+    yield (rules.Txn(1, (rules.Fence(now), add)),)
+    yield (rules.Txn(1, (rules.Fence(now),)), rules.Txn(2, (add,)))
+    yield (rules.Txn(1, (rules.Fence(now), rules.Restore(s.version), add)),)
+    yield (rules.Txn(1, (rules.Restore(s.version), rules.Add(90, 0, now))),)
+    yield (rules.Txn(1, (rules.SetPin("new", s.horizon, "me"), rules.Horizon(s.version))),)
+    yield (rules.Txn(1, (rules.Horizon(s.version), rules.SetPin("new", s.horizon, "me"))),)
+    yield (rules.Txn(1, app=("new", 3)), rules.Txn(2, app=("new", 3)), rules.Txn(3, app=("new", 4)))
+    yield (rules.Txn(1, (add,), until=now), rules.Txn(1, (add,), until=now))
+    take = rules.TakeClaim(81, 7, 8, (), "exclusive", 1, "new")
+    yield (rules.Txn(1, (take,)), rules.Txn(2, (), claim=(81, now)))
+    yield (rules.Txn(1, (take, rules.Release(81, now))), rules.Txn(2, (), claim=(81, now)))
+    yield (rules.Txn(1, (take,)), rules.Txn(2, (rules.Break("claim", 81, now, now),)))
+    for entry in sorted(s.live)[:1]:
+        drop, again = rules.Drop(entry), rules.Add(entry.seg, entry.chunk, s.version)
+        yield (rules.Txn(1, (drop, drop)),)
+        yield (rules.Txn(1, (drop,)), rules.Txn(2, (drop,)))
+        yield (rules.Txn(1, (drop,)), rules.Txn(2, (again,)))
+        yield (rules.Txn(1, (drop, again)),)
+        yield (rules.Txn(1, (drop, rules.Fence(now + 1))), rules.Txn(2, (drop,)))

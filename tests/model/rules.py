@@ -1,0 +1,289 @@
+"""The rules of the fold once more, small enough to enumerate: written from FORMAT.md, not the code.
+
+`Rules(off)` switches single guards off: the negative controls.
+"""
+
+from __future__ import annotations
+
+from model.terms import (
+    Ack,
+    Add,
+    Attach,
+    Break,
+    Claim,
+    Detach,
+    Drop,
+    Entry,
+    Fence,
+    Horizon,
+    Pin,
+    Release,
+    Renew,
+    Replica,
+    Restore,
+    SetLayout,
+    SetPin,
+    State,
+    Sweep,
+    Swept,
+    TakeClaim,
+    Txn,
+    Unchanged,
+    Unpin,
+)
+
+WINDOW = 64
+
+# What can be switched off, and the rule that it belongs to.
+GUARDS = {
+    "once_a_commit": "F1",
+    "app_sequence": "F2",
+    "window": "F3 until",
+    "window_bound": "F3 until + 64",
+    "published_once": "F3 published",
+    "published_adds_only": "F3 adds",
+    "marks_kept": "published is forgotten only after until",
+    "fence_rises": "F4",
+    "drop_live": "F5",
+    "add_fenced": "F6 fence",
+    "add_epoch": "F6 epoch",
+    "add_once": "F6 id",
+    "unchanged": "F7",
+    "claim_held": "F8",
+    "claim_token": "F8 token",
+    "horizon_rises": "R12.1",
+    "horizon_pins": "R12.1 pins",
+    "horizon_replicas": "R12.1 replicas",
+    "pin_above_horizon": "R12.2",
+    "pin_name": "R12.2 name",
+    "hold_token": "R12.2 token",
+    "unpin_owner": "R12.2 owner",
+    "break_renewal": "R12.2 renewed",
+    "ack_rises": "R12.2 ack",
+    "restore_above_horizon": "R12.3",
+    "sweep_rises": "R12.6",
+    "claim_conflict": "R13.1, R13.2",
+    "claim_priority": "R13.2 same priority",
+    "claim_revokes": "R13.2 revoked",
+    "claim_group": "R13.3",
+    "claim_shape": "R13.4",
+    "marks_in_key_frames": "P4: a key frame holds apps and published",
+}
+
+
+class _Void(Exception):
+    """Raised with the rule that makes a transaction void."""
+
+
+class Rules:
+    """The fold, with the guards in `off` left out.
+
+    Args:
+        off: names of `GUARDS`.
+        frames: a key frame falls due every so many versions; 0: it does not matter here.
+    """
+
+    def __init__(self, off=(), frames: int = 0) -> None:
+        self.off = frozenset(off)
+        self.frames = frames
+        assert self.off <= set(GUARDS), self.off
+
+    def judge(self, state: State, txn: Txn) -> State | None:
+        """The state after a commit of this one transaction, or None if it is void."""
+        after, verdicts = self.fold(state, (txn,))
+        return None if verdicts[0] else after
+
+    def fold(self, before: State, txns) -> tuple[State, tuple[str, ...]]:
+        """The state after a commit, and for each transaction why it is void ("" if it is not)."""
+        version = before.version + 1
+        early = 0 if self._on("marks_kept") else 1
+        kept = frozenset(mark for mark in before.published if mark[2] - early >= version)
+        now, accepted, added, verdicts = (
+            before._replace(version=version, published=kept),
+            [],
+            [],
+            [],
+        )
+        if not self._on("marks_in_key_frames") and self.frames and version % self.frames == 0:
+            now = now._replace(apps=frozenset(), published=frozenset())
+        for txn in txns:
+            try:
+                self._need(txn.id not in accepted, "once_a_commit")
+                after = self._marks(txn, now)
+                for action in txn.actions:
+                    after = self._small(action, after)
+                now = self._segments(txn, before, after, added)
+            except _Void as why:
+                verdicts.append(str(why))
+                continue
+            accepted.append(txn.id)
+            added += [a.seg for a in txn.actions if isinstance(a, Add)]
+            verdicts.append("")
+        return now, tuple(verdicts)
+
+    def _on(self, guard: str) -> bool:
+        assert guard in GUARDS
+        return guard not in self.off
+
+    def _need(self, holds: bool, guard: str) -> None:
+        if not holds and self._on(guard):
+            raise _Void(GUARDS[guard])
+
+    def _marks(self, txn: Txn, now: State) -> State:
+        """F2, F3, F8: what does not depend on the actions."""
+        if txn.until is not None:
+            self._need(now.version <= txn.until, "window")
+            self._need(txn.until <= now.version + WINDOW, "window_bound")
+            self._need(all(mark[0] != txn.id for mark in now.published), "published_once")
+            only = txn.claim is None and all(isinstance(a, Add) for a in txn.actions)
+            self._need(only, "published_adds_only")
+            rest = {mark for mark in now.published if mark[0] != txn.id}
+            now = now._replace(published=frozenset({*rest, (txn.id, now.version, txn.until)}))
+        if txn.app is not None:
+            name, seq = txn.app
+            self._need(all(m[0] != name or m[1] < seq for m in now.apps), "app_sequence")
+            rest = {mark for mark in now.apps if mark[0] != name}
+            now = now._replace(apps=frozenset({*rest, (name, seq, now.version)}))
+        if txn.claim is not None:
+            claim_id, token = txn.claim
+            found = _named(now.claims, claim_id)
+            self._need(found is not None, "claim_held")
+            self._need(found is None or found.token == token, "claim_token")
+        return now
+
+    def _segments(self, txn: Txn, before: State, now: State, added: list[int]) -> State:
+        """F5, F6, F7: drops and adds, against the small state that the actions made."""
+        live = set(now.live)
+        for drop in (a for a in txn.actions if isinstance(a, Drop)):
+            self._need(drop.entry in live, "drop_live")
+            live.discard(drop.entry)
+        adds = [a for a in txn.actions if isinstance(a, Add)]
+        restored = any(isinstance(a, Restore) for a in txn.actions)
+        seen = {entry.seg for entry in before.live} | set(added)
+        for n, add in enumerate(adds):
+            self._need(restored or add.epoch >= now.fence, "add_fenced")
+            self._need(add.epoch < now.version, "add_epoch")
+            self._need(add.seg not in seen, "add_once")
+            seen.add(add.seg)
+            live.add(Entry(add.seg, add.chunk, add.epoch, now.version, len(added) + n))
+        for action in (a for a in txn.actions if isinstance(a, Unchanged)):
+            arrived = any(
+                e.version > txn.read and e.chunk < action.end and action.start < e.chunk + 1
+                for e in before.live
+            )
+            self._need(not arrived, "unchanged")
+        return now._replace(live=frozenset(live))
+
+    def _small(self, action, now: State) -> State:
+        """F9: what an action does to the small state."""
+        match action:
+            case SetLayout():
+                raise _Void("F4 layout")  # the model's tables are there already
+            case Fence(epoch):
+                self._need(now.fence < epoch <= now.version, "fence_rises")
+                return now._replace(fence=epoch)
+            case Horizon(version):
+                self._need(now.horizon < version < now.version, "horizon_rises")
+                self._need(all(p.version >= version for p in now.pins), "horizon_pins")
+                self._need(all(r.acked >= version for r in now.replicas), "horizon_replicas")
+                return now._replace(horizon=version)
+            case Swept(sweep):
+                last = now.swept or Sweep(0, 0, 0)
+                rises = last.version < sweep.version < now.version
+                rises = rises and last.fence <= sweep.fence <= now.fence
+                rises = rises and last.horizon <= sweep.horizon <= now.horizon
+                self._need(rises, "sweep_rises")
+                return now._replace(swept=sweep)
+            case Restore(version):
+                self._need(now.horizon <= version < now.version, "restore_above_horizon")
+            case SetPin() | Unpin() | Attach() | Ack() | Detach() | Break():
+                return self._hold(action, now)
+            case TakeClaim():
+                return self._take(action, now)
+            case Renew(claim_id, token) | Release(claim_id, token):
+                claim = _named(now.claims, claim_id)
+                self._need(claim is not None and claim.token == token, "claim_token")
+                if claim is None:
+                    return now
+                rest = now.claims - {claim}
+                if isinstance(action, Renew):
+                    rest |= {claim._replace(renewed=now.version)}
+                return now._replace(claims=rest)
+        return now
+
+    def _hold(self, action, now: State) -> State:
+        """R12.2: pins and replicas, and whose they are."""
+        match action:
+            case SetPin(name, version, owner):
+                self._need(now.horizon <= version < now.version, "pin_above_horizon")
+                self._need(_named(now.pins, name) is None, "pin_name")
+                rest = {p for p in now.pins if p.name != name}
+                pin = Pin(name, version, owner, now.version)
+                return now._replace(pins=frozenset({*rest, pin}))
+            case Attach(name, acked, owner):
+                self._need(now.horizon <= acked < now.version, "pin_above_horizon")
+                self._need(_named(now.replicas, name) is None, "pin_name")
+                rest = {r for r in now.replicas if r.name != name}
+                replica = Replica(name, acked, owner, now.version)
+                return now._replace(replicas=frozenset({*rest, replica}))
+        field = {Unpin: "pins", Ack: "replicas", Detach: "replicas"}.get(type(action))
+        field = field or {"pin": "pins", "claim": "claims", "replica": "replicas"}[action.kind]
+        held = getattr(now, field)
+        seen = _named(held, action.name)
+        self._need(seen is not None and seen.token == action.token, "hold_token")
+        if seen is None:
+            return now
+        rest = held - {seen}
+        match action:
+            case Unpin(_, owner, _):
+                self._need(seen.owner == owner, "unpin_owner")
+            case Break(_, _, _, renewed):
+                self._need(getattr(seen, "renewed", 0) == renewed, "break_renewal")
+            case Ack(_, _, version):
+                self._need(seen.acked < version < now.version, "ack_rises")
+                rest |= {seen._replace(acked=version)}
+        return now._replace(**{field: rest})
+
+    def _take(self, asked: TakeClaim, now: State) -> State:
+        """R13: granted, refused, or had already."""
+        ordered = list(asked.segments) == sorted(set(asked.segments))
+        self._need(asked.start < asked.end and ordered and asked.group != "", "claim_shape")
+        scope = (asked.group, asked.start, asked.end, asked.segments, asked.kind)
+        if self._on("claim_group") and any(scope == _scope(claim) for claim in now.claims):
+            return now
+        self._need(_named(now.claims, asked.id) is None, "claim_shape")
+        claim = Claim(
+            asked.id,
+            asked.start,
+            asked.end,
+            asked.segments,
+            asked.kind,
+            asked.priority,
+            asked.group,
+            now.version,
+            now.version,
+        )
+        blocking = frozenset(c for c in now.claims if conflicting(c, claim))
+        for other in blocking:
+            self._need(other.priority <= asked.priority, "claim_conflict")
+            self._need(other.priority != asked.priority, "claim_priority")
+        rest = now.claims - blocking if self._on("claim_revokes") else now.claims
+        return now._replace(claims=rest | {claim})
+
+
+def conflicting(a: Claim, b: Claim) -> bool:
+    """R13.1."""
+    if a.kind == "shared" and b.kind == "shared":
+        return False
+    if a.segments and b.segments:
+        return bool(set(a.segments) & set(b.segments))
+    return a.start < b.end and b.start < a.end
+
+
+def _scope(claim: Claim) -> tuple:
+    return (claim.group, claim.start, claim.end, claim.segments, claim.kind)
+
+
+def _named(held, name):
+    """The pin, replica or claim of this name (its first field), or None."""
+    return next((one for one in held if one[0] == name), None)

@@ -1,0 +1,182 @@
+"""The words of the model: the state of a table in small, and the actions of transactions.
+
+Segments, claims and transactions are small integers, a chunk is the interval [n, n + 1), an entry's
+hash is the entry itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    seg: int
+    chunk: int
+    epoch: int
+    version: int
+    partition: int
+
+
+class Pin(NamedTuple):
+    name: str
+    version: int
+    owner: str
+    token: int
+
+
+class Replica(NamedTuple):
+    name: str
+    acked: int
+    owner: str
+    token: int
+
+
+class Claim(NamedTuple):
+    id: int
+    start: int
+    end: int
+    segments: tuple[int, ...]
+    kind: str
+    priority: int
+    group: str
+    token: int
+    renewed: int
+
+
+class Sweep(NamedTuple):
+    fence: int
+    horizon: int
+    version: int
+    pending: tuple = ()  # (segment, epoch, version of its drop)
+
+
+class State(NamedTuple):
+    version: int = 0
+    live: frozenset[Entry] = frozenset()
+    fence: int = 0
+    horizon: int = 0
+    swept: Sweep | None = None
+    pins: frozenset[Pin] = frozenset()
+    replicas: frozenset[Replica] = frozenset()
+    claims: frozenset[Claim] = frozenset()
+    apps: frozenset[tuple[str, int, int]] = frozenset()  # (id, sequence, version)
+    published: frozenset[tuple[int, int, int]] = frozenset()  # (id, version, until)
+
+
+@dataclass(frozen=True)
+class Add:
+    seg: int
+    chunk: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class SetLayout:
+    pass
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Fence:
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Horizon:
+    version: int
+
+
+@dataclass(frozen=True)
+class Swept:
+    sweep: Sweep
+
+
+@dataclass(frozen=True)
+class SetPin:
+    name: str
+    version: int
+    owner: str
+
+
+@dataclass(frozen=True)
+class Unpin:
+    name: str
+    owner: str
+    token: int
+
+
+@dataclass(frozen=True)
+class TakeClaim:
+    id: int
+    start: int
+    end: int
+    segments: tuple[int, ...]
+    kind: str
+    priority: int
+    group: str
+
+
+@dataclass(frozen=True)
+class Renew:
+    id: int
+    token: int
+
+
+@dataclass(frozen=True)
+class Release:
+    id: int
+    token: int
+
+
+@dataclass(frozen=True)
+class Break:
+    kind: str
+    name: str | int
+    token: int
+    renewed: int = 0
+
+
+@dataclass(frozen=True)
+class Attach:
+    name: str
+    acked: int
+    owner: str
+
+
+@dataclass(frozen=True)
+class Ack:
+    name: str
+    token: int
+    version: int
+
+
+@dataclass(frozen=True)
+class Detach:
+    name: str
+    token: int
+
+
+@dataclass(frozen=True)
+class Restore:
+    version: int
+
+
+@dataclass(frozen=True)
+class Txn:
+    id: int
+    actions: tuple = ()
+    read: int = 0
+    until: int | None = None
+    app: tuple[str, int] | None = None
+    claim: tuple[int, int] | None = None

@@ -1,0 +1,31 @@
+"""A short soak run; the length is EVENTLOG_SOAK_MINUTES, the seed EVENTLOG_SOAK_SEED."""
+
+import os
+import secrets
+import sys
+
+import pytest
+from soak import run
+from soak.proxy import RATES
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)  # a run ends by itself
+def test_nothing_is_lost_or_doubled_while_everything_breaks(tmp_path, capsys):
+    minutes = float(os.environ.get("EVENTLOG_SOAK_MINUTES", "1"))
+    seed = int(os.environ.get("EVENTLOG_SOAK_SEED") or secrets.randbelow(10**9))
+
+    outcome = run.soak(minutes, seed, tmp_path)
+
+    with capsys.disabled():
+        sys.stdout.write(f"\n{outcome.text()}\n")
+    assert not outcome.violations, outcome.text()
+    # Where nothing broke, nothing was tested.
+    assert outcome.faults.keys() == RATES.keys()
+    assert all(outcome.faults.values()), outcome.text()
+    assert sum(outcome.kills.values()) >= 2
+    assert outcome.units["acknowledged"] >= 10
+    assert outcome.versions >= 10
+    assert outcome.reads >= 2
+    assert outcome.keyframes >= 1
+    assert sum(outcome.vacuumed.values()) >= 1

@@ -1,0 +1,163 @@
+"""The verbs that keep a table: fsck with its options, pin, unpin, pins, restore."""
+
+import json
+
+import builders
+import pytest
+from click.testing import CliRunner
+
+from eventlog import Table, keys
+from eventlog.local import LocalStore
+from eventlog.model import Horizon
+from eventlog.program import build
+from writers import append
+
+
+def run(*arguments):
+    return CliRunner().invoke(build(), [str(a) for a in arguments])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def document(*arguments):
+    return json.loads(done(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Two appends of two days each, a key frame at every second version."""
+    store = LocalStore(str(tmp_path / "t"))
+    made = builders.create(store, properties={"keyframe_commits": "2"})
+    append(made, builders.events(2, days=2))
+    append(made, builders.events(2, day=5, days=2))
+    return made
+
+
+# ------------------------------------------------------------------------------ pins
+
+
+def test_pin_unpin_and_pins(table):
+    assert document("pin", table.uri, "audit", 1) == {"name": "audit", "version": 1}
+    assert "holds version 3" in done("pin", table.uri, "newest", "--owner", "ci").stdout
+    found = [json.loads(line) for line in done("pins", table.uri, "--json").stdout.splitlines()]
+    assert [(p["name"], p["version"]) for p in found] == [("audit", 1), ("newest", 3)]
+    assert found[1].keys() == {"name", "version", "owner", "token", "time"}
+    header, first, second = done("pins", table.uri).stdout.splitlines()
+    assert header.split() == ["name", "version", "owner", "since"]
+    assert (first.split()[:2], second.split()[:3]) == (["audit", "1"], ["newest", "3", "ci"])
+    assert "given up" in done("unpin", table.uri, "audit").stdout
+    assert list(table.refresh().meta.pins) == ["newest"]
+
+
+def test_somebody_elses_pin_needs_break(table):
+    done("pin", table.uri, "theirs", "--owner", "them")
+    refused = run("unpin", table.uri, "theirs")
+    assert refused.exit_code == 3
+    assert "them" in refused.stderr
+    assert run("unpin", table.uri, "theirs", "--break", "--owner", "them").exit_code == 2
+    assert document("unpin", table.uri, "theirs", "--break") == {"name": "theirs", "broken": True}
+    assert table.refresh().meta.pins == {}
+    assert run("unpin", table.uri, "theirs").exit_code == 2
+
+
+def test_taken_name_is_a_conflict(table):
+    done("pin", table.uri, "audit", 1)
+    assert run("pin", table.uri, "audit", 2).exit_code == 3
+    assert run("pin", table.uri, "later", 99).exit_code == 1
+
+
+# ------------------------------------------------------------------------------ restore
+
+
+def test_restore(table):
+    assert table.head().totals.segments == 4
+    dry = done("restore", table.uri, 1, "--dry-run").stdout
+    assert "drops 2 segments, brings back 0 segments" in dry
+    assert "nothing was committed" in dry
+    assert table.refresh().version == 2
+    assert "version 3: done" in done("restore", table.uri, 1).stdout
+    assert table.refresh().totals.segments == 2
+    assert "nothing to do" in done("restore", table.uri, 1).stdout
+    answer = document("restore", table.uri, 2)
+    assert answer.keys() == {"restored", "from", "version", "adds", "drops", "rows", "bytes"}
+    assert (answer["from"], answer["version"], answer["adds"], answer["rows"]) == (3, 4, 2, 2)
+
+
+def test_dry_run_commits_nothing(table):
+    assert document("restore", table.uri, 1, "--dry-run")["version"] is None
+    assert table.refresh().version == 2
+
+
+def test_restore_of_a_vacuumed_version(table):
+    builders.commit(table, Horizon(2), operation="vacuum")
+    answer = run("restore", table.uri, 1, "--json")
+    assert answer.exit_code == 1
+    assert json.loads(answer.stderr)["error"]["type"] == "VersionVacuumed"
+    assert run("restore", table.uri, 99).exit_code == 1
+
+
+# ------------------------------------------------------------------------------ fsck
+
+
+def test_fsck_repairs(table):
+    append(table, builders.events(1))
+    (key,) = [keys.keyframe_key(v) for v in (1,)]
+    table.store.delete([key])
+    text = done("fsck", table.uri).stdout
+    assert "1 missing" in text
+    assert "all is as the log says" in text
+    told = done("fsck", table.uri, "--repair").stdout
+    assert f"{key}: written" in told
+    assert "1 repaired" in told
+    assert document("fsck", table.uri)["findings"] == []
+
+
+def test_fsck_json_of_findings_and_leftovers(table):
+    lost = keys.key_of(table.head().segments()[0])
+    table.store.delete([lost])
+    assert table.store.put_if_absent(keys.segment_key(0, "2013-01-07", "a" * 32), b"???")
+    answer = run("fsck", table.uri, "--json")
+    assert answer.exit_code == 4
+    report = json.loads(answer.stdout)
+    assert (report["ok"], report["errors"], report["warnings"]) == (False, 1, 0)
+    (finding,) = report["findings"]
+    assert finding.keys() == {"severity", "message", "key", "version", "repaired"}
+    assert finding["key"] == lost
+    staged = [x for x in report["leftovers"] if x["place"] == "data/"]
+    assert staged == [
+        {
+            "place": "data/",
+            "kind": "staged",
+            "objects": 1,
+            "bytes": 3,
+            "example": keys.segment_key(0, "2013-01-07", "a" * 32),
+        }
+    ]
+    assert document("fsck", table.uri, "--log-only")["segments"] is None
+
+
+def test_fsck_repairs_json_keys(table):
+    append(table, builders.events(1))
+    table.store.delete([keys.keyframe_key(1)])
+    (repair,) = document("fsck", table.uri, "--repair")["repairs"]
+    assert repair.keys() == {"key", "version", "done", "message"}
+    assert (repair["version"], repair["done"]) == (1, True)
+
+
+def test_fsck_from_a_keyframe_and_at_a_version(table):
+    assert document("fsck", table.uri, "--from", 1)["start"] == 1
+    assert document("fsck", table.uri, "--version", 1)["segments"] == 2
+    assert run("fsck", table.uri, "--from", 0).exit_code == 2
+    assert run("fsck", table.uri, "--from", 1, "--version", 0).exit_code == 2
+    assert "key frame of version 1" in done("fsck", table.uri, "--from", 1).stdout
+
+
+def test_fsck_opens_what_open_refuses(table):
+    table.store.delete([keys.commit_key(1)])
+    with pytest.raises(Exception, match="eventlog fsck"):
+        Table.open(table.uri)
+    assert run("fsck", table.uri).exit_code == 4
