@@ -29,6 +29,7 @@ WORKLOADS = {
     "open": (120, 30),
     "plan": (280, 40),
     "contention": (120, 40),
+    "vacuum": (120, 30),
     "arrow": (110, 30),
     "spark": (230, 100),
 }
@@ -108,6 +109,7 @@ def _work(options):
     import contention
     import opens
     import plans
+    import reclaim
     import spark_cost
 
     runs = {
@@ -115,6 +117,7 @@ def _work(options):
         "open": opens.run,
         "plan": plans.run,
         "contention": contention.run,
+        "vacuum": reclaim.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,
     }
