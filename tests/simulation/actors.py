@@ -1,0 +1,212 @@
+"""Actors that write rows: appenders, replacers, overwriters, slow writers; and what all are."""
+
+import random
+
+from msgspec import structs
+from simulation.world import CHUNKS, Crash, drop_of, live
+
+from eventlog import errors
+from eventlog.chunks import parse_chunk
+from eventlog.model import App, PropertyChange, SetProperties, Unchanged
+from writers.restage import commit_staged
+
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+JUMPS_MS = (-YEAR_MS, -HOUR_MS, HOUR_MS, 24 * HOUR_MS, 40 * 24 * HOUR_MS, YEAR_MS, 11 * YEAR_MS)
+ATTEMPTS = 4
+# What an operation may meet and go on from. Anything else is a finding.
+EXPECTED = (
+    errors.ClaimLost,
+    errors.CommitConflict,
+    errors.CommitUnknown,
+    errors.Unavailable,
+    errors.VersionVacuumed,
+    errors.TableNotFound,  # a stale LIST may be empty
+)
+
+
+class Actor:
+    """One program after another on one machine: each dies sometimes, and the next one goes on."""
+
+    def __init__(self, world, name, role, operations, registry):
+        self.world = world
+        self.name = name
+        self.random = random.Random(f"{world.plan.seed}/{name}")
+        self.unit = 0
+        self.off_ms = 0
+        self.kept = {}  # what one operation leaves for a later one, in memory
+        self.table = None
+        self._choices = registry[role]
+        self._operations = operations
+
+    def __call__(self):
+        self.restart()
+        for _ in range(self._operations):
+            self.jump()
+            operation = self.random.choice(self._choices)
+            self.attempt(operation)
+
+    def attempt(self, operation):
+        name = operation.__name__
+        try:
+            operation(self)
+        except Crash:
+            self.world.done["crash"] += 1
+            self.restart()
+        except EXPECTED as error:
+            self.world.done[f"{name}: {type(error).__name__}"] += 1
+        except errors.InvalidInput as error:
+            if "ten years" not in error.message:
+                raise
+            self.world.done["refused: clock"] += 1
+            self.set_clock(0)
+        else:
+            self.world.done[f"op {name}"] += 1
+
+    def restart(self):
+        """Another process goes on: it knows nothing but its name and what it had on disk."""
+        self.kept.clear()
+        while True:
+            self.table = self.world.open(self.name, self.off_ms)
+            try:
+                self.table.head()
+            except (errors.Unavailable, errors.TableNotFound):
+                continue
+            except Crash:
+                self.world.done["crash"] += 1
+                continue
+            return
+
+    def jump(self):
+        if self.world.plan.jumps and self.random.random() < 0.15:
+            self.world.struck["clock"] += 1
+            self.set_clock(self.random.choice(JUMPS_MS))
+
+    def set_clock(self, off_ms):
+        self.off_ms = self.table.clock.off_ms = off_ms
+
+    def add(self, rows=1, chunk=None):
+        chosen = self.random.choice(CHUNKS)
+        return self.world.stage(self.table, chunk or chosen, rows)
+
+    def commit(self, kind, actions, app=None, claim=None, **fields):
+        """Commit one transaction; after an unclear answer sometimes again, sometimes not."""
+        transaction = self.table.transaction(kind, actions, app=app, **fields)
+        return self.insist(structs.replace(transaction, claim=claim))
+
+    def insist(self, transaction):
+        for _ in range(ATTEMPTS):
+            try:
+                version = self.table.commit(transaction)
+            except errors.CommitUnknown:
+                if self.random.random() < 0.3:
+                    raise
+                self.world.done["handed in again"] += 1
+            else:
+                if self.random.random() < 0.05:
+                    self.ask(transaction)
+                return version
+            if self.random.random() < 0.5:
+                self.ask(transaction)
+        return self.table.commit(transaction)
+
+    def ask(self, transaction):
+        try:
+            version = self.table.find_transaction(transaction.id)
+        except errors.Unavailable:
+            return
+        if version is not None:  # None says nothing of what is still on its way
+            self.world.record.found.append((transaction.id, version))
+            self.world.done["found"] += 1
+
+
+def append(me):
+    me.commit("append", [me.add(1 + n) for n in range(me.random.choice((1, 1, 2)))])
+
+
+def unit(me):
+    """One unit of a job: done again, from the start, until it is known to be in."""
+    app = App(me.name, me.unit)
+    me.unit += 1
+    for _ in range(ATTEMPTS):
+        try:
+            me.commit("unit", [me.add()], app)
+        except Crash:
+            me.world.done["crash"] += 1
+            me.restart()
+        except errors.Unavailable:
+            pass
+        except (errors.CommitUnknown, errors.CommitConflict):
+            me.world.done["unit again"] += 1
+        else:
+            return
+    me.world.done["unit left"] += 1
+
+
+def slow_begin(me):
+    """Stage now, and commit much later: the fence may have passed by then."""
+    me.kept["slow"] = [me.add()]
+    me.world.done["staged early"] += 1
+
+
+def slow_end(me):
+    if "slow" not in me.kept:
+        slow_begin(me)
+        return
+    for _ in range(me.random.choice((0, 5, 20, 50))):
+        me.table.clock.sleep(0.001)  # whoever has something to do comes first
+    transaction = me.table.transaction("slow", me.kept.pop("slow"))
+    for _ in range(ATTEMPTS):
+        try:
+            commit_staged(me.table, transaction)
+        except errors.CommitUnknown:
+            me.world.done["handed in again"] += 1
+        else:
+            return
+
+
+def litter(me):
+    """Stage what is never committed."""
+    me.add()
+
+
+def replace(me, **fields):
+    """Drop some live segments, and add as many rows."""
+    found = live(me.table.refresh())
+    if not found:
+        append(me)
+        return
+    chosen = me.random.sample(found, min(len(found), me.random.choice((1, 2, 3))))
+    added = me.add(sum(s.rows for s in chosen), chosen[0].chunk)
+    if me.random.random() < 0.5:  # others may have replaced them meanwhile
+        me.table.refresh()
+    me.commit("replace", [*(drop_of(s) for s in chosen), added], **fields)
+
+
+def drop(me):
+    found = live(me.table.refresh())
+    if found:
+        me.commit("drop", [drop_of(me.random.choice(found))])
+
+
+def overwrite(me):
+    """Drop what a chunk had at the version read; what came since stays, or is a conflict."""
+    read = me.table.refresh()
+    chunk = parse_chunk(me.random.choice(CHUNKS))
+    found = live(read, chunk.start, chunk.end)
+    guard = [Unchanged(chunk.start, chunk.end)] if me.random.random() < 0.6 else []
+    added = me.add(1, me.random.choice([s.chunk for s in found]) if found else None)
+    if me.random.random() < 0.5:
+        me.table.refresh()
+    actions = [*guard, *(drop_of(s) for s in found), added]
+    me.commit("overwrite", actions, read_version=read.version)
+
+
+def set_property(me):
+    old = me.table.refresh().properties.get("user.note")
+    change = PropertyChange("user.note", old, str(me.random.randrange(100)))
+    me.commit("property", [SetProperties((change,))])
+
+
+def keyframe(me):
+    me.table.write_keyframe()

@@ -1,0 +1,171 @@
+"""The history checker: what actors asked and were told, against what the store holds in the end.
+
+Pure: values in, a `Violation` out; nothing of the production code decides anything here.
+"""
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from simulation import naive
+from simulation.ledger import COMMIT, ROOT, TOP, Ledger, hold
+
+
+@dataclass(slots=True)
+class Call:
+    """One transaction that was handed to `Table.commit`, once or again: what came of it.
+
+    `began` and `ended` are ticks of one count over all actors; `ended` is None while there has been
+    no answer. `answer` is acknowledged, failed or unknown.
+    """
+
+    actor: str
+    kind: str
+    id: str
+    app: tuple | None
+    began: int
+    ended: int | None = None
+    answer: str = "unknown"
+    version: int | None = None
+
+
+@dataclass(slots=True)
+class Look:
+    """A snapshot that a session saw; `entries` is None where only its version was looked at."""
+
+    session: str
+    version: int
+    began: int
+    ended: int
+    fresh: bool = False  # asked for the newest, of a store whose LISTs are not stale
+    entries: dict | None = None
+
+
+@dataclass(slots=True)
+class Fetch:
+    """The segments of one version were fetched, all or not; `horizon` is of that moment."""
+
+    session: str
+    version: int
+    missing: list
+    horizon: int
+
+
+@dataclass(slots=True)
+class Record:
+    """All that the actors of one run asked and were told."""
+
+    calls: list[Call] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    fetches: list[Fetch] = field(default_factory=list)
+    found: list[tuple] = field(default_factory=list)  # (transaction id, version told)
+
+
+def read_log(objects):
+    """Fold the commits among the objects.
+
+    Raises:
+        Violation: there is a gap, or `Ledger` finds one.
+    """
+    versions = {TOP - int(m[1]): k for k in objects if (m := COMMIT.fullmatch(k))}
+    hold(sorted(versions) == list(range(len(versions))), "log", f"a gap in {sorted(versions)}")
+    ledger = Ledger()
+    for version in range(len(versions)):
+        ledger.advance(objects[versions[version]])
+    return ledger
+
+
+def check(record, objects, ledger=None):
+    """Check everything that was promised.
+
+    Args:
+        record: what the actors asked and were told.
+        objects: key to bytes of everything in the store at the end.
+        ledger: the fold of these very commits, if there is one already.
+
+    Raises:
+        Violation: naming the rule.
+    """
+    stored = {TOP - int(m[1]): k for k in objects if (m := COMMIT.fullmatch(k))}
+    if ledger is None or [objects.get(stored.get(v)) for v in range(len(stored))] != ledger.bodies:
+        ledger = read_log(objects)
+    check_answers(record.calls, ledger)
+    placed = [(c, ledger.accepted[c.id]) for c in record.calls if c.id in ledger.accepted]
+    check_real_time([(c.began, c.ended if told(c) else None, v) for c, v in placed])
+    check_looks(record, ledger)
+    check_roots(objects, ledger)
+    lost = sorted(ledger.needed() - objects.keys())
+    hold(not lost, "loss", f"missing, and not given up: {lost}")
+
+
+def told(call):
+    return call.answer == "acknowledged"
+
+
+def check_answers(calls, ledger):
+    """Acknowledged: in the log once. Failed: not there, ever. Unknown: at most once."""
+    for call in calls:
+        at = ledger.accepted.get(call.id)  # at most one: the ledger has seen to that
+        if call.answer == "failed":
+            hold(at is None, "failed", f"{call} was refused, and is version {at}")
+        if not told(call):
+            continue
+        if at is None:
+            unit = ledger.units.get(call.app)
+            done = unit is not None and unit <= call.version
+            hold(done, "acknowledged", f"{call} is in no version")
+        else:
+            hold(at == call.version, "acknowledged", f"{call} is version {at}")
+
+
+def check_real_time(placed):
+    """What was acknowledged before something else began has the lower version.
+
+    Args:
+        placed: (began, ended or None, version) of whatever took effect.
+    """
+    ended = sorted((e, v) for _, e, v in placed if e is not None)
+    highest = [-1]
+    for _, version in ended:
+        highest.append(max(highest[-1], version))
+    for began, _, version in placed:
+        before = highest[bisect_left(ended, (began,))]
+        hold(before < version, "real time", f"version {version} began after {before} was told")
+
+
+def check_looks(record, ledger):
+    """Readers see exactly one version, as it is; sessions never go backwards."""
+    last = {}
+    acknowledged = sorted((c.ended, c.version) for c in record.calls if told(c) and c.ended)
+    for look in record.looks:
+        hold(look.version < len(ledger.steps), "read", f"{look} is of no version")
+        hold(last.get(look.session, -1) <= look.version, "session", f"{look} goes backwards")
+        last[look.session] = look.version
+        if look.entries is not None:
+            live = ledger.steps[look.version].state["live"]
+            hold(look.entries == live, "read", f"{look.session} misread version {look.version}")
+        if look.fresh:
+            due = [v for ended, v in acknowledged if ended < look.began]
+            hold(max(due, default=0) <= look.version, "fresh", f"{look} is behind {due}")
+    for fetch in record.fetches:
+        kept = fetch.missing and fetch.version >= fetch.horizon
+        hold(not kept, "loss", f"{fetch} found objects missing above the horizon")
+    for transaction, version in record.found:
+        at = ledger.accepted.get(transaction)
+        hold(version == at, "found", f"{transaction} was said to be in {version}: it is in {at}")
+
+
+def check_roots(objects, ledger):
+    """Key frames say what the log says."""
+    for key, body in objects.items():
+        match = ROOT.fullmatch(key)
+        if not match:
+            continue
+        root, version = json.loads(body), TOP - int(match[1])
+        step = ledger.steps[version]
+        small = {n: step.state[n] for n in (*naive.VALUES, *naive.MAPS)}
+        hold(root["state"] == small, "key frame", f"small state of key frame {version}")
+        hold(root["commit"] == step.hash, "key frame", f"commit of key frame {version}")
+        if not root["leaves"]:
+            entries = {entry["id"]: entry for entry in root["segments"]}
+            hold(entries == step.state["live"], "key frame", f"entries of key frame {version}")

@@ -1,0 +1,141 @@
+"""The log as an independent observer has it: folded commit by commit, by `naive`, as it grows."""
+
+import json
+import re
+from dataclasses import dataclass
+
+from simulation import naive
+
+SEGMENT = re.compile(r"data/(\d{12})/(\d{4}-\d\d-\d\d)/([0-9a-f]{32})\.parquet", re.ASCII)
+COMMIT = re.compile(r"_log/(\d{12})\.json", re.ASCII)
+ROOT = re.compile(r"_log/(\d{12})\.keyframe\.json", re.ASCII)
+TOP = 999_999_999_999
+
+
+class Violation(AssertionError):
+    """A promise was broken: which rule, and by what."""
+
+    def __init__(self, rule, why):
+        super().__init__(f"[{rule}] {why}")
+        self.rule = rule
+
+
+def hold(condition, rule, why):
+    if not condition:
+        raise Violation(rule, why)
+
+
+@dataclass(slots=True)
+class Step:
+    """One version: its commit and what the naive fold makes of it."""
+
+    commit: dict
+    hash: str
+    state: dict
+    accepted: list
+    void: dict
+
+
+def segment_key(entry):
+    return f"data/{entry['epoch']:012d}/{entry['chunk']}/{entry['id']}.parquet"
+
+
+class Ledger:
+    """Every version so far, checked as it comes."""
+
+    def __init__(self):
+        self.steps = []
+        self.bodies = []
+        self.accepted = {}  # transaction id -> version
+        self.last_live = {}  # segment id -> the last version that has it, of those dropped
+        self.units = {}  # (app id, sequence) -> version
+
+    @property
+    def head(self):
+        return self.steps[-1].state
+
+    def advance(self, body):
+        """Take the next commit's bytes.
+
+        Raises:
+            Violation: it does not follow, says other than its transactions fold to, or has an
+                effect that was there already.
+        """
+        commit = json.loads(body)
+        header, version = commit["header"], len(self.steps)
+        before = self.steps[-1] if self.steps else None
+        hold(header["version"] == version, "log", f"version {header['version']} at {version}")
+        hold(header["prev"] == (before and before.hash), "chain", f"prev of version {version}")
+        if before:
+            grew = header["time"] > before.commit["header"]["time"]
+            hold(grew, "time", f"the time of version {version} does not grow")
+        state = before.state if before else naive.empty()
+        txns = commit["transactions"]
+        hold(all(t["spill"] is None for t in txns), "log", "a spill in a small table")
+        after, accepted, void = naive.fold(state, txns, version, header["time"])
+        hold(not void, "void", f"version {version} holds void transactions: {void}")
+        self._check_effects(txns, accepted, version)
+        step = Step(commit, naive.digest(body), after, accepted, void)
+        self.steps.append(step)
+        self.bodies.append(body)
+        self._check_header(step, version)
+        for entry in after["adds"]:
+            self.last_live.pop(entry["id"], None)
+        for entry in after["drops"]:
+            self.last_live[entry["id"]] = version - 1
+
+    def dead(self, key):
+        """Say whether an object may be deleted now (R12.4)."""
+        match = SEGMENT.fullmatch(key)
+        if not match or int(match[1]) >= self.head["fence"] or match[3] in self.head["live"]:
+            return False
+        return self.last_live.get(match[3], -1) < self.head["horizon"]
+
+    def needed(self):
+        """Return the keys of every object that a version from the horizon on has live."""
+        wanted = {segment_key(entry) for entry in self.head["live"].values()}
+        for step in self.steps[self.head["horizon"] :]:
+            wanted.update(segment_key(entry) for entry in step.state["live"].values())
+        return wanted
+
+    def _check_effects(self, txns, accepted, version):
+        for txn in txns:
+            if txn["id"] not in accepted:
+                continue
+            first = self.accepted.setdefault(txn["id"], version)
+            hold(first == version, "once", f"{txn['id']} took effect in {first} and {version}")
+            if txn["app"]:
+                unit = txn["app"]["id"], txn["app"]["seq"]
+                hold(unit not in self.units, "unit", f"unit {unit} took effect twice")
+                self.units[unit] = version
+
+    def _check_header(self, step, version):
+        header, state = step.commit["header"], step.state
+        live = state["live"].values()
+        totals = {"segments": len(live)}
+        totals |= {n: sum(e[n] for e in live) for n in ("rows", "bytes")}
+        hold(header["totals"] == totals, "header", f"totals of version {version}")
+        found = naive.state_hash(state)
+        hold(header["state_hash"] == found, "header", f"state hash of version {version}")
+        changes = {"transactions": len(step.accepted)}
+        changes |= {"adds": len(state["adds"]), "drops": len(state["drops"])}
+        said = {name: header["changes"][name] for name in changes}
+        hold(said == changes, "header", f"changes of version {version}: {said}, not {changes}")
+        start = header["keyframe"]
+        hold(start is None or start < version, "header", f"key frame of version {version}")
+        base = naive.empty() if start is None else self.steps[start].state
+        self._check_delta(step, base, version)
+        patch = {n: state[n] for n in naive.VALUES if state[n] != base[n]}
+        for name in naive.MAPS:
+            there, was = state[name], base[name]
+            new = {k: there.get(k) for k in there.keys() | was.keys() if there.get(k) != was.get(k)}
+            patch |= {name: new} if new else {}
+        hold(step.commit["state"] == patch, "delta", f"small state of version {version}")
+
+    def _check_delta(self, step, base, version):
+        delta, live = step.commit["delta"], step.state["live"]
+        adds = [e for i, e in live.items() if base["live"].get(i) != e]
+        drops = {i for i, e in base["live"].items() if live.get(i) != e}
+        key = lambda e: (e["version"], e["partition"])
+        hold(delta["adds"] == sorted(adds, key=key), "delta", f"adds of version {version}")
+        hold({d["id"] for d in delta["drops"]} == drops, "delta", f"drops of version {version}")

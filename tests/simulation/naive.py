@@ -1,0 +1,195 @@
+"""A second fold, written from FORMAT.md and sharing no code with the first: slow, plain, on JSON.
+
+It knows the tables that the simulation makes: day chunks, no spills.
+"""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+
+DAY_MS = 86_400_000
+VALUES = ("layout", "schema", "fence", "horizon", "swept")
+DEFAULTS = {"layout": None, "schema": None, "fence": 0, "horizon": 0, "swept": None}
+MAPS = ("properties", "apps", "published", "claims", "pins", "replicas")
+ENTRY = (
+    *("id", "chunk", "epoch", "version", "partition"),
+    *("rows", "bytes", "checksum", "schema", "stats"),
+)
+
+
+class Void(Exception):
+    """The transaction has no effect, and why."""
+
+
+def need(condition, rule):
+    if not condition:
+        raise Void(rule)
+
+
+def digest(value):
+    text = value if isinstance(value, bytes) else canonical(value).encode()
+    return hashlib.sha256(text).hexdigest()
+
+
+def canonical(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def interval(chunk):
+    start = int(datetime.fromisoformat(chunk).replace(tzinfo=UTC).timestamp() * 1000)
+    return start, start + DAY_MS
+
+
+def empty():
+    return DEFAULTS | {name: {} for name in MAPS} | {"live": {}, "version": -1}
+
+
+def state_hash(state):
+    """R8.2."""
+    total = sum(int(digest(entry), 16) for entry in state["live"].values())
+    for name in VALUES:
+        if state[name] != DEFAULTS[name]:
+            total += int(digest([name, None, state[name]]), 16)
+    for name in MAPS:
+        total += sum(int(digest([name, k, v]), 16) for k, v in state[name].items())
+    return f"{total % 2**256:064x}"
+
+
+def fold(state, transactions, version, time):
+    """Return the state after a commit, the accepted ids, and id to rule of the void ones."""
+    before, accepted, void = state, [], {}
+    state = state | {"version": version, "adds": [], "drops": []}
+    gone = [i for i, mark in state["published"].items() if mark["until"] < version]
+    state["published"] = {i: m for i, m in state["published"].items() if i not in gone}
+    for txn in transactions:
+        trial = state | {name: dict(state[name]) for name in (*MAPS, "live")}
+        trial |= {"adds": list(state["adds"]), "drops": list(state["drops"])}
+        try:
+            need(txn["id"] not in accepted, "F1")
+            judge(txn, trial, before, version, time)
+        except Void as why:
+            void[txn["id"]] = str(why)
+        else:
+            state = trial
+            accepted.append(txn["id"])
+    return state, accepted, void
+
+
+def judge(txn, state, before, version, time):
+    actions = txn["actions"]
+    if txn["until"] is not None:
+        ok = version <= txn["until"] <= version + 64 and txn["id"] not in state["published"]
+        need(ok and all(a["action"] == "add" for a in actions), "F3")
+        state["published"][txn["id"]] = {"version": version, "until": txn["until"]}
+    if txn["app"] is not None:
+        name, seq = txn["app"]["id"], txn["app"]["seq"]
+        need(name not in state["apps"] or state["apps"][name]["seq"] < seq, "F2")
+        state["apps"][name] = {"seq": seq, "version": version, "time": time}
+    if txn["claim"] is not None:
+        held(state["claims"], txn["claim"]["id"], txn["claim"]["token"], "F8")
+    for action in actions:
+        small(action, state, version, time)
+    for drop in (a for a in actions if a["action"] == "drop"):
+        entry = state["live"].pop(drop["id"], None)
+        need(entry and entry["chunk"] == drop["chunk"] and digest(entry) == drop["hash"], "F5")
+        state["drops"].append(entry)
+    restored = any(a["action"] == "restore" for a in actions)
+    for action in actions:
+        if action["action"] == "add":
+            need(restored or action["epoch"] >= state["fence"], "F6 fence")
+            need(action["epoch"] < version, "F6 epoch")
+            need(1 <= action["schema"] <= state["schema"]["id"], "F6 schema")
+            seen = before["live"].keys() | {e["id"] for e in state["adds"]}
+            need(action["id"] not in seen, "F6 live")
+            entry = action | {"version": version, "partition": len(state["adds"])}
+            state["live"][action["id"]] = entry = {name: entry[name] for name in ENTRY}
+            state["adds"].append(entry)
+        elif action["action"] == "unchanged":
+            for entry in before["live"].values():
+                start, end = interval(entry["chunk"])
+                met = start < action["end"] and action["start"] < end
+                need(not met or entry["version"] <= txn["read_version"], "F7")
+
+
+def held(there, name, token, rule):
+    need(name in there and there[name]["token"] == token, rule)
+    return there[name]
+
+
+def small(a, state, version, time):  # noqa: PLR0912 - one case an action
+    kind, pins, replicas, claims = a["action"], state["pins"], state["replicas"], state["claims"]
+    if kind == "set_layout":
+        need(version == 0, "F4")
+        state["layout"] = a["layout"]
+    elif kind == "set_schema":
+        need(state["schema"] is None, "F4: the simulation changes no schema")
+        state["schema"] = a["schema"]
+    elif kind == "set_properties":
+        for change in a["changes"]:
+            need(state["properties"].pop(change["name"], None) == change["old"], "F4")
+            if change["new"] is not None:
+                state["properties"][change["name"]] = change["new"]
+    elif kind == "fence":
+        need(state["fence"] < a["epoch"] <= version, "F4")
+        state["fence"] = a["epoch"]
+    elif kind == "horizon":
+        need(state["horizon"] < a["version"] < version, "R12.1")
+        kept = [p["version"] for p in pins.values()] + [r["acked"] for r in replicas.values()]
+        need(all(v >= a["version"] for v in kept), "R12.1 held")
+        state["horizon"] = a["version"]
+    elif kind == "swept":
+        new, old = a["sweep"], state["swept"] or {"fence": 0, "horizon": 0, "version": 0}
+        need(all(old[n] <= new[n] <= state[n] for n in ("fence", "horizon")), "R12.6")
+        need(old["version"] < new["version"] < version, "R12.6")
+        state["swept"] = new
+    elif kind in ("pin", "attach"):
+        there, at = (pins, a["version"]) if kind == "pin" else (replicas, a["acked"])
+        need(state["horizon"] <= at < version and a["name"] not in there, "R12.2")
+        mark = {"owner": a["owner"], "token": version}
+        pin = {"version": at, **mark, "time": time}
+        there[a["name"]] = pin if kind == "pin" else {"acked": at, **mark}
+    elif kind == "unpin":
+        need(held(pins, a["name"], a["token"], "R12.2")["owner"] == a["owner"], "R12.2")
+        del pins[a["name"]]
+    elif kind == "ack":
+        seen = held(replicas, a["name"], a["token"], "R12.2")
+        need(seen["acked"] < a["version"] < version, "R12.2")
+        replicas[a["name"]] = seen | {"acked": a["version"]}
+    elif kind == "detach":
+        held(replicas, a["name"], a["token"], "R12.2")
+        del replicas[a["name"]]
+    elif kind == "break":
+        there = state[a["kind"] + "s"]
+        seen = held(there, a["name"], a["token"], "R12.2")
+        need(seen.get("renewed", 0) == a["renewed"], "R12.2 renewed")
+        del there[a["name"]]
+    elif kind == "restore":
+        need(state["horizon"] <= a["version"] < version, "R12.3")
+    elif kind == "claim":
+        take(a, claims, version)
+    elif kind == "renew":
+        claims[a["id"]] = held(claims, a["id"], a["token"], "R13.5") | {"renewed": version}
+    elif kind == "release":
+        held(claims, a["id"], a["token"], "R13.5")
+        del claims[a["id"]]
+
+
+SCOPE = ("group", "start", "end", "segments", "kind")
+
+
+def take(a, claims, version):
+    if any(all(c[name] == a[name] for name in SCOPE) for c in claims.values()):
+        return
+    need(a["id"] not in claims and a["start"] < a["end"], "R13.4")
+    for name, claim in list(claims.items()):
+        if claim["kind"] == a["kind"] == "shared":
+            continue
+        if claim["segments"] and a["segments"]:
+            met = set(claim["segments"]) & set(a["segments"])
+        else:
+            met = claim["start"] < a["end"] and a["start"] < claim["end"]
+        if met:
+            need(claim["priority"] < a["priority"], "R13.2")
+            del claims[name]
+    fields = ("start", "end", "segments", "kind", "priority", "group", "owner")
+    claims[a["id"]] = {n: a[n] for n in fields} | {"token": version, "renewed": version}

@@ -1,0 +1,65 @@
+"""Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2]`.
+
+Prints the seeds per second and what was met; a seed that fails is printed with the command to run
+it alone and a shrunk trace. The exit code is 1 if any failed.
+"""
+
+# ruff: noqa: T201 - a program for people
+import argparse
+import gc
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from simulation import plans
+from simulation.scheduler import one_thread
+from simulation.shrink import failure, told
+from simulation.simulate import Sums, run, sums_of
+
+BLOCK = 250
+MAX_TOLD = 5
+
+
+def block(seeds):
+    """Run seeds; return what they did, and the reports of those that fail."""
+    sums, reports = Sums(), []
+
+    def play(plan):
+        sums.add(sums_of(run(plan)))
+
+    with one_thread():
+        for number, seed in enumerate(seeds):
+            if number % 50 == 49:
+                gc.collect()
+            if failure(plans.draw(seed), play) is not None:
+                reports.append(told(seed, tries=400 if len(reports) < 2 else 0))
+    return sums, reports
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", type=int, help="how many")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    last = options.first + options.seeds
+    blocks = [range(n, min(n + BLOCK, last)) for n in range(options.first, last, BLOCK)]
+    total, failed, began = Sums(), 0, time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        for sums, reports in pool.imap_unordered(block, blocks):
+            total.add(sums)
+            for report in reports:
+                failed += 1
+                if failed <= MAX_TOLD:
+                    print(report, "\n", flush=True)
+    seconds = time.monotonic() - began
+    print(total)
+    print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

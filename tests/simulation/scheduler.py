@@ -1,0 +1,176 @@
+"""A seeded scheduler: it owns who runs, the time and what is drawn; one seed is one run.
+
+Actors are greenlets of one thread. Who goes next is decided whenever one of them calls a store or
+sleeps, and nowhere else.
+"""
+
+import gc
+import importlib
+import os
+import pkgutil
+import random
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import lru_cache
+from unittest import mock
+
+from builders import START_MS
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from eventlog import codec
+from eventlog.clock import ManualClock
+
+MAX_STEPS = 20_000
+
+
+class NoProgress(AssertionError):
+    """The actors did not come to an end within the bound."""
+
+
+class Actor:
+    """One job, which runs only while it is its turn."""
+
+    def __init__(self, number, job, hub):
+        self.number = number
+        self.wake = 0.0
+        self.fiber = greenlet(job, hub)
+
+
+class Scheduler:
+    """Runs jobs one at a time; whose turn is next is drawn at every call of a store and sleep.
+
+    Args:
+        seed: of all that is drawn.
+        timed: the one whose wait ends first goes next, instead of one drawn without regard to time.
+        stay: how probably the one that runs goes on running.
+        choose: decides instead: called with the waiting actors and the one that ran last.
+        max_steps: bound of the whole run.
+    """
+
+    def __init__(self, seed, *, timed=False, stay=0.0, choose=None, max_steps=MAX_STEPS):
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.steps = 0
+        self.trace = []
+        self.running: Actor | None = None
+        self._timed = timed
+        self._stay = stay
+        self._choose = choose or self._draw
+        self._max_steps = max_steps
+        self._hub = None
+
+    def run(self, *jobs: Callable[[], object]):
+        self._hub = getcurrent()
+        waiting = [Actor(number, job, self._hub) for number, job in enumerate(jobs)]
+        actors = list(waiting)
+        try:
+            while waiting:
+                self.running = self._choose(waiting, self.running)
+                self.now = max(self.now, self.running.wake)
+                self.running.fiber.switch()
+                if self.running.fiber.dead:
+                    waiting.remove(self.running)
+                if self.steps > self._max_steps:
+                    raise NoProgress(f"no end after {self.steps} steps")
+        finally:
+            self.running, self._hub = None, None
+            for actor in actors:  # also where a test has failed: none is left behind
+                while not actor.fiber.dead:
+                    actor.fiber.throw(GreenletExit)
+
+    def park(self, what, seconds=0.0):
+        """Give up the turn for at least so long. Outside of actors this does nothing."""
+        actor = self.running
+        if actor is None or getcurrent() is not actor.fiber:
+            return
+        self.steps += 1
+        self.trace.append((actor.number, *what))
+        actor.wake = self.now + seconds
+        self._hub.switch()
+
+    def _draw(self, waiting, last):
+        if self._timed:
+            self.random.random()
+            return min(waiting, key=lambda a: a.wake)
+        if (
+            self._stay
+            and self.random.random() < self._stay
+            and not (last is None or last.fiber.dead)
+        ):
+            return last
+        return waiting[int(self.random.random() * len(waiting))]
+
+
+class WaitingClock(ManualClock):
+    """A clock whose sleepers give up their turn; it shows the run's time and `off_ms` more."""
+
+    def __init__(self, scheduler, seed, off_ms=0):
+        super().__init__(START_MS, seed)
+        self.off_ms = off_ms
+        self._scheduler = scheduler
+
+    def now_ms(self):
+        return START_MS + int(self._scheduler.now * 1000) + self.off_ms
+
+    def sleep(self, seconds):
+        self._scheduler.park(("sleep",), seconds)
+
+
+class InTurn:
+    """An executor that runs each task in its caller, so that the order is the scheduler's alone."""
+
+    def __init__(self, *args, **options):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def map(self, call, *rows, **options):
+        return [call(*row) for row in zip(*rows, strict=False)]
+
+    def submit(self, call, *args, **options):
+        future = Future()
+        try:
+            future.set_result(call(*args, **options))
+        except Exception as error:  # noqa: BLE001 - it belongs to who asks for the result
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **options):
+        pass
+
+
+PACKAGES = ("eventlog", "writers", "compaction")
+
+
+@contextmanager
+def one_thread():
+    """Let no module of ours start threads; the simulation's order depends on it."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for found in pkgutil.iter_modules(package.__path__):
+            if found.name in {"log", "publish", "history", "reclaim", "restage"}:
+                importlib.import_module(f"{name}.{found.name}")
+    changed = []
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in PACKAGES and hasattr(module, "ThreadPoolExecutor"):
+            changed.append((module, module.ThreadPoolExecutor))
+            module.ThreadPoolExecutor = InTurn
+    collecting = gc.isenabled()
+    gc.disable()  # much is made and little dropped; `simulate` collects between runs
+    try:
+        # Every reader of a commit shares one decoded copy of it; asking the system for a name
+        # takes longer than a commit.
+        decode = mock.patch.object(codec, "decode_commit", lru_cache(256)(codec.decode_commit))
+        with decode, mock.patch.dict(os.environ, LOGNAME="actor"):
+            yield
+    finally:
+        if collecting:
+            gc.enable()
+        for module, executor in changed:
+            module.ThreadPoolExecutor = executor

@@ -1,0 +1,149 @@
+"""One plan, run and checked; and many, counted."""
+
+import logging
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from unittest import mock
+
+from simulation import naive, plans
+from simulation.actors import Actor
+from simulation.history import check
+from simulation.ledger import hold
+from simulation.world import World, as_json, live, plain
+
+import compaction
+from eventlog import Table, keyframe
+from eventlog.clock import ManualClock
+
+NOW = timedelta(0)
+
+
+@dataclass
+class Sums:
+    """What the runs so far did."""
+
+    seeds: int = 0
+    steps: int = 0
+    done: Counter = field(default_factory=Counter)
+    struck: Counter = field(default_factory=Counter)
+
+    def add(self, other):
+        self.seeds += other.seeds
+        self.steps += other.steps
+        self.done.update(other.done)
+        self.struck.update(other.struck)
+
+    def __str__(self):
+        operations = {k[3:]: n for k, n in self.done.items() if k.startswith("op ")}
+        rest = {k: n for k, n in self.done.items() if not k.startswith("op ") and ":" not in k}
+        missed = {k: n for k, n in self.done.items() if ":" in k}
+        lines = [f"{self.seeds} schedules of {self.steps} steps"]
+        for title, counts in (
+            ("operations done", operations),
+            ("operations that met an error", missed),
+            ("accidents", self.struck),
+            ("transactions and more", rest),
+        ):
+            lines.append(f"{title}:")
+            lines += [
+                f"  {n:>9,} {name}" for name, n in sorted(counts.items(), key=lambda i: -i[1])
+            ]
+        return "\n".join(lines)
+
+
+def simulate(plan, show=lambda world: None):
+    """Run a plan to its end, and return its world unchecked; `show` has it before it runs."""
+    with scaled(plan):
+        world = World(plan)
+        show(world)
+        crowd = [
+            Actor(world, f"{role} {number}", role, operations, plans.REGISTRY)
+            for number, (role, operations) in enumerate(plan.roles)
+        ]
+        try:
+            world.scheduler.run(*crowd)
+            world.late.land_all(world.scheduler.random)
+        finally:
+            if world.store.broken:  # whatever the code under test made of it
+                raise world.store.broken[0]
+        return world
+
+
+def run(plan):
+    """Run a plan and check all that was promised.
+
+    Raises:
+        Violation: something was not kept.
+    """
+    world = simulate(plan)
+    with scaled(plan):
+        finish(world)
+        ledger = world.store.ledger
+        check(world.record, world.store.objects(), ledger)
+        check_production(world.store, ledger)
+    return world
+
+
+def finish(world):
+    """A new program finds a table that it can use, in fair weather."""
+    ledger = world.store.ledger
+    clock = ManualClock(ledger.steps[-1].commit["header"]["time"], world.plan.seed)
+    table = Table.open(world.store.uri, store=world.store, clock=clock)
+    head = len(ledger.steps) - 1
+    hold(table.head().version == head, "read", f"the head is {head}")
+    version = table.commit(table.transaction("append", [world.stage(table, "2013-01-07")]))
+    hold(version == head + 1, "end", f"the last append is version {version}")
+    if any(role == "vacuum" for role, _ in world.plan.roles):
+        compaction.vacuum(table, dry_run=False, retention=NOW, staging=NOW, full=True)
+        left = [k.key for k in world.store.list("data/") if ledger.dead(k.key)]
+        hold(not left, "garbage", f"a vacuum of everything has left {left}")
+
+
+def check_production(store, ledger):
+    """The snapshot of every version, over its key frame and delta, is what the naive fold has."""
+    log = Table(store).log
+    names = (*naive.VALUES, *naive.MAPS)
+    last = len(ledger.steps) - 1
+    for version, step in enumerate(ledger.steps):
+        snapshot = log.snapshot(version)
+        small = as_json(snapshot.meta)
+        same = small == {name: step.state[name] for name in names}
+        hold(same, "snapshot", f"small state of version {version}")
+        hold(snapshot.commit_hash == step.hash, "snapshot", f"hash of version {version}")
+        if version == last or (version + store.ledger.head["fence"]) % 4 == 0:
+            same = plain(snapshot) == step.state["live"]
+            hold(same, "snapshot", f"entries of version {version}")
+
+
+@contextmanager
+def scaled(plan):
+    """Let small tables have leaves, where the plan says so; and nothing be logged."""
+    sizes = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 4}
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        if plan.leaves:
+            with mock.patch.multiple(keyframe, **sizes):
+                yield
+        else:
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def sums_of(world):
+    """Count what a run did."""
+    sums = Sums(1, world.scheduler.steps, world.done.copy(), world.struck.copy())
+    ledger = world.store.ledger
+    sums.done["commits"] += len(ledger.steps)
+    sums.done["transactions"] += len(ledger.accepted)
+    sums.done["commits of several transactions"] += sum(len(s.accepted) > 1 for s in ledger.steps)
+    sums.done["void transactions"] += sum(len(s.void) for s in ledger.steps)
+    sums.done["objects deleted by vacuum"] += world.store.deleted
+    sums.done["looks"] += len(world.record.looks)
+    return sums
+
+
+__all__ = ["Sums", "live", "run", "simulate", "sums_of"]

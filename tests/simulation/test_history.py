@@ -1,0 +1,351 @@
+"""The history checker, checked: against brute force, and by planting each violation it names."""
+
+import copy
+import itertools
+import json
+import random
+
+import pytest
+from simulation import naive, plans
+from simulation.history import Call, Fetch, Look, check, check_real_time, read_log
+from simulation.ledger import COMMIT, ROOT, Ledger, Violation
+from simulation.scheduler import one_thread
+from simulation.simulate import check_production, finish, run
+from simulation.world import WatchedStore, World
+
+import compaction
+from eventlog.model import App, Fence, Horizon, SetPin
+
+WRONG = "0" * 64
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_at_a_time():
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def sound():
+    """A world with a little of everything, recorded and sound."""
+    world = World(plans.Plan(seed=1, roles=(), segments=3, keyframe_commits=2))
+    table = world.open("somebody")
+
+    def commit(kind, *actions, **options):
+        return table.commit(table.transaction(kind, actions, **options))
+
+    commit("append", world.stage(table, "2013-01-07"), app=App("job", 1))
+    commit("append", world.stage(table, "2013-01-08"))
+    commit("pin", SetPin("mine", 3, "somebody"))
+    commit("vacuum", Fence(2), Horizon(3))
+    commit("append", world.stage(table, "2013-01-08"))
+    snapshot = world.look(table)
+    world.fetch(table, snapshot.version, snapshot.segments())
+    world.look(table)
+    check(world.record, world.store.objects())
+    return world
+
+
+@pytest.fixture
+def plant(sound):
+    """The record and the objects of a sound run, to be spoilt."""
+    return copy.deepcopy(sound.record), sound.store.objects()
+
+
+def found(record, objects):
+    with pytest.raises(Violation) as caught:
+        check(record, objects)
+    return caught.value.rule
+
+
+def spoil(objects, version, change, *, relink=True):
+    """Change a commit's JSON, and let the commits after it follow it as if nothing had happened."""
+    keys = sorted((k for k in objects if COMMIT.fullmatch(k)), reverse=True)
+    before = None
+    for number, key in enumerate(keys):
+        commit = json.loads(objects[key])
+        if number == version:
+            change(commit)
+        elif number > version and relink:
+            commit["header"]["prev"] = before
+        objects[key] = naive.canonical(commit).encode()
+        before = naive.digest(objects[key])
+    return objects
+
+
+def set_in(*path, to):
+    def change(commit):
+        at = commit
+        for name in path[:-1]:
+            at = at[name]
+        at[path[-1]] = to(at[path[-1]]) if callable(to) else to
+
+    return change
+
+
+COMMITS = {
+    "another version": (set_in("header", "version", to=9), "log"),
+    "another predecessor": (set_in("header", "prev", to=WRONG), "chain"),
+    "time that stands still": (set_in("header", "time", to=1), "time"),
+    "totals": (set_in("header", "totals", "rows", to=77), "header"),
+    "state hash": (set_in("header", "state_hash", to=WRONG), "header"),
+    "changes": (set_in("header", "changes", "adds", to=9), "header"),
+    "a key frame to come": (set_in("header", "keyframe", to=4), "header"),
+    "an add too few": (set_in("delta", "adds", to=lambda adds: adds[1:]), "delta"),
+    "a field that did not change": (set_in("state", to={"fence": 1}), "delta"),
+    "an epoch of the future": (set_in("transactions", 0, "actions", 0, "epoch", to=50), "void"),
+    "a claim that nobody has": (
+        set_in("transactions", 0, "claim", to={"id": "a" * 32, "token": 1}),
+        "void",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COMMITS)
+def test_a_spoilt_commit_is_found(plant, what):
+    record, objects = plant
+    change, rule = COMMITS[what]
+    assert found(record, spoil(objects, 4, change)) == rule
+
+
+def test_the_spoiler_alone_is_not_what_is_found(plant):
+    record, objects = plant
+    spoil(objects, 4, lambda commit: None)
+    roots = [key for key in objects if ROOT.fullmatch(key)]
+    for key in roots:  # they name hashes of commits with their digests
+        del objects[key]
+    check(record, objects)
+
+
+def test_a_chain_that_is_not_linked_again_is_found(plant):
+    record, objects = plant
+    spoil(objects, 4, set_in("header", "time", to=lambda t: t + 1), relink=False)
+    assert found(record, objects) == "chain"
+
+
+def test_a_missing_commit_is_found(plant):
+    record, objects = plant
+    del objects[next(k for k in sorted(objects)[1:] if COMMIT.fullmatch(k))]
+    assert found(record, objects) == "log"
+
+
+def twice(field):
+    def change(commit):
+        first = commit["transactions"][0]
+        commit["transactions"][0] = first | field
+
+    return change
+
+
+def test_a_transaction_and_a_unit_that_take_effect_twice_are_found(plant):
+    record, objects = plant
+    first = json.loads(objects[sorted(k for k in objects if COMMIT.fullmatch(k))[4]])
+    again = twice({"id": first["transactions"][0]["id"]})
+    assert first["header"]["version"] == 3
+    assert found(record, spoil(dict(objects), 4, again)) == "once"
+    ledger = read_log(objects)
+    ledger.units["job", 1] = 2
+    ledger.steps.pop()
+    with pytest.raises(Violation, match="unit"):
+        ledger._check_effects([{"id": "x", "app": {"id": "job", "seq": 1}}], ["x"], 6)
+
+
+def root_of(objects):
+    return next(key for key in objects if ROOT.fullmatch(key))
+
+
+@pytest.mark.parametrize("field", ["commit", "segments", "state"])
+def test_a_key_frame_that_says_something_else_is_found(plant, field):
+    record, objects = plant
+    root = json.loads(objects[root_of(objects)])
+    root[field] = {"commit": WRONG, "segments": [], "state": {}}[field]
+    objects[root_of(objects)] = naive.canonical(root).encode()
+    assert found(record, objects) == "key frame"
+
+
+def test_a_missing_segment_is_found_where_it_is_not_given_up(plant):
+    record, objects = plant
+    ledger = read_log(objects)
+    kept = ledger.needed()
+    for key in sorted(kept):
+        assert found(record, {k: v for k, v in objects.items() if k != key}) == "loss"
+    for key in [k for k in objects if k.startswith("data/") and k not in kept]:
+        check(record, {k: v for k, v in objects.items() if k != key})
+
+
+def test_a_delete_of_what_is_not_dead_is_found_at_once(sound):
+    ledger = read_log(sound.store.objects())
+    store = WatchedStore(sound.store.inner, ledger)
+    segments = [key for key in sound.store.objects() if key.startswith("data/")]
+    dead = [key for key in segments if ledger.dead(key)]
+    assert dead
+    assert not set(dead) & ledger.needed()
+    for key in (*(k for k in segments if k not in dead), "_log/999999999999.json", "data/x"):
+        with pytest.raises(Violation) as caught:
+            store.delete([key])
+        assert caught.value.rule == "delete"
+        assert caught.value in store.broken
+    for key in segments:
+        sound.store.get(key)  # nothing went
+
+
+def spoilt_calls():
+    def lost(record):
+        record.calls.append(Call("a", "append", "f" * 32, None, 98, 99, "acknowledged", 3))
+
+    def elsewhere(record):
+        record.calls[1].version -= 1
+
+    def not_refused(record):
+        record.calls[1].answer = "failed"
+
+    def unit_lost(record):
+        record.calls.append(Call("a", "unit", "f" * 32, ("job", 2), 98, 99, "acknowledged", 3))
+
+    def unit_early(record):
+        record.calls.append(Call("a", "unit", "f" * 32, ("job", 1), 98, 99, "acknowledged", 1))
+
+    def order(record):
+        record.calls[0].began, record.calls[0].ended = 500, 501
+
+    def misread(record):
+        record.looks[0].entries = dict(list(record.looks[0].entries.items())[1:])
+
+    def ahead(record):
+        record.looks[0].version += 10
+
+    def backwards(record):
+        record.looks[1].version -= 1
+        record.looks[1].entries = None
+        record.looks[1].fresh = False
+
+    def behind(record):
+        record.looks.append(Look("b.1", 1, 400, 401, fresh=True))
+
+    def missing(record):
+        record.fetches.append(Fetch("b.1", 3, ["a"], 3))
+
+    def wrongly_found(record):
+        record.found.append((record.calls[0].id, 2))
+
+    return {
+        lost: "acknowledged",
+        elsewhere: "acknowledged",
+        unit_lost: "acknowledged",
+        unit_early: "acknowledged",
+        not_refused: "failed",
+        order: "real time",
+        misread: "read",
+        ahead: "read",
+        backwards: "session",
+        behind: "fresh",
+        missing: "loss",
+        wrongly_found: "found",
+    }
+
+
+@pytest.mark.parametrize(("change", "rule"), spoilt_calls().items())
+def test_a_wrong_answer_is_found(plant, change, rule):
+    record, objects = plant
+    change(record)
+    assert found(record, objects) == rule
+
+
+def test_what_is_unknown_may_be_there_or_not(plant):
+    record, objects = plant
+    record.calls[1].answer, record.calls[1].version = "unknown", None
+    record.calls.append(Call("a", "append", "f" * 32, None, 98, None))
+    record.fetches.append(Fetch("b.1", 2, ["a"], 3))  # below the horizon
+    check(record, objects)
+
+
+def test_a_production_snapshot_that_differs_is_found(sound):
+    ledger = read_log(sound.store.objects())
+    sound.store.ledger.head  # noqa: B018
+    check_production(sound.store, ledger)
+    last = ledger.steps[-1]
+    for name, value in (("hash", WRONG), ("state", last.state | {"fence": 1})):
+        before = getattr(last, name)
+        setattr(last, name, value)
+        with pytest.raises(Violation, match="snapshot"):
+            check_production(sound.store, ledger)
+        setattr(last, name, before)
+    last.state = last.state | {"live": {}}
+    with pytest.raises(Violation, match="entries"):
+        check_production(sound.store, ledger)
+
+
+def test_the_end_of_a_run_needs_a_table_that_works():
+    world = World(plans.Plan(seed=2, roles=()))
+    world.store.ledger.steps.append(world.store.ledger.steps[-1])
+    with pytest.raises(Violation, match="head"):
+        finish(world)
+
+
+def test_what_a_vacuum_leaves_is_found(monkeypatch):
+    def idle(t, **_options):
+        version = t.refresh().version
+        t.commit(t.transaction("vacuum", [Fence(version), Horizon(version)]))
+
+    def world():
+        return World(plans.Plan(seed=3, roles=(("vacuum", 1),)))
+
+    finish(world())
+    monkeypatch.setattr(compaction, "vacuum", idle)
+    with pytest.raises(Violation, match="garbage"):
+        finish(world())
+
+
+def brute_force(placed):
+    """Say whether some order of all operations fits both real time and the versions."""
+    for order in itertools.permutations(placed):
+        position = {id(one): n for n, one in enumerate(order)}
+        fits_time = all(
+            position[id(a)] < position[id(b)]
+            for a in placed
+            for b in placed
+            if a is not b and a[1] is not None and a[1] < b[0]
+        )
+        if fits_time and all(x[2] < y[2] for x, y in itertools.pairwise(order)):
+            return True
+    return False
+
+
+def test_real_time_agrees_with_all_orders_of_small_histories():
+    rng = random.Random(7)
+    verdicts = []
+    for _ in range(3000):
+        count = rng.randint(1, 5)
+        versions = rng.sample(range(1, 9), count)
+        if rng.random() < 0.4:
+            versions.sort()
+        placed = []
+        for number, version in enumerate(versions):
+            began = number * 2 + rng.randint(0, 5)
+            ended = began + rng.randint(1, 6) if rng.random() < 0.8 else None
+            placed.append((began, ended, version))
+        try:
+            check_real_time(placed)
+        except Violation:
+            verdicts.append(False)
+        else:
+            verdicts.append(True)
+        assert verdicts[-1] == brute_force(placed), placed
+    assert 500 < sum(verdicts) < 2500
+
+
+def test_the_naive_fold_and_the_ledger_say_the_same_of_grown_and_of_read_logs():
+    for seed in range(5):
+        world = run(plans.draw(seed))
+        again = read_log(world.store.objects())
+        grown = world.store.ledger
+        assert isinstance(again, Ledger)
+        assert (again.bodies, again.accepted, again.units) == (
+            grown.bodies,
+            grown.accepted,
+            grown.units,
+        )
+        assert again.last_live == grown.last_live
+        for key in world.store.objects():
+            assert again.dead(key) == grown.dead(key)
+            assert not (again.dead(key) and key in again.needed())

@@ -1,0 +1,157 @@
+"""Negative controls: one guard of the protocol removed, and the simulation finds it."""
+
+import re
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from simulation import keepers, plans
+from simulation.harsh import HarshStore
+from simulation.ledger import Violation
+from simulation.scheduler import one_thread
+from simulation.shrink import failure, kind, shrink, told
+from simulation.simulate import run
+from simulation.world import WatchedStore
+
+from compaction import reclaim
+from eventlog import claims, commit, errors, fold, holds, keys, rules, slot, sweep
+from eventlog.model import Fence, Horizon
+
+SEEDS = 400
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_at_a_time():
+    with one_thread():
+        yield
+
+
+def careless_vacuum(*, fenced=True, horizon=True, live_first=False):
+    """A vacuum of one's own, with a guard left out."""
+
+    def vacuum(t, **_options):
+        head = t.refresh()
+        live = {s.id for s in head.segments()} if live_first else None
+        actions = [Fence(head.version)] if fenced and head.version > head.meta.fence else []
+        if horizon and head.version - 1 > head.meta.horizon:
+            actions.append(Horizon(head.version - 1))
+        if actions:
+            t.commit(t.transaction("vacuum", actions))
+        head = t.refresh()
+        if live is None:
+            live = {s.id for s in head.segments()}
+        listed = [keys.parse_segment_key(o.key) for o in t.store.list(keys.SEGMENTS_PREFIX)]
+        below = head.meta.fence if fenced else head.version
+        dead = [p for p in listed if p[0] < below and p[2] not in live]
+        t.store.delete([keys.segment_key(*p) for p in dead])
+
+    return vacuum
+
+
+def overwriting(self, key, body):
+    if key.startswith(keys.LOG_PREFIX):
+        self.inner.delete([key])
+    return WATCHED_PUT(self, key, body)
+
+
+WATCHED_PUT = WatchedStore.put_if_absent
+
+
+def taken_for_success(log, proposal, _unclear):
+    log.store.put_if_absent(keys.commit_key(proposal.snapshot.version), proposal.body)
+
+
+def never_unclear(log, clock, proposal, transaction_id):
+    """Take an unclear answer for a refusal: the commit may be there."""
+    try:
+        return SETTLE(log, clock, proposal, transaction_id)
+    except errors.CommitUnknown as error:
+        raise errors.Unavailable(error.message) from None
+
+
+def never_in_doubt(_self, _transaction_id, error):
+    """Forget that the transaction was sent before."""
+    return errors.Unavailable(error.message)
+
+
+SETTLE = slot.settle
+
+
+def nothing(*_args, **_options):
+    """Take any rule's part, and see nothing wrong."""
+
+
+def whichever(meta, _token):
+    return next(iter(meta.claims.values()), "there is none")
+
+
+def without_horizon(dropped, live, fence, _horizon):
+    return VERDICT(dropped, live, fence, keys.MAX_VERSION)
+
+
+def judged_too_early(t, ages, *, dry_run):
+    """Commit the marks, and judge by the version before them."""
+    head = t.refresh()
+    return head, MARK(t, ages, dry_run=dry_run)[1]
+
+
+VERDICT, MARK = sweep.verdict, reclaim._mark
+
+# What is put in the place of what, in which module or class.
+MUTANTS = {
+    "a vacuum without a fence": (keepers, "sweep", careless_vacuum(fenced=False)),
+    "a vacuum that reads what is live first": (keepers, "sweep", careless_vacuum(live_first=True)),
+    "a vacuum without a horizon": (keepers, "sweep", careless_vacuum(horizon=False)),
+    "the vacuum, taking what was dropped since": (sweep, "verdict", without_horizon),
+    "the vacuum, judging by an earlier version": (reclaim, "_mark", judged_too_early),
+    "the vacuum, taking nothing for live": (reclaim._Sweep, "_live", lambda *_: []),
+    "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
+    "a refusal taken for success": (slot, "_try_slot", taken_for_success),
+    "an unclear answer taken for a refusal": (commit, "settle", never_unclear),
+    "a doubt that is forgotten": (commit.Committer, "_open", never_in_doubt),
+    "claims that never end": (claims, "held", whichever),
+    "a horizon that passes pins": (holds, "holds", lambda _meta: []),
+    "pins below the horizon": (holds, "_unheld", nothing),
+    "adds below the fence": (rules, "add_problem", nothing),
+    "preconditions that always hold": (fold, "_arrived", nothing),
+    "sequences that count for nothing": (rules, "mark_app", lambda meta, *_: meta),
+}
+
+
+def violates(plan):
+    """Say whether the checker finds something; what the spoilt code itself says does not count."""
+    return isinstance(failure(plan), Violation)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_missing_guard_is_found(name):
+    with mock.patch.object(*MUTANTS[name]):
+        found = next((s for s in range(SEEDS) if violates(plans.draw(s))), None)
+    assert found is not None, f"{name}: not found in {SEEDS} seeds"
+    assert failure(plans.draw(found)) is None, "found without the mutant too"
+
+
+def test_a_failure_is_told_shrunk_and_can_be_read():
+    with mock.patch.object(*MUTANTS["a vacuum without a fence"]):
+        seed = next(s for s in range(SEEDS) if violates(plans.draw(s)))
+        plan = plans.draw(seed)
+        error = failure(plan)
+        small, least = shrink(plan, error, tries=120)
+        text = told(seed, tries=120)
+    assert kind(least) == kind(error)
+    assert sum(n for _, n in small.roles) < sum(n for _, n in plan.roles)
+    assert f"run.py 1 --first {seed}" in text
+    assert re.search(r"shrunk: .*\n", text)
+    assert "delete 2 keys" in text
+
+
+def test_a_run_that_never_ends_is_stopped():
+    plan = replace(plans.draw(1), roles=(("appender", 2), ("reader", 2)))
+    assert failure(plan) is None
+
+    def forever(self, key, **options):
+        while True:
+            self._scheduler.park(("get", key))
+
+    with mock.patch.object(HarshStore, "get", forever):
+        assert kind(failure(plan, run)) == "NoProgress"

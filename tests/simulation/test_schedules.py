@@ -1,0 +1,183 @@
+"""All schedules of few actors with few preemptions, each run and checked; none is drawn."""
+
+# ruff: noqa: T201 - counts are shown
+import gc
+
+import pytest
+from builders import drop_of, live
+from simulation import plans
+from simulation.history import check
+from simulation.ledger import Violation
+from simulation.scheduler import one_thread
+from simulation.simulate import check_production, finish
+from simulation.world import World
+
+from eventlog import errors, rebase
+from eventlog.model import Fence, Horizon, SetPin, Unchanged
+
+PREEMPTIONS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_at_a_time():
+    with one_thread():
+        yield
+
+
+class Choices:
+    """Follows a path of choices, then goes on with whoever runs; notes what else was possible."""
+
+    def __init__(self, path):
+        self.path = path
+        self.made = []  # (number chosen, numbers possible, number that ran and still could)
+
+    def __call__(self, waiting, last):
+        possible = {actor.number: actor for actor in waiting}
+        stays = last.number if last is not None and last.number in possible else None
+        step = len(self.made)
+        if step < len(self.path):
+            number = self.path[step]
+        else:
+            number = min(possible) if stays is None else stays
+        self.made.append((number, sorted(possible), stays))
+        return possible[number]
+
+    def others(self, bound):
+        """Yield the paths that leave this one after its own beginning, within the bound."""
+        spent, path = 0, []
+        for step, (number, possible, stays) in enumerate(self.made):
+            for other in possible:
+                costs = stays is not None and other != stays
+                if step >= len(self.path) and other != number and spent + costs <= bound:
+                    yield (*path, other)
+            spent += stays is not None and number != stays
+            path.append(number)
+
+
+def explore(jobs_of, bound=PREEMPTIONS, **fields):
+    """Run every schedule; return how many there are, and the logs that they end in."""
+    pending, count, ends = [()], 0, set()
+    while pending:
+        choices = Choices(pending.pop())
+        world = World(plans.Plan(seed=1, roles=(), segments=2, **fields))
+        jobs = jobs_of(world)
+        world.scheduler._choose = choices
+        world.scheduler.run(*jobs)
+        finish(world)
+        check(world.record, world.store.objects(), world.store.ledger)
+        if count % 20 == 0:
+            check_production(world.store, world.store.ledger)
+        pending += choices.others(bound)
+        count += 1
+        ends.add(tuple(tuple(step.accepted) for step in world.store.ledger.steps))
+        if count % 500 == 0:
+            gc.collect()
+    return count, ends
+
+
+def told(world, job):
+    """Let a job meet a conflict; anything else is a finding."""
+
+    def work():
+        try:
+            job()
+        except errors.CommitConflict:
+            world.done["conflict"] += 1
+
+    return work
+
+
+def commit(table, kind, actions, **fields):
+    return lambda: table.commit(table.transaction(kind, actions, **fields))
+
+
+def two_writers_and_a_compactor(world):
+    jobs = []
+    for name in ("writer 1", "writer 2"):
+        table = world.open(name)
+        jobs.append(commit(table, "append", [world.stage(table, "2013-01-07")]))
+    table = world.open("compactor")
+    found = live(table.head())
+    added = world.stage(table, found[0].chunk, sum(s.rows for s in found))
+    return [*jobs, commit(table, "replace", [*map(drop_of, found), added])]
+
+
+def two_replacers_and_an_overwriter(world):
+    jobs = []
+    for name in ("replacer 1", "replacer 2", "overwriter"):
+        table = world.open(name)
+        found = live(table.head())
+        actions = [*map(drop_of, found), world.stage(table, found[0].chunk)]
+        if name == "overwriter":
+            actions.insert(0, Unchanged(0, 2**45))
+        jobs.append(told(world, commit(table, name, actions)))
+    return jobs
+
+
+def a_pin_a_vacuum_and_a_writer(world):
+    writer, keeper, cleaner = (world.open(name) for name in ("writer", "keeper", "cleaner"))
+    head = writer.head().version
+    cleaner.head()
+    keeper.head()
+    staged = world.stage(writer, "2013-01-07")
+    return [
+        told(world, commit(writer, "append", [staged])),
+        told(world, commit(keeper, "pin", [SetPin("mine", head - 1, "keeper")])),
+        told(world, commit(cleaner, "vacuum", [Fence(head), Horizon(head - 1)])),
+        told(world, commit(cleaner, "vacuum", [Horizon(head)])),
+    ]
+
+
+@pytest.mark.parametrize("combine_after", [0, 1])
+def test_two_writers_and_a_compactor(combine_after, capsys):
+    count, ends = explore(
+        two_writers_and_a_compactor, combine_after=combine_after, keyframe_commits=3
+    )
+    with capsys.disabled():
+        print(f"\n{count} schedules of 2 writers and a compactor, {len(ends)} different logs")
+    assert count > 200
+    assert len(ends) >= 6  # each order of the three
+    assert all(sum(map(len, end)) == 7 for end in ends)  # nobody ever fails
+
+
+def test_two_replacers_and_an_overwriter(capsys):
+    count, ends = explore(two_replacers_and_an_overwriter)
+    with capsys.disabled():
+        print(f"\n{count} schedules of 2 replacers and an overwriter, {len(ends)} different logs")
+    assert len(ends) >= 3
+    assert all(sum(map(len, end)) == 5 for end in ends)  # one of the three gets in
+
+
+def test_a_pin_a_vacuum_and_a_writer(capsys):
+    count, ends = explore(a_pin_a_vacuum_and_a_writer, bound=1)
+    with capsys.disabled():
+        print(f"\n{count} schedules of a pin, two marks and a writer, {len(ends)} different logs")
+    assert len(ends) >= 8
+
+
+def test_every_schedule_is_explored_once():
+    """Three actors of two steps each, without bound: all interleavings, each once."""
+    seen = []
+    pending = [()]
+    while pending:
+        choices = Choices(pending.pop())
+        world = World(plans.Plan(seed=1, roles=(), segments=0))
+        world.scheduler._choose = choices
+        order = []
+
+        def work(number, world=world, order=order):
+            order.append(number)
+            world.scheduler.park(("step",))
+            order.append(number)
+
+        world.scheduler.run(*(lambda n=n: work(n) for n in range(3)))
+        seen.append(tuple(order))
+        pending += choices.others(99)
+    assert len(seen) == len(set(seen)) == 90  # 6! / (2! 2! 2!)
+
+
+def test_a_planted_race_is_found(monkeypatch):
+    """A writer that never looks at who was first."""
+    monkeypatch.setattr(rebase.fold, "_judge_drops", lambda drops, view, so_far: [])
+    with pytest.raises(Violation):
+        explore(two_replacers_and_an_overwriter)

@@ -1,0 +1,199 @@
+"""The world of one run: a store, a table in it, the actors' handles, and all that is recorded."""
+
+import hashlib
+from collections import Counter
+from contextlib import contextmanager
+
+import msgspec
+from builders import Crash, create, drop_of, live
+from simulation.harsh import HarshStore, Late
+from simulation.history import Call, Fetch, Look, Record
+from simulation.ledger import COMMIT, SEGMENT, Ledger, Violation, hold, segment_key
+from simulation.scheduler import Scheduler, WaitingClock
+
+from eventlog import Table, errors, keys
+from eventlog.memory import MemoryStore
+from eventlog.model import Add
+from eventlog.slot import put_once
+
+# What says that nothing was committed.
+REFUSED = (errors.CommitConflict, errors.ClaimLost, errors.Unavailable, errors.InvalidInput)
+CHUNKS = ("2013-01-07", "2013-01-08", "2013-01-09")
+
+__all__ = ["CHUNKS", "Crash", "World", "drop_of", "live"]
+
+
+class WatchedStore:
+    """The store itself, with the ledger looking on: at each commit and at each delete."""
+
+    def __init__(self, inner, ledger):
+        self.inner = inner
+        self.uri = inner.uri
+        self.ledger = ledger
+        self.deleted = 0
+        self.broken = []
+        self.get, self.list, self.filesystem = inner.get, inner.list, inner.filesystem
+
+    def put_if_absent(self, key, body):
+        created = self.inner.put_if_absent(key, body)
+        if created and COMMIT.fullmatch(key):
+            with self._watched():
+                self.ledger.advance(bytes(body))
+                for entry in self.ledger.head["adds"]:
+                    there = self._has(segment_key(entry))
+                    hold(there, "loss", f"version {self._head()} adds {entry}: no object")
+        return created
+
+    def delete(self, keys):
+        with self._watched():
+            for key in keys:
+                hold(SEGMENT.fullmatch(key), "delete", f"{key} was deleted: not under data/")
+                if self._has(key):
+                    hold(self.ledger.dead(key), "delete", f"{key} was deleted, and is not dead")
+                    self.deleted += 1
+        self.inner.delete(keys)
+
+    @contextmanager
+    def _watched(self):
+        try:
+            yield
+        except Violation as found:  # kept: the code under test may take it for an accident
+            self.broken.append(found)
+            raise
+
+    def _head(self):
+        return len(self.ledger.steps) - 1
+
+    def now_ms(self):
+        return None
+
+    def objects(self):
+        return {found.key: self.inner.get(found.key) for found in self.inner.list("")}
+
+    def _has(self, key):
+        try:
+            self.inner.get(key, length=1)
+        except errors.KeyNotFound:
+            return False
+        return True
+
+
+class World:
+    """Everything that one plan's actors share."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.scheduler = Scheduler(f"{plan.seed}/{plan.salt}", stay=plan.stay, max_steps=5_000)
+        self.store = WatchedStore(MemoryStore(), Ledger())
+        self.late = Late(self.store)
+        self.record = Record()
+        self.struck = Counter()
+        self.done = Counter()
+        self.tick = 0
+        self._tokens = plan.seed * 1000
+        self._sessions = 0
+        self._told = WaitingClock(self.scheduler, 0) if plan.told else None
+        properties = {
+            "keyframe_commits": str(plan.keyframe_commits),
+            "combine_after": str(plan.combine_after),
+        }
+        table = create(self.store, seed=self._seed(), properties=properties)
+        if plan.segments:
+            self._furnish(table, plan.segments)
+
+    def _furnish(self, table, count):
+        """Give the table a past: segments, one that was replaced, and uploads nobody finished."""
+        adds = [self.stage(table, CHUNKS[n % 3], 1 + n) for n in range(count)]
+        table.commit(table.transaction("append", adds))
+        self.stage(table, CHUNKS[0])
+        first = live(table.head())[0]
+        again = self.stage(table, first.chunk, first.rows)
+        table.commit(table.transaction("replace", [drop_of(first), again]))
+
+    def _seed(self):
+        self._tokens += 1
+        return self._tokens
+
+    def count(self):
+        self.tick += 1
+        return self.tick
+
+    def open(self, actor, off_ms=0):
+        """Return another process's handle, whose commits and answers are recorded."""
+        store = HarshStore(
+            self.store,
+            self.scheduler,
+            self.plan.weather,
+            late=self.late,
+            struck=self.struck,
+            clock=self._told,
+        )
+        clock = WaitingClock(self.scheduler, self._seed(), off_ms)
+        table = Table(store, clock)
+        self._sessions += 1
+        table.session = f"{actor}.{self._sessions}"
+        commit, calls = table.commit, {}
+
+        def recorded(transaction):
+            call = calls.get(transaction.id)
+            if call is None:
+                app = transaction.app and (transaction.app.id, transaction.app.seq)
+                call = Call(actor, transaction.operation, transaction.id, app, self.count())
+                calls[transaction.id] = call
+                self.record.calls.append(call)
+            call.ended, call.answer = None, "unknown"
+            try:
+                call.version = commit(transaction)
+                call.answer = "acknowledged"
+                self.done[transaction.operation] += 1
+            except REFUSED:
+                call.answer = "failed"
+                self.done[f"refused {transaction.operation}"] += 1
+                raise
+            finally:
+                call.ended = self.count()
+            return call.version
+
+        table.commit = recorded
+        return table
+
+    def stage(self, table, chunk, rows=1):
+        """Store an object of the new segment's, and return the add of it."""
+        name, epoch = table.clock.token(), table.head().version
+        body = name.encode()
+        put_once(table.store, table.clock, keys.segment_key(epoch, chunk, name), body)
+        checksum = hashlib.sha256(body).hexdigest()
+        return Add(name, chunk, epoch, rows, len(body), checksum, 1)
+
+    def look(self, table, *, entries=True):
+        """Refresh a handle and record what it shows."""
+        began = self.count()
+        snapshot = table.refresh()
+        shown = plain(snapshot) if entries else None
+        fresh = not self.plan.weather.accidents & {"stale", "empty"}
+        look = Look(table.session, snapshot.version, began, self.count(), fresh, shown)
+        self.record.looks.append(look)
+        return snapshot
+
+    def fetch(self, table, version, segments):
+        """Fetch a version's segments, and record which are missing."""
+        missing = []
+        for segment in segments:
+            try:
+                body = table.store.get(keys.key_of(segment))
+            except errors.KeyNotFound:
+                missing.append(segment.id)
+            else:
+                hold(body == segment.id.encode(), "read", f"segment {segment.id} has other bytes")
+        horizon = self.store.ledger.head["horizon"]
+        self.record.fetches.append(Fetch(table.session, version, missing, horizon))
+        self.done["fetch in vain" if missing else "fetch"] += 1
+
+
+def plain(snapshot):
+    """Return a snapshot's live entries by id, in the values of JSON."""
+    return {s.id: as_json(s) for s in live(snapshot)}
+
+
+def as_json(value):
+    return msgspec.json.decode(msgspec.json.encode(value))
