@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eventlog import codec, keys
 from eventlog.errors import Corrupt
-from eventlog.model import DeltaRecord, Drop, Segment
+from eventlog.model import Add, DeltaRecord, Drop, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,17 @@ def from_lists(adds: Iterable[Segment], drops: Iterable[Drop]) -> Delta:
 def drop_of(segment: Segment) -> Drop:
     """Return the action that drops a segment."""
     return Drop(segment.id, segment.chunk, codec.hex_hash(codec.entry_hash(segment)))
+
+
+def add_of(segment: Segment) -> Add:
+    """Return the action that adds a segment again: its version and place are the commit's."""
+    return Add(
+        id=segment.id,
+        chunk=segment.chunk,
+        epoch=segment.epoch,
+        rows=segment.rows,
+        bytes=segment.bytes,
+        checksum=segment.checksum,
+        schema=segment.schema,
+        stats=segment.stats,
+    )

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from eventlog import codec, fold, keys, segments
-from eventlog.delta import Delta, from_lists
+from eventlog.delta import Delta, add_of, from_lists
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
     FORMAT_NAME,
@@ -170,7 +170,7 @@ def unpack(commit: Commit, fetch: Fetch) -> Commit:
     for transaction in commit.transactions:
         if transaction.spill is not None:
             added, dropped = _unspill(transaction.spill, version, fetch)
-            adds = tuple(_add(segment) for segment in added)
+            adds = tuple(add_of(segment) for segment in added)
             actions = (*transaction.actions, *adds, *dropped)
             transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
         whole.append(transaction)
@@ -258,16 +258,3 @@ def _unspill(spill: Spill, version: int, fetch: Fetch) -> tuple[list[Segment], l
     if (len(added), len(dropped)) != (spill.adds, spill.drops):
         raise Corrupt("a spill object holds other counts than its commit says", version=version)
     return added, dropped
-
-
-def _add(segment: Segment) -> Add:
-    return Add(
-        id=segment.id,
-        chunk=segment.chunk,
-        epoch=segment.epoch,
-        rows=segment.rows,
-        bytes=segment.bytes,
-        checksum=segment.checksum,
-        schema=segment.schema,
-        stats=segment.stats,
-    )

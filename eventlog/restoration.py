@@ -6,10 +6,10 @@ its own name (FORMAT.md R12.3).
 
 from __future__ import annotations
 
-from eventlog.delta import drop_of
+from eventlog.delta import add_of, drop_of
 from eventlog.diff import diff
 from eventlog.holds import check_kept
-from eventlog.model import Action, Add, Restore, SameSegments, Segment
+from eventlog.model import Action, Restore, SameSegments
 from eventlog.snapshot import Snapshot
 
 
@@ -26,21 +26,8 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Actio
     # An object that was dropped and came back has two entries, of different versions.
     back = {s.id for s in change.added} & {s.id for s in change.dropped}
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
-    adds: list[Action] = [_again(s) for s in change.added if s.id not in back]
+    adds: list[Action] = [add_of(s) for s in change.added if s.id not in back]
     if not drops and not adds:
         return []
     guards: list[Action] = [SameSegments(head.hash_sum()), Restore(target.version)]
     return [*guards, *drops, *adds]
-
-
-def _again(segment: Segment) -> Add:
-    return Add(
-        id=segment.id,
-        chunk=segment.chunk,
-        epoch=segment.epoch,
-        rows=segment.rows,
-        bytes=segment.bytes,
-        checksum=segment.checksum,
-        schema=segment.schema,
-        stats=segment.stats,
-    )

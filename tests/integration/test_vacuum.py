@@ -22,6 +22,7 @@ from builders import (
 from compaction import vacuum
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
+from eventlog.delta import add_of
 from eventlog.faults import Fault, FaultyStore
 from eventlog.memory import MemoryStore
 from eventlog.model import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
@@ -255,10 +256,7 @@ def test_a_dropped_segment_waits_until_its_epoch_is_fenced():
     report = vacuum(table, dry_run=False, **ages)
     assert (report.fence, report.horizon) == (0, 2)
     # Whoever still has an add of it under way may commit it: it is there.
-    again = [
-        Add(s.id, s.chunk, s.epoch, s.rows, s.bytes, s.checksum, s.schema, s.stats)
-        for s in table.snapshot(first).delta.adds.values()
-    ]
+    again = map(add_of, table.snapshot(first).delta.adds.values())
     commit(table, *again)
     assert row_names(table) == ["row 0", "row 1"]
     later(table, 30)
