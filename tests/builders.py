@@ -171,7 +171,9 @@ class Spy:
         return self.inner.list(prefix, after=after, limit=limit)
 
     def delete(self, keys: Iterable[str]) -> None:
-        self.deletes.extend(keys)
+        batch = [*keys]
+        self.deletes.extend(batch)
+        self.inner.delete(batch)
 
     def filesystem(self):
         return self.inner.filesystem()

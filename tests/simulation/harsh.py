@@ -181,7 +181,9 @@ class HarshStore:
     def _strike(self, accident):
         self.struck[accident] += 1
         self._scheduler.trace.append((accident,))
-        if accident in ("refused", "conflict"):
+        if accident == "conflict":  # the adapter tries a 409 again, until it gives up
+            raise errors.OutcomeUnknown(accident)
+        if accident == "refused":
             raise errors.Unavailable(accident)
         if accident == "crash before":
             raise Crash(accident)

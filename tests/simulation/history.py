@@ -6,7 +6,9 @@ Pure: values in, a `Violation` out; nothing of the production code decides anyth
 import json
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from io import BytesIO
 
+import pyarrow.parquet as pq
 from simulation import naive
 from simulation.ledger import COMMIT, ROOT, TOP, Ledger, hold
 
@@ -166,6 +168,17 @@ def check_roots(objects, ledger):
         small = {n: step.state[n] for n in (*naive.VALUES, *naive.MAPS)}
         hold(root["state"] == small, "key frame", f"small state of key frame {version}")
         hold(root["commit"] == step.hash, "key frame", f"commit of key frame {version}")
-        if not root["leaves"]:
+        live = step.state["live"]
+        if root["leaves"]:
+            found = [i for leaf in root["leaves"] for i in ids_of(objects, leaf)]
+            hold(sorted(found) == sorted(live), "key frame", f"leaves of key frame {version}")
+        else:
             entries = {entry["id"]: entry for entry in root["segments"]}
-            hold(entries == step.state["live"], "key frame", f"entries of key frame {version}")
+            hold(entries == live, "key frame", f"entries of key frame {version}")
+
+
+def ids_of(objects, leaf):
+    """The segments that a leaf's object lists; the object is the one that its name says."""
+    body = objects[f"_frames/{leaf['sha256']}.parquet"]
+    hold(naive.digest(body) == leaf["sha256"], "key frame", f"leaf {leaf['sha256']}")
+    return [i.hex() for i in pq.read_table(BytesIO(body)).column("id").to_pylist()]

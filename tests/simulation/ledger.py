@@ -35,6 +35,12 @@ class Step:
     accepted: list
     void: dict
 
+    @property
+    def kinds(self):
+        """The actions of the accepted transactions, one after the other."""
+        transactions = [t for t in self.commit["transactions"] if t["id"] in self.accepted]
+        return [action["action"] for t in transactions for action in t["actions"]]
+
 
 def segment_key(entry):
     return f"data/{entry['epoch']:012d}/{entry['chunk']}/{entry['id']}.parquet"

@@ -109,6 +109,12 @@ def judge(txn, state, before, version, time):
                 start, end = interval(entry["chunk"])
                 met = start < action["end"] and action["start"] < end
                 need(not met or entry["version"] <= txn["read_version"], "F7")
+        elif action["action"] == "same_segments":
+            total = sum(int(digest(entry), 16) for entry in before["live"].values())
+            same = f"{total % 2**256:064x}" == action["hash_sum"]
+            earlier = len(state["adds"]) > sum(a["action"] == "add" for a in actions)
+            dropped = len(state["drops"]) > sum(a["action"] == "drop" for a in actions)
+            need(same and not earlier and not dropped, "F7 same segments")
 
 
 def held(there, name, token, rule):
@@ -172,6 +178,8 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case an action
     elif kind == "release":
         held(claims, a["id"], a["token"], "R13.5")
         del claims[a["id"]]
+    else:  # judged above, with the segments
+        assert kind in ("add", "drop", "unchanged", "same_segments"), f"unknown action {kind}"
 
 
 SCOPE = ("group", "start", "end", "segments", "kind")

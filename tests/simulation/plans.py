@@ -107,7 +107,7 @@ def draw(seed):
         segments=rng.randint(0, 4),
         keyframe_commits=rng.randint(1, 5),
         combine_after=rng.choice((0, 1, 1, 2)),
-        leaves=rng.random() < 0.02,
+        leaves=rng.random() < 0.1,
     )
 
 

@@ -143,6 +143,9 @@ def sums_of(world):
     sums.done["void transactions"] += sum(len(s.void) for s in ledger.steps)
     sums.done["objects deleted by vacuum"] += world.store.deleted
     sums.done["looks"] += len(world.record.looks)
+    for step in ledger.steps:
+        for kind in step.kinds:
+            sums.done[f"did {kind}"] += 1
     return sums
 
 

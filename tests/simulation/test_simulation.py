@@ -78,6 +78,24 @@ FIGURES = {
     "handed in again": 20,
     "found": 50,
     "refused slow": 20,
+    # Actions of accepted transactions: an operation that raised nothing may have done nothing.
+    "did drop": 300,
+    "did unchanged": 30,
+    "did same_segments": 20,
+    "did restore": 20,
+    "did claim": 100,
+    "did renew": 20,
+    "did release": 20,
+    "did break": 50,
+    "did pin": 100,
+    "did unpin": 50,
+    "did attach": 50,
+    "did ack": 50,
+    "did detach": 20,
+    "did fence": 200,
+    "did horizon": 200,
+    "did swept": 100,
+    "did set_properties": 50,
 }
 
 

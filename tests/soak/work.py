@@ -25,6 +25,7 @@ from eventlog.errors import CommitUnknown, InvalidInput, Unavailable, VersionVac
 from readers import scan
 from writers import append, overwrite
 from writers.batch import make_app, stage
+from writers.restage import commit_staged
 
 OWN_DAY = 0
 KEPT_DAYS = 3
@@ -82,7 +83,7 @@ class SlowAppender(Appender):
         adds = stage(self.table, head, rows_of(unit["parts"]), MEMORY_BYTES)
         self.stop.wait(self.random.uniform(0.5, 4))
         intent = self.table.transaction("append", adds, read_version=head.version, app=app)
-        return self.table.commit(intent)
+        return commit_staged(self.table, intent)
 
 
 class Overwriter(Writer):

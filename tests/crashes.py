@@ -1,0 +1,346 @@
+"""Operations that may die at any call of a store, and what must hold whatever becomes of them."""
+
+import logging
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, lru_cache
+from io import BytesIO
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from builders import (
+    SCHEMA,
+    START_MS,
+    Crash,
+    CrashingStore,
+    check_snapshot,
+    check_sound,
+    commit,
+    create,
+    drop_of,
+    events,
+    fold_all,
+    live,
+)
+
+from compaction import vacuum
+from eventlog import Table, codec, errors, fold, keyframe, keys, proposal
+from eventlog.clock import ManualClock
+from eventlog.fsck import fsck
+from eventlog.memory import MemoryStore
+from eventlog.model import Fence
+from writers import append, overwrite
+from writers.batch import stage
+from writers.restage import commit_staged
+
+HOUR_MS = 3_600_000
+HOWS = ("before", "after", "lost", "refused")
+# What says that a call did not do what it was to do.
+ENDS = (Crash, errors.Unavailable, errors.CommitUnknown)
+WIDER = SCHEMA.append(pa.field("extra", pa.int64()))
+SMALL_LEAVES = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 3, "LEAF_SMALL": 1}
+BASE = range(4)
+PACKAGES = ("eventlog", "readers", "writers", "compaction")
+
+
+class MortalStore(CrashingStore):
+    """A store for one program that dies, also in a delete; the dead call nothing any more.
+
+    Args:
+        inner: the store.
+        at: which call, from 1; 0: none.
+        how: as in `CrashingStore`, or `half`: a delete dies in the middle of its batch, and any
+            other call before its effect.
+        pause: before which call `meanwhile` happens, once; 0: before none.
+        meanwhile: what others do.
+    """
+
+    def __init__(self, inner, at=0, how="before", *, pause=0, meanwhile=lambda: None):
+        super().__init__(inner, at, "before" if how == "half" else how)
+        self.armed = True
+        self.dead = False
+        self._half = how == "half"
+        self._pause, self._meanwhile = pause, meanwhile
+
+    def delete(self, keys):
+        batch = list(keys)
+        self.deletes += batch
+        if self._half and self.armed and self.calls + 1 == self._at:
+            self.inner.delete(batch[: (len(batch) + 1) // 2])
+        self._call(lambda: self.inner.delete(batch))
+
+    def _call(self, call, *, put=False):
+        if not self.armed:
+            return call()
+        if self.dead:
+            raise Crash("dead already")
+        if self.calls + 1 == self._pause:
+            self._pause = 0
+            self._meanwhile()
+        try:
+            return super()._call(call, put=put)
+        except Crash:
+            self.dead = True
+            raise
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, as a program runs it that may be started again.
+
+    Attributes:
+        act: what is run; once it is done, to run it again changes nothing.
+        rows: numbers of the rows of the head in the end.
+        kept: of those before, the ones that no crash may take away.
+        prepare: what the table went through before.
+        meanwhile: what others do after the program looked at the head.
+        race: what others do once, just before the program's first commit arrives.
+        done: whether the small state is as it should be in the end.
+    """
+
+    act: Callable[[Table], object]
+    rows: tuple[int, ...] = tuple(BASE)
+    kept: tuple[int, ...] = tuple(BASE)
+    prepare: Callable[[MemoryStore], object] = lambda store: None
+    meanwhile: Callable[[MemoryStore], object] | None = None
+    race: Callable[[MemoryStore], object] | None = None
+    done: Callable[[Table], bool] = lambda table: True
+
+
+def names(numbers):
+    return sorted(f"row {n}" for n in numbers)
+
+
+def fresh(store, seed):
+    """Another process's handle; the greater the seed, the later."""
+    return Table(store, ManualClock(START_MS + seed * HOUR_MS, seed))
+
+
+def append_rows(first, app, count=6):
+    return lambda t: append(t, events(count, first=first, days=3), app_id=app, app_seq=1)
+
+
+def replace_day(day):
+    """A compaction of one chunk: all of its live segments become one, under one transaction."""
+
+    def act(t):
+        head = t.refresh()
+        inputs = live(head, day * 86_400_000, (day + 1) * 86_400_000)
+        if len(inputs) < 2:
+            return head.version
+        parts = [pq.read_table(BytesIO(t.store.get(keys.key_of(s)))) for s in inputs]
+        adds = stage(t, head, pa.concat_tables(parts).select(SCHEMA.names), 2**29)
+        return commit_staged(t, t.transaction("replace", [*map(drop_of, inputs), *adds]))
+
+    return act
+
+
+def sweep(t, *, full=False):
+    return vacuum(t, dry_run=False, retention=timedelta(0), staging=timedelta(0), full=full)
+
+
+def fence_now(store):
+    other = fresh(store, 60)
+    commit(other, Fence(other.head().version + 1))
+
+
+def rival(store):
+    append(fresh(store, 61), events(1, first=200), app_id="rival", app_seq=1)
+
+
+def gone_already(act):
+    """The call that gives up a hold says InvalidInput where it is gone: a program takes it so."""
+
+    def again(t):
+        if "keep" in t.refresh().meta.pins:
+            act(t)
+
+    return again
+
+
+def hold_two(store):
+    fresh(store, 62).pin("keep", 2, owner="me")
+
+
+def lose_frames(store):
+    lost = [o.key for o in store.list("") if "keyframe" in o.key or o.key.startswith("_frames/")]
+    store.delete(lost)
+
+
+PINNED = {"prepare": hold_two, "done": lambda t: not t.head().meta.pins}
+OPERATIONS = {
+    "append": Operation(append_rows(100, "job"), (*BASE, *range(100, 106))),
+    "append one": Operation(append_rows(100, "job", 1), (*BASE, 100)),
+    "overwrite": Operation(
+        lambda t: overwrite(
+            t, events(2, first=100), start=0, end=86_400_000, app_id="job", app_seq=1
+        ),
+        (1, 3, 100, 101),
+        (1, 3),
+    ),
+    "replace": Operation(replace_day(1), done=lambda t: len(live(t.head())) == 2),
+    "properties": Operation(
+        lambda t: t.set_properties({"user.note": "new"}),
+        done=lambda t: t.head().properties["user.note"] == "new",
+    ),
+    "columns": Operation(lambda t: t.add_columns(WIDER), done=lambda t: t.head().schema == WIDER),
+    "key frame": Operation(lambda t: t.write_keyframe()),
+    "vacuum": Operation(sweep, done=lambda t: t.head().meta.horizon >= 3),
+    "pin": Operation(
+        lambda t: t.pin("keep", 2, owner="me"),
+        done=lambda t: t.head().meta.pins["keep"].version == 2,
+    ),
+    "unpin": Operation(gone_already(lambda t: t.unpin("keep", owner="me")), **PINNED),
+    "break pin": Operation(gone_already(lambda t: t.break_pin("keep")), **PINNED),
+    "restore": Operation(lambda t: t.restore(1), (0, 1), (0, 1)),
+    "fenced append": Operation(
+        append_rows(100, "job", 2),
+        (*BASE, 100, 101),
+        meanwhile=fence_now,
+        done=lambda t: t.head().meta.fence > 0,
+    ),
+    "published append": Operation(
+        append_rows(100, "job", 2), (*BASE, 100, 101, 200), meanwhile=rival, race=rival
+    ),
+    "repair": Operation(
+        lambda t: fsck(t, repair=True),
+        prepare=lose_frames,
+        done=lambda t: fsck(t).findings == (),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a table went through before the operation: its objects, and the folds of its log."""
+
+    objects: dict[str, bytes]
+    steps: tuple[tuple[fold.State, fold.Effect], ...]
+
+    def store(self):
+        """Return a store of its own that holds the table."""
+        store = MemoryStore()
+        for key, body in self.objects.items():
+            store.put_if_absent(key, body)
+        return store
+
+    def folded(self, store):
+        """Return the folds of a log that goes on from here, from version 0 on."""
+        steps, log = list(self.steps), Table(store).log
+        last = max(p[0] for o in store.list(keys.LOG_PREFIX) if (p := keys.parse_log_key(o.key)))
+        for version in range(last + 1):
+            commit, body = log.read(version)
+            if version < len(self.steps):
+                assert codec.sha256(body) == self.steps[version][0].commit_hash
+                continue
+            whole = proposal.unpack(commit, log.spill)
+            steps.append(fold.advance(steps[-1][0], whole, codec.sha256(body)))
+        return steps
+
+    def check(self, store, seed=400):
+        """Check what came since, and every segment of every version kept; return a fresh handle."""
+        table, steps = fresh(store, seed), self.folded(store)
+        assert table.refresh().version == len(steps) - 1
+        for state, _ in steps[len(self.steps) - 1 :]:
+            check_snapshot(table.snapshot(state.version), state)
+        for segment in _kept(steps):
+            _names_in(store.get(keys.key_of(segment)), segment.checksum)
+        return table
+
+    def named(self, store):
+        """Return the keys of all segments that a version ever had."""
+        return {keys.key_of(s) for state, _ in self.folded(store) for s in state.segments.values()}
+
+    def dead(self, store):
+        """Return the keys of what vacuum may take: of fenced epochs, and of no version kept."""
+        steps = self.folded(store)
+        fence = steps[-1][0].meta.fence
+        kept = {keys.key_of(segment) for segment in _kept(steps)}
+        listed = [found.key for found in store.list(keys.SEGMENTS_PREFIX)]
+        return {k for k in listed if k not in kept and keys.parse_segment_key(k)[0] < fence}
+
+
+@cache
+def furnished(keyframe_commits="64", prepare=OPERATIONS["append"].prepare):
+    """Day 0 has one segment that replaced two, day 1 has two; an upload was never finished."""
+    store = MemoryStore()
+    properties = {"keyframe_commits": keyframe_commits, "combine_after": "1"}
+    table = create(store, properties=properties)
+    append(table, events(2, days=2))
+    append(table, events(2, days=2, first=2))
+    stage(table, table.snapshot(0), events(1, first=90), 2**29)
+    replace_day(0)(table)
+    prepare(store)
+    check_sound(store)
+    return Past({found.key: store.get(found.key) for found in store.list("")}, (*fold_all(store),))
+
+
+def rows_of(table):
+    """The names of all rows of the newest version, in order."""
+    entries = live(table.refresh())
+    return sorted(
+        n for s in entries for n in _names_in(table.store.get(keys.key_of(s)), s.checksum)
+    )
+
+
+class InTurn:
+    """An executor that runs each task in its caller."""
+
+    def __init__(self, *args, **options):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def map(self, call, *rows):
+        return [call(*row) for row in zip(*rows, strict=False)]
+
+    def submit(self, call, *args):
+        future = Future()
+        try:
+            future.set_result(call(*args))
+        except Exception as error:  # noqa: BLE001 - it belongs to who asks for the result
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **options):
+        pass
+
+
+@contextmanager
+def quick():
+    """Decode equal bytes once, log nothing, start no threads: the order is the program's alone."""
+    check_leaf = mock.patch.object(keyframe, "check_leaf", lru_cache(512)(keyframe.check_leaf))
+    decode = mock.patch.object(codec, "decode_commit", lru_cache(512)(codec.decode_commit))
+    sizes = mock.patch.multiple(keyframe, **SMALL_LEAVES)
+    logging.disable(logging.CRITICAL)
+    try:
+        with ExitStack() as stack:
+            for name, module in list(sys.modules.items()):
+                if name.split(".")[0] in PACKAGES and hasattr(module, "ThreadPoolExecutor"):
+                    stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InTurn))
+            for patch in (check_leaf, decode, sizes):
+                stack.enter_context(patch)
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@lru_cache(1024)
+def _names_in(body, checksum):
+    assert codec.sha256(body) == checksum
+    return pq.read_table(BytesIO(body)).column("name").to_pylist()
+
+
+def _kept(steps):
+    horizon = steps[-1][0].meta.horizon
+    states = [state for state, _ in steps if state.version >= horizon]
+    return {s.id: s for state in states for s in state.segments.values()}.values()

@@ -1,0 +1,10 @@
+"""The mutants: the protocol with one guard removed at a time, and the tests that notice."""
+
+from mutants.commits import COMMITS
+from mutants.frames import FRAMES
+from mutants.rules import RULES
+from mutants.sweeps import SWEEPS
+
+MUTANTS = (*COMMITS, *RULES, *FRAMES, *SWEEPS)
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+assert len(BY_NAME) == len(MUTANTS)
