@@ -13,6 +13,7 @@ import msgspec
 
 from compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog import terminal
+from eventlog.errors import InvalidInput
 from eventlog.holds import holds
 from eventlog.program import Place, common
 
@@ -67,9 +68,15 @@ def vacuum_(
 
 COMMANDS = [vacuum_]
 
+_MOST_HOURS = 876_000  # a hundred years
+
 
 def _hours(number: float | None) -> timedelta | None:
-    return None if number is None else timedelta(hours=number)
+    if number is None:
+        return None
+    if not number <= _MOST_HOURS:  # so written, it refuses NaN too
+        raise InvalidInput(f"hours are a number from 0 to {_MOST_HOURS:,}")
+    return timedelta(hours=number)
 
 
 def _json(report: VacuumReport) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class VacuumReport:
             version that is kept or was looked at names: unfinished uploads, and what was dropped
             long before the first vacuum.
         kept: why what is not live stays: `retention`, `pin 'name' of owner`, `replica 'name' of
-            owner`, `staging`.
+            owner`, `staging`. Uploads above the fence are looked for by a dry run only.
     """
 
     table: str
@@ -96,7 +96,7 @@ def vacuum(
         retention: how long versions stay readable; the property `retention_hours` if None.
         staging: how long an upload may take before it is fenced; the property `staging_hours`.
         full: list the whole table instead of what came since the last vacuum: finds what a stale
-            listing missed.
+            listing missed, and what was uploaded late, into an epoch that was listed already.
         progress: called as the work goes on.
 
     Raises:

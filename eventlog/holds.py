@@ -194,6 +194,17 @@ def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
         )
 
 
+def check_names(*names: str) -> None:
+    """Check the names of pins, replicas and their owners before anything is sent.
+
+    Raises:
+        InvalidInput: one is empty or too long.
+    """
+    for name in names:
+        if not 1 <= len(name) <= MAX_NAME:
+            raise InvalidInput(f"a name and its owner have 1 to {MAX_NAME} characters")
+
+
 def pin_of(meta: Meta, name: str) -> Pin:
     """Return the pin of this name.
 

@@ -7,9 +7,7 @@ processes.
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import Lock
@@ -43,12 +41,13 @@ from eventlog.model import (
     Transaction,
     Unpin,
 )
-from eventlog.proposal import MAX_WRITER, check_transaction
+from eventlog.proposal import check_transaction
 from eventlog.restoration import restoration
 from eventlog.schema import extend
 from eventlog.snapshot import Snapshot
 from eventlog.stats import PROPERTY, stats_columns
 from eventlog.store import ObjectStore
+from eventlog.writer import writer_name
 
 
 class Table:
@@ -253,7 +252,7 @@ class Table:
         return Transaction(
             id=self.clock.token(),
             operation=operation,
-            writer=_writer(),
+            writer=writer_name(),
             read_version=self.head().version if read_version is None else read_version,
             app=app,
             actions=tuple(actions),
@@ -307,7 +306,8 @@ class Table:
         """
         head = self.refresh()
         wanted = head.version if version is None else version
-        who = owner or _writer()
+        who = writer_name() if owner is None else owner
+        holds.check_names(name, who)
         known = head.meta.pins.get(name)
         if known is not None and known.owner == who and version in (None, known.version):
             return known.version
@@ -328,7 +328,14 @@ class Table:
             InvalidInput: there is no such pin.
         """
         pin = holds.pin_of(self.refresh().meta, name)
-        self.commit(self.transaction("unpin", [Unpin(name, owner or _writer(), pin.token)]))
+        who = writer_name() if owner is None else owner
+        if pin.owner != who:
+            raise CommitConflict(
+                f"pin {name!r} belongs to {pin.owner}, not to {who}: break_pin (`eventlog unpin "
+                "--break`) removes it whoever's it is",
+                table=self.uri,
+            )
+        self.commit(self.transaction("unpin", [Unpin(name, who, pin.token)]))
 
     def break_pin(self, name: str) -> None:
         """Remove a pin whoever's it is; the history shows who did.
@@ -386,12 +393,3 @@ class Table:
         raise AlreadyExists(
             "a table lies here already: open it, or choose another path", table=self.uri
         )
-
-
-def _writer() -> str:
-    """Return who writes, for histories: `user@host`."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"[:MAX_WRITER]

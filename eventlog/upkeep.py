@@ -12,9 +12,11 @@ import click
 from eventlog import terminal
 from eventlog.errors import InvalidInput
 from eventlog.inspection import totals_text
-from eventlog.model import Add, Drop, Pin, Totals
+from eventlog.model import Action, Add, Drop, Pin, Totals
 from eventlog.program import Place, common
 from eventlog.restoration import restoration
+from eventlog.snapshot import Snapshot
+from eventlog.table import Table
 
 _owner = click.option("--owner", help="Whose pin it is; this user on this host if not given.")
 
@@ -87,7 +89,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     actions = restoration(head, target, table.uri)
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
-    committed = None if dry_run else table.restore(version)
+    committed = None if dry_run else _commit(table, actions, version, head)
     if place.as_json:
         terminal.json_document(
             {
@@ -109,6 +111,15 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
 
 
 COMMANDS = [pin, unpin, pins, restore]
+
+
+def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -> int:
+    """Commit what was shown, and nothing else: news since then is a conflict."""
+    if not actions:
+        return head.version
+    info = {"restored": str(version)}
+    transaction = table.transaction("restore", actions, read_version=head.version, info=info)
+    return table.commit(transaction)
 
 
 def _pin_json(name: str, held: Pin) -> dict[str, Any]:

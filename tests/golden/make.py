@@ -191,7 +191,7 @@ def main() -> int:
     )
     # One upload at a time: the ids of segments come from one sequence.
     alone = patch("writers.stage._UPLOADS", 1)
-    with alone, patch("eventlog.table._writer", lambda: "golden@example"):
+    with alone, patch("eventlog.table.writer_name", lambda: "golden@example"):
         make_typed(clock)
         make_granularities(clock)
         with small, patch("eventlog.proposal.SPILL_BYTES", 6000):

@@ -45,7 +45,7 @@ def _rows(*rows):
 
 
 def _store():
-    eventlog.table._writer = lambda: "writer@example"
+    eventlog.table.writer_name = lambda: "writer@example"
     store, clock = MemoryStore(), ManualClock(1_357_000_000_000, seed=7)
     table = Table.create(
         store.uri,

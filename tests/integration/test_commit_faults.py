@@ -2,6 +2,8 @@
 
 import contextlib
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import builders
 import pyarrow as pa
@@ -818,3 +820,19 @@ def test_i5_a_replay_with_other_content_is_reported_and_the_first_stands(caplog)
     assert append(reopen(table.store), events(3, first=50), app_id="job", app_seq=1) == first
     assert "came again with sequence 1 and 3 rows" in caplog.text
     assert row_names(table) == ["row 0", "row 1"]
+
+
+def test_i4_deliveries_at_once_in_threads_take_effect_once():
+    store = MemoryStore()
+    create(store)
+    start = threading.Barrier(6)
+
+    def deliver(number):
+        table = reopen(store, seed=number)
+        start.wait(10)
+        return append(table, events(2), app_id="event", app_seq=7)
+
+    with ThreadPoolExecutor(6) as pool:
+        versions = list(pool.map(deliver, range(6)))
+    assert len(set(versions)) == 1
+    assert row_names(check_sound(store)) == ["row 0", "row 1"]

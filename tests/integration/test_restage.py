@@ -149,3 +149,11 @@ def test_what_landed_before_the_fence_is_not_staged_again(table, since):
     assert commit_staged(reopen(table.store), twice) == first
     assert sorted(row_names(table)) == before
     assert accepted_in(table.store, twice.id) == [first]
+
+
+def test_c7_a_writer_that_is_refused_deletes_nothing(table):
+    mine, spy = late(table, lambda: overwrite(reopen(table.store), events(1, first=20), **DAY))
+    with pytest.raises(errors.CommitConflict):
+        overwrite(mine, events(1, first=10), **DAY)
+    assert spy.deletes == []
+    assert sorted(row_names(table)) == ["row 1", "row 20"]

@@ -467,3 +467,37 @@ def test_the_program_shows_then_deletes(tmp_path):
     told = msgspec.json.decode(asked("--run", "--json"))
     assert told["gone"]["unnamed"]["objects"] + told["gone"]["dropped"]["objects"] == 1
     assert objects(table.store) == live_keys(table)
+
+
+def test_v6_a_stale_head_takes_no_row_of_a_newer_one():
+    table = replaced_twice()
+    vacuum(table, dry_run=False, **NOW)
+    later(table, 30)
+    append(table, events(1, first=70))
+    known = [o.key for o in table.store.list("_log/")]
+    append(table, events(1, first=80))
+    late = stage(table, table.head(), events(1, first=90), 2**29)
+    commit(table, *late)
+    stale = FaultyStore(
+        table.store,
+        [Fault("list", "stale_list", "_log/", 0, 2)],
+        [*known, *(keys.commit_key(v) for v in (table.head().version - 1, table.head().version))],
+    )
+    behind = Table.open(stale.uri, store=stale, clock=table.clock)
+    assert behind.head().version < table.head().version
+    vacuum(behind, dry_run=False, full=True, **NOW)
+    assert live_keys(table) == objects(table.store)
+    assert sorted(row_names(table)) == ["row 30", "row 70", "row 80", "row 90"]
+
+
+@pytest.mark.parametrize("hours", ["nan", "1e15", "-1", "many"])
+def test_the_program_refuses_hours_that_are_none(hours, tmp_path):
+    from click.testing import CliRunner  # noqa: PLC0415
+
+    from eventlog.program import build  # noqa: PLC0415
+
+    uri = str(tmp_path / "t")
+    Table.create(uri, pa.schema([("at", pa.timestamp("us", "UTC"))]), time_column="at")
+    for option in ("--retention-hours", "--staging-hours"):
+        result = CliRunner().invoke(build(), ["vacuum", uri, option, hours])
+        assert result.exit_code == 2, result.output

@@ -53,6 +53,8 @@ class Outcome:
     void: int
     keyframes: int
     units: dict[str, int]
+    workers: dict[str, int]
+    operations: dict[str, int]
     reads: int
     vacuumed: dict[str, int]
     rows: int
@@ -182,6 +184,8 @@ def _judge(  # noqa: PLR0917
         void=len(void),
         keyframes=report.keyframes,
         units=_tally(journals),
+        workers=_acknowledged(journals),
+        operations=dict(Counter(t.operation for transactions in log for t in transactions)),
         reads=sum("read" in line for lines in journals.values() for line in lines),
         vacuumed=_vacuumed(journals),
         rows=len(rows),
@@ -212,6 +216,12 @@ def _tally(journals: dict[str, list[dict]]) -> dict[str, int]:
         known["acknowledged" if unit.acked else failed] += 1
         known["attempts"] += unit.attempts
     return dict(known)
+
+
+def _acknowledged(journals: dict[str, list[dict]]) -> dict[str, int]:
+    """Count the acknowledged units of each worker that has units."""
+    units = {name: units_of({name: lines}).values() for name, lines in journals.items()}
+    return {n: sum(bool(unit.acked) for unit in found) for n, found in units.items() if found}
 
 
 def _vacuumed(journals: dict[str, list[dict]]) -> dict[str, int]:

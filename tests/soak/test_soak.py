@@ -27,5 +27,9 @@ def test_nothing_is_lost_or_doubled_while_everything_breaks(tmp_path, capsys):
     assert outcome.units["acknowledged"] >= 10
     assert outcome.versions >= 10
     assert outcome.reads >= 2
+    assert len(outcome.workers) == 6
+    assert all(outcome.workers.values()), outcome.text()
+    wanted = {"append", "overwrite", "properties", "vacuum", "pin", "unpin"}
+    assert wanted <= outcome.operations.keys(), outcome.text()
     assert outcome.keyframes >= 1
     assert sum(outcome.vacuumed.values()) >= 1

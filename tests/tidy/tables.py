@@ -79,6 +79,7 @@ LAYER_OF = {
     "s3_clients": "shell",
     "slot": "shell",
     "table": "shell",
+    "writer": "shell",
 }
 
 # What each import package may import of the others.

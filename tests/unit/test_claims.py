@@ -135,6 +135,8 @@ def test_a_break_names_the_last_renewal_that_was_seen(table):
     renewed = commit(table, Renew(A, token))
     with pytest.raises(errors.CommitConflict, match=f"renewed in version {renewed}"):
         commit(other, Break("claim", A, token, token))
+    with pytest.raises(errors.CommitConflict, match="no claim"):
+        commit(other, Break("claim", A, token + 1, renewed))
     commit(other, Break("claim", A, token, renewed))
     with pytest.raises(errors.CommitConflict, match="no longer held"):
         commit(table, Renew(A, token))

@@ -148,3 +148,26 @@ def test_a_drop_that_names_no_chunk_hides_no_other():
     found = live(table.refresh())
     asked = [Drop("0" * 32, "no chunk", HASH), *map(drop_of, found)]
     assert list(table.head().live(asked).values()) == found
+
+
+def test_one_unit_of_work_takes_effect_once_whoever_hands_it_in():
+    table = create()
+    units = [table.transaction("append", [add(table)], app=App("job", 1)) for _ in range(2)]
+    both = fold.judge(units, table.head(), 2**40)
+    assert both.accepted == (units[0].id,)
+    assert "already at sequence 1" in both.void[units[1].id]
+    table.commit(units[0])
+    assert units[1].id in fold.judge(units[1:], table.head(), 2**40).void
+
+
+def test_a_replace_of_what_was_replaced_meanwhile_is_void():
+    table = create()
+    commit(table, add(table))
+    (segment,) = live(table.head())
+    first, second = (table.transaction("replace", [drop_of(segment), add(table)]) for _ in range(2))
+    both = fold.judge([first, second], table.head(), 2**40)
+    assert "no longer live" in both.void[second.id]
+    table.commit(first)
+    with pytest.raises(errors.CommitConflict, match="no longer live"):
+        table.commit(second)
+    assert len(live(table.refresh())) == 1
