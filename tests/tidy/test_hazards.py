@@ -47,11 +47,7 @@ def test_every_hazard_names_tests_that_are_there():
     [
         ("| C1 |", "| X1 |", "C1 has no line"),
         ("::test_v5_an_older", "::test_v5_another", "V5: integration/test_vacuum.py"),
-        (
-            "`unit/test_fold.py::test_what_is_void`, `integration/test_combining.py",
-            "`nowhere/",
-            "K1",
-        ),
+        ("`unit/test_fold.py::test_a_replace_of", "`nowhere.py::test_a_replace_of", "K1: nowhere"),
     ],
 )
 def test_a_line_that_is_missing_or_wrong_is_found(old, new, said):
