@@ -1,5 +1,7 @@
 """fsck: where it starts, what it holds, which objects it looks for, what it counts as left over."""
 
+import tracemalloc
+
 import builders
 import msgspec
 import pyarrow as pa
@@ -228,3 +230,22 @@ def test_restore_of_what_was_not_live_is_found(damaged, change):
     found = [f for f in damaged.errors(objects=False) if f.version == version]
     assert [f.key for f in found] == [keys.commit_key(version)]
     assert forged.id in found[0].message
+
+
+def test_memory_does_not_follow_the_length_of_the_log():
+    table = builders.create()
+    builders.commit(table, *(builders.add(table) for _ in range(10)))
+
+    def peak_after(commits):
+        for _ in range(commits):
+            first = builders.live(table.head())[0]
+            builders.commit(table, builders.drop_of(first), builders.add(table))
+        tracemalloc.start()
+        try:
+            assert fsck(Table(table.store), objects=False).findings == ()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    short = peak_after(150)
+    assert peak_after(850) < 1.5 * short  # a log six times as long
