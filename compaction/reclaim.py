@@ -9,7 +9,7 @@ the table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,14 @@ from itertools import islice
 
 from eventlog import Snapshot, Table, fold, history, keys, proposal, sweep
 from eventlog.codec import sha256
-from eventlog.errors import CommitConflict, Corrupt, InvalidInput
+from eventlog.errors import (
+    CommitConflict,
+    CommitUnknown,
+    Corrupt,
+    InvalidInput,
+    VersionNotFound,
+)
+from eventlog.log import HEAD_PAGE
 from eventlog.model import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
 from eventlog.properties import setting
 from eventlog.proposal import MAX_LEAP_MS, check_writable
@@ -102,12 +109,18 @@ def vacuum(
     Raises:
         CommitConflict: others kept changing pins or marks; nothing was deleted, try again.
         CommitUnknown: see `Table.commit`; nothing was deleted.
-        Corrupt: the log breaks its format; nothing is deleted on a log that does not add up.
+        Corrupt: the log breaks its format, or commits were removed; nothing more is deleted on a
+            log that does not add up.
         InvalidInput: a negative time.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
     """
-    ages = _Ages.of(t.refresh(), retention, staging)
+    head = t.refresh()
+    ages = _Ages.of(head, retention, staging)
+    _check_newest(t, head)
+    if not dry_run and not full and _nothing_new(t, head):
+        idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
+        return _Sweep(t, head, idle, lambda *_: None).report(dry_run=False)
     head, found = _mark(t, ages, dry_run=dry_run)
     run = _Sweep(t, head, found, progress or (lambda *_: None))
     last = None if full else head.meta.swept
@@ -136,6 +149,43 @@ class _Ages:
         if min(kept, upload) < timedelta(0):
             raise InvalidInput("retention and staging are 0 or more")
         return cls(*(int(age / timedelta(milliseconds=1)) for age in (kept, upload)))
+
+
+def _check_newest(t: Table, head: Snapshot) -> None:
+    """Refuse to delete by a log that lost its end: key frames come after their commits.
+
+    Raises:
+        Corrupt: there is a key frame of a version that is not there.
+    """
+    rows = t.store.list(keys.LOG_PREFIX, limit=HEAD_PAGE)
+    parsed = (keys.parse_log_key(row.key) for row in rows)
+    newest = max((p[0] for p in parsed if p and p[1]), default=0)
+    if newest <= head.version:
+        return
+    try:
+        t.log.header(newest)  # others were faster than our look
+    except VersionNotFound:
+        raise Corrupt(
+            f"there is a key frame of version {newest}, but no such commit: commits were removed; "
+            "nothing is deleted. Bring them back, or run `eventlog fsck`",
+            table=t.uri,
+            key=keys.keyframe_key(newest),
+            version=newest,
+        ) from None
+
+
+def _nothing_new(t: Table, head: Snapshot) -> bool:
+    """Say whether nothing waits, and nothing came since the last vacuum but its own record.
+
+    Else a vacuum of an idle table would sweep up behind its own commits for ever.
+    """
+    last, meta = head.meta.swept, head.meta
+    if last is None or last.pending is not None or head.version != last.version + 1:
+        return False
+    if (last.fence, last.horizon) != (meta.fence, meta.horizon):
+        return False
+    after = f"{keys.SEGMENTS_PREFIX}{meta.fence:012d}"
+    return not list(t.store.list(keys.SEGMENTS_PREFIX, after=after, limit=1))
 
 
 def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
@@ -194,6 +244,7 @@ class _Sweep:
         self._found = _Found()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
         self._from_scratch = True
+        self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
         """Collect what was dropped: left by the last vacuum, and by the commits since."""
@@ -211,6 +262,9 @@ class _Sweep:
     def judge(self, last: Sweep | None, *, delete: bool) -> None:
         """Judge every candidate, and delete what is dead unless only looking."""
         found, marks = self._found, self._marks
+        if self._from_scratch:
+            # Of very many candidates: one pass over all leaves instead of one for each part.
+            self._every = frozenset(self._head.entries().column("id").to_pylist())
         live = self._live(found.dropped)
         told = sweep.verdict(found.dropped, live, marks.fence, marks.horizon)
         found.waiting = told.waiting
@@ -237,6 +291,8 @@ class _Sweep:
             self._t.commit(self._t.transaction("vacuum", [Swept(done)]))
         except CommitConflict as error:
             logger.info("another vacuum came further, its record stands: %s", error)
+        except CommitUnknown as error:  # all is deleted; without a record the next one looks again
+            logger.warning("whether this vacuum is on record is not known: %s", error)
 
     def report(self, *, dry_run: bool) -> VacuumReport:
         kept: dict[str, Sums] = {}
@@ -296,14 +352,20 @@ class _Sweep:
                 part = {}
         yield part
 
-    def _live(self, candidates: Mapping[str, object]) -> list[Segment]:
-        """Return which of these keys' segments are live at the version that carries the marks."""
-        found: list[Segment] = []
+    def _live(self, candidates: Iterable[str]) -> set[str]:
+        """Return the keys whose segment's id is live at the version that carries the marks.
+
+        An id is enough to be spared, wherever the log says that its object lies.
+        """
+        found: set[str] = set()
         left = iter(candidates)
         while batch := list(islice(left, _LOOKED_UP)):
-            named = (keys.parse_segment_key(key) for key in batch)
-            drops = [Drop(parsed[2], parsed[1], "") for parsed in named if parsed]
-            found += self._head.live(drops).values()
+            named = {key: parsed for key in batch if (parsed := keys.parse_segment_key(key))}
+            if self._every is not None:
+                ids = {p[2] for p in named.values() if bytes.fromhex(p[2]) in self._every}
+            else:
+                ids = set(self._head.live([Drop(p[2], p[1], "") for p in named.values()]))
+            found |= {key for key, parsed in named.items() if parsed[2] in ids}
         return found
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:

@@ -7,6 +7,7 @@ before another is tried. Nothing is ever deleted here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eventlog import codec, keyframe, keys
@@ -25,13 +26,12 @@ from eventlog.errors import (
 )
 from eventlog.fold import NoState
 from eventlog.log import Log
-from eventlog.model import Transaction
+from eventlog.model import Add, Transaction
 from eventlog.properties import setting
 from eventlog.proposal import Proposal, check_writable, commit_time, keyframe_due, propose
 from eventlog.publish import Intents, combinable, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
-from eventlog.resolve import holds
-from eventlog.slot import passed, put_once, settle, taken_in
+from eventlog.slot import passed, put_once, settle, still_open, taken_in
 from eventlog.snapshot import Snapshot
 
 MAX_LOST_RACES = 200
@@ -233,7 +233,7 @@ class Committer:
         if not listed and transaction.until is None and not still_open:
             del self._unsettled[transaction.id]
         snapshot = self._log.following(head, stored.commit, stored.body)
-        if listed and holds(stored.commit, snapshot, transaction.id):
+        if listed and self._log.holds(stored.commit, snapshot, transaction.id):
             del self._unsettled[transaction.id]
             return Outcome(version, snapshot)
         return snapshot
@@ -295,7 +295,7 @@ class Committer:
                 self._clock.sleep(pace_s * (pause + self._clock.uniform() / 2))
                 step = self._next(published, head)
             else:
-                step = self._attempt(published, head, self._intents.read(others))
+                step = self._attempt(published, head, self._taken(others))
             alone = isinstance(step, Outcome) and not others
             self._crowd = max(0, self._crowd - 1) if alone else CROWD
             if isinstance(step, Outcome):
@@ -313,6 +313,12 @@ class Committer:
             head = step
         return head
 
+    def _taken(self, others: Mapping[str, str]) -> list[Transaction]:
+        """Return others' published appends, whose ids their publishers have looked at."""
+        found = self._intents.read(others)
+        self._log.vouch(a.id for t in found for a in t.actions if isinstance(a, Add))
+        return found
+
     def _newest(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
         """Go to the newest version; a published transaction is looked for on the way there."""
         newest = self._log.newer(head)
@@ -326,7 +332,7 @@ class Committer:
         except VersionNotFound:
             return head
         snapshot = self._log.following(head, commit, body)
-        if holds(commit, snapshot, published.id):
+        if self._log.holds(commit, snapshot, published.id):
             return Outcome(snapshot.version, snapshot)
         return snapshot
 
@@ -372,14 +378,7 @@ class Committer:
 
     def _open(self, transaction_id: str, error: EventLogError) -> CommitUnknown:
         versions = self._unsettled[transaction_id].versions
-        return CommitUnknown(
-            f"the transaction was sent and can take effect until version {versions[-1]}, but the "
-            f"store stopped answering: {error.message}. Commit the same transaction again, or ask "
-            "Table.find_transaction once the table is past that version",
-            table=self._store.uri,
-            version=versions[0],
-            transaction=transaction_id,
-        )
+        return still_open(self._store.uri, transaction_id, versions, error)
 
     def _beaten(self, transaction: Transaction) -> Unavailable:
         return Unavailable(

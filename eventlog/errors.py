@@ -6,6 +6,8 @@ leaves the storage adapters; what a caller can meet is named here.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class EventLogError(Exception):
     """Base of every error raised by eventlog.
@@ -94,9 +96,17 @@ class CommitConflict(EventLogError):
 class CommitUnknown(EventLogError):
     """Nobody could say whether the commit landed before the retry bound was spent.
 
-    Ask `Table.find_transaction(error.transaction, start=error.version)` before trying again, or
-    pass the very same transaction to `Table.commit` again, which asks first.
+    Pass the very same transaction to `Table.commit` of the same handle again, which asks first. Or
+    ask `Table.find_transaction(error.transaction, start=error.version, until=error.until)`: while
+    the table has not come to `until`, what was sent may still arrive, and that raises this again.
+
+    Attributes:
+        until: the last version in which it can take effect, where known.
     """
+
+    def __init__(self, message: str, *, until: int | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.until = until
 
 
 class ClaimLost(EventLogError):

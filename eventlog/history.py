@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from eventlog.errors import InvalidInput, VersionNotFound
+from eventlog.errors import CommitUnknown, InvalidInput, VersionNotFound
 from eventlog.log import Log
 from eventlog.model import Header
-from eventlog.resolve import holds
 
 PAGE = 32
 _THREADS = 16
@@ -88,15 +87,30 @@ def version_at(log: Log, head: Header, time_ms: int, known: int = -1) -> int:
     return low
 
 
-def find_transaction(log: Log, transaction_id: str, start: int, head: int) -> int | None:
-    """Return the version from `start` to `head` in which the transaction took effect, or None."""
+def find_transaction(
+    log: Log, transaction_id: str, start: int, head: int, until: int = -1
+) -> int | None:
+    """Return the version from `start` to `head` in which the transaction took effect, or None.
+
+    Raises:
+        CommitUnknown: it is not there, and `head` has not come to `until`: it may still arrive.
+    """
     with ThreadPoolExecutor(_THREADS) as pool:
         for low in range(start, head + 1, PAGE):
             page = range(low, min(low + PAGE, head + 1))
             for commit, body in pool.map(log.read, page) if len(page) > 1 else map(log.read, page):
                 listed = any(t.id == transaction_id for t in commit.transactions)
-                if listed and holds(commit, log.resolve(commit, body), transaction_id):
+                if listed and log.holds(commit, log.resolve(commit, body), transaction_id):
                     return commit.header.version
+    if head < until:
+        raise CommitUnknown(
+            f"the transaction is not in the log, and may still arrive until version {until}: ask "
+            "again once the table has that version",
+            table=log.store.uri,
+            version=start,
+            until=until,
+            transaction=transaction_id,
+        )
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -82,11 +82,24 @@ def first_key(leaf: Leaf) -> EntryKey:
 
 
 def holding(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
-    """Return the indexes of the leaves in whose range the positions fall."""
+    """Return the indexes of the leaves in which entries of these positions may stand.
+
+    Those in whose range they fall, and any before whose chunks reach so far: what is not found here
+    is taken for not live, so that a leaf that is cut in the wrong place must not hide an entry.
+    """
+    if not leaves:
+        return set()
     firsts = [first_key(leaf) for leaf in leaves]
-    return (
-        {max(0, bisect_right(firsts, position) - 1) for position in positions} if leaves else set()
-    )
+    reach = list(accumulate((leaf.end for leaf in leaves), max))
+    found: set[int] = set()
+    for position in positions:
+        last = max(0, bisect_right(firsts, position) - 1)
+        found.add(last)
+        while last > 0 and reach[last - 1] > position.start:
+            last -= 1
+            if leaves[last].end > position.start:
+                found.add(last)
+    return found
 
 
 def touched(root: KeyFrame | None, delta: Delta) -> list[Leaf]:
@@ -186,9 +199,14 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
             "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
         )
     table = segments.from_parquet(body, leaf.segments)
-    # What is looked up by place is looked up by what the root says of it.
+    # What is looked up by place, or left out by its bounds, is so by what the root says of it.
     said = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
-    if codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum or said != _place(table):
+    if (
+        codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum
+        or said != _place(table)
+        or not segments.ordered(table)
+        or not _covers(leaf.stats, table)
+    ):
         raise Corrupt(
             "the leaf's entries are not those of its root", key=keys.frame_key(leaf.sha256)
         )
@@ -324,17 +342,34 @@ def _leaf(part: pa.Table, body: bytes) -> Leaf:
     )
 
 
+def _covers(said: Sequence[ColumnStats], part: pa.Table) -> bool:
+    """Say whether a root's bounds of a leaf hold for all its entries."""
+    there = set(segments.stats_ids(part))
+    for stat in said:
+        real = _bounds(part, stat.column) if stat.column in there else None
+        if real is None or real.nulls != stat.nulls:
+            return False
+        for low, high in ((stat.min, real.min), (real.max, stat.max)):
+            if low is None or high is None:
+                if low is not high:
+                    return False
+            elif isinstance(low, str) != isinstance(high, str) or low > high:  # type: ignore[operator]
+                return False
+    return True
+
+
 def _leaf_stats(part: pa.Table) -> tuple[ColumnStats, ...]:
     """Return bounds over all entries, for columns where every entry with values has bounds."""
-    stats = []
-    for column in segments.stats_ids(part)[:LEAF_STATS]:
-        low, high, nulls = (part.column(f"{name}_{column}") for name in ("min", "max", "nulls"))
-        counts = pc.fill_null(nulls, 0)
-        unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
-        some = pc.or_kleene(pc.is_null(nulls), pc.less(counts, part.column("rows")))
-        if pc.any(pc.and_(unbounded, some)).as_py():
-            continue
-        stats.append(
-            ColumnStats(column, pc.min(low).as_py(), pc.max(high).as_py(), pc.sum(counts).as_py())
-        )
-    return tuple(stats)
+    found = (_bounds(part, column) for column in segments.stats_ids(part)[:LEAF_STATS])
+    return tuple(stat for stat in found if stat is not None)
+
+
+def _bounds(part: pa.Table, column: int) -> ColumnStats | None:
+    """Return one column's bounds over all entries; None where an entry with values has none."""
+    low, high, nulls = (part.column(f"{name}_{column}") for name in ("min", "max", "nulls"))
+    counts = pc.fill_null(nulls, 0)
+    unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
+    some = pc.or_kleene(pc.is_null(nulls), pc.less(counts, part.column("rows")))
+    if pc.any(pc.and_(unbounded, some)).as_py():
+        return None
+    return ColumnStats(column, pc.min(low).as_py(), pc.max(high).as_py(), pc.sum(counts).as_py())

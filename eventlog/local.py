@@ -237,7 +237,7 @@ class LocalStore:
             with os.scandir(os.fsencode(self._root) + b"/" + directory) as entries:
                 for entry in entries:
                     name = directory + entry.name
-                    if entry.is_dir():
+                    if entry.is_dir(follow_symlinks=False):
                         name += b"/"
                         # All keys below share the name, so only a bound inside it can cut them.
                         wanted = name > after or after.startswith(name)

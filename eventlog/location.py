@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from eventlog.clock import Clock
-from eventlog.errors import InvalidInput
+from eventlog.errors import AlreadyExists, InvalidInput, KeyNotFound
+from eventlog.keys import commit_key
 from eventlog.local import LocalStore
 from eventlog.memory import MemoryStore
 from eventlog.options import parse_options
@@ -53,6 +54,21 @@ def open_store(
     if scheme == "file":
         return LocalStore(_file_path(location), clock)
     raise InvalidInput(f"scheme {scheme[:40]!r} is not supported: write {_FORMS}")
+
+
+def check_absent(store: ObjectStore) -> None:
+    """Check that no table lies at the root of the store.
+
+    Raises:
+        AlreadyExists: one does.
+    """
+    try:
+        store.get(commit_key(0), length=1)
+    except KeyNotFound:
+        return
+    raise AlreadyExists(
+        "a table lies here already: open it, or choose another path", table=store.uri
+    )
 
 
 def probe(store: ObjectStore, token: str) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Lock
 
 import pyarrow as pa
 
-from eventlog import codec, keyframe, keys, proposal, resolve, segments
+from eventlog import codec, fold, keyframe, keys, proposal, resolve, segments
 from eventlog.errors import (
     Corrupt,
     KeyNotFound,
@@ -30,6 +30,7 @@ from eventlog.store import ObjectStore
 HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
 LEAF_CACHE_BYTES = 64 * 2**20
 ROOT_CACHE = 4
+MAX_VOUCHED = 100_000
 _THREADS = 8  # that fetch leaves
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Log:
         self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
         self._leaf_bytes = 0
         self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
+        self._vouched: set[str] = set()
 
     def head(self) -> Snapshot:
         """Return the head: one LIST, its commit, and one key frame root.
@@ -195,6 +197,21 @@ class Log:
                 version=commit.header.version,
             )
 
+    def holds(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
+        """Say whether a transaction took effect in a commit, whose snapshot is `after`.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        known = resolve.holds(commit, after, transaction_id)
+        if known is not None:
+            return known
+        version = commit.header.version
+        before = self.snapshot(version - 1) if version else fold.NoState()
+        whole = proposal.unpack(commit, self.spill)
+        effect = fold.judge(whole.transactions, before, commit.header.time)
+        return transaction_id in effect.accepted
+
     def keyframe(self, version: int) -> KeyFrame:
         """Return the root of the key frame of `version`. One GET, or none when it is cached.
 
@@ -244,6 +261,17 @@ class Log:
     def without_keyframe(self, version: int) -> Snapshot:
         """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
         return self.snapshot(version)
+
+    def vouch(self, segment_ids: Iterable[str]) -> None:
+        """Note ids that were made for fresh uploads: at random, and for nothing else."""
+        with self._lock:
+            if len(self._vouched) > MAX_VOUCHED:
+                self._vouched.clear()  # costs a look into leaves
+            self._vouched.update(segment_ids)
+
+    def vouched(self, segment_id: str) -> bool:
+        """See `snapshot.Frames.vouched`."""
+        return segment_id in self._vouched
 
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.

@@ -52,8 +52,10 @@ def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) 
     return _checked(commit, body, meta, base.base, delta, frames=base.frames)
 
 
-def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
+def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool | None:
     """Say whether a transaction took effect in a commit; being listed is not enough.
+
+    None where the commit holds void ones, and only the fold of the state before it can tell.
 
     Args:
         commit: the commit.
@@ -63,8 +65,11 @@ def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool:
     listed = next((t for t in commit.transactions if t.id == transaction_id), None)
     if listed is None:
         return False
-    mark = after.meta.published.get(transaction_id)
-    return listed.until is None or (mark is not None and mark.version == after.version)
+    if listed.until is not None:
+        mark = after.meta.published.get(transaction_id)
+        return mark is not None and mark.version == after.version
+    whole = commit.header.changes.transactions == len(commit.transactions)
+    return True if whole else None
 
 
 def commit_size(commit: Commit, body: bytes) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog import codec
@@ -142,6 +143,16 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
         if isinstance(error, Corrupt):
             raise
         raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
+
+
+def ordered(table: pa.Table) -> bool:
+    """Say whether the entries stand in leaf order, none of them twice."""
+    rising = pa.array([False] * max(0, table.num_rows - 1), pa.bool_())
+    for name, _ in reversed(ORDER):
+        column = table.column(name).combine_chunks()
+        before, after = column.slice(0, len(rising)), column.slice(1)
+        rising = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), rising))
+    return bool(pc.all(rising).as_py()) if len(rising) else True
 
 
 def spill(

@@ -14,6 +14,7 @@ from eventlog import keys
 from eventlog.clock import Clock
 from eventlog.errors import (
     CommitUnknown,
+    EventLogError,
     InvalidInput,
     OutcomeUnknown,
     Unavailable,
@@ -22,7 +23,6 @@ from eventlog.errors import (
 from eventlog.log import Log
 from eventlog.model import Commit, Transaction
 from eventlog.proposal import Proposal
-from eventlog.resolve import holds
 from eventlog.snapshot import Snapshot
 from eventlog.store import Body, ObjectStore
 
@@ -68,12 +68,28 @@ def settle(log: Log, clock: Clock, proposal: Proposal, transaction_id: str) -> S
         # Also where the store denies us by now: what was sent before may be there.
         version = proposal.snapshot.version
         raise CommitUnknown(
-            f"no clear answer whether version {version} was committed: {error.message}. Ask "
-            "Table.find_transaction before trying again, or commit the same transaction again",
+            f"no clear answer whether version {version} was committed: {error.message}. Commit the "
+            "same transaction again, or ask Table.find_transaction once the table has that version",
             table=log.store.uri,
             version=version,
+            until=version,
             transaction=transaction_id,
         ) from error
+
+
+def still_open(
+    table: str, transaction_id: str, versions: range, error: EventLogError
+) -> CommitUnknown:
+    """Return the error of a transaction that was sent, and may stand in one of `versions`."""
+    return CommitUnknown(
+        f"the transaction was sent and can take effect until version {versions[-1]}, but the "
+        f"store stopped answering: {error.message}. Commit the same transaction again, or ask "
+        "Table.find_transaction once the table is past that version",
+        table=table,
+        version=versions[0],
+        until=versions[-1],
+        transaction=transaction_id,
+    )
 
 
 def taken_in(log: Log, version: int, transaction_id: str) -> Snapshot | None:
@@ -87,7 +103,7 @@ def taken_in(log: Log, version: int, transaction_id: str) -> Snapshot | None:
     if not any(t.id == transaction_id for t in commit.transactions):
         return None
     snapshot = log.resolve(commit, body)
-    return snapshot if holds(commit, snapshot, transaction_id) else None
+    return snapshot if log.holds(commit, snapshot, transaction_id) else None
 
 
 def passed(log: Log, transaction: Transaction, known: Snapshot, newest: Snapshot) -> int | None:

@@ -56,6 +56,10 @@ class Frames(Protocol):
         """Return the snapshot at `version`, resolved without the key frame of that version."""
         ...
 
+    def vouched(self, segment_id: str) -> bool:
+        """Say whether this program made the id for an upload of its own: it is in no key frame."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkTotals:
@@ -226,9 +230,14 @@ class Snapshot:
         found = {a.id for a in adds if a.id in self.delta.adds}
         if self.base is None:
             return found
-        # An object is staged before the version that adds it: what was staged at the key frame or
-        # later does not stand in it, so that a warm append reads no leaf.
-        older = [a for a in adds if a.epoch < self.base.version and a.id not in found]
+        # A fresh id that was staged at the key frame or later does not stand in it, so that a warm
+        # append reads no leaf. Of other ids that is not known: they may have been used before.
+        older = [
+            add
+            for add in adds
+            if add.id not in found
+            and not (add.epoch >= self.base.version and self.frames.vouched(add.id))
+        ]
         live = self.live([Drop(a.id, a.chunk, "") for a in older])
         return found | live.keys()
 

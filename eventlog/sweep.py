@@ -7,6 +7,7 @@ far the marks go, so that they decide who is inconvenienced and never what is lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from eventlog import keys, segments
 from eventlog.errors import Corrupt
 from eventlog.holds import Hold, holds
-from eventlog.model import Meta, Segment
+from eventlog.model import Meta
 
 _PENDING = pa.schema(
     [
@@ -74,39 +75,37 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
 
 
 def verdict(
-    dropped: Mapping[str, Dropped], live: Iterable[Segment], fence: int, horizon: int
+    dropped: Mapping[str, Dropped], live: AbstractSet[str], fence: int, horizon: int
 ) -> Verdict:
     """Tell what was dropped into what is dead and what must wait; what is live again is neither.
 
     Args:
         dropped: by key.
-        live: which of them are live at the version that carries the marks.
+        live: the keys of those that are live at the version that carries the marks.
         fence: of that version.
         horizon: of that version.
     """
-    back = {keys.key_of(segment) for segment in live}
-    gone = [one for key, one in sorted(dropped.items()) if key not in back]
+    gone = [one for key, one in sorted(dropped.items()) if key not in live]
     dead = tuple(one for one in gone if one.version <= horizon and epoch_of(one.key) < fence)
     taken = {one.key for one in dead}
     return Verdict(dead, tuple(one for one in gone if one.key not in taken))
 
 
 def unnamed(
-    listed: Mapping[str, int], live: Iterable[Segment], dropped: Mapping[str, Dropped], fence: int
+    listed: Mapping[str, int], live: AbstractSet[str], dropped: Mapping[str, Dropped], fence: int
 ) -> list[Dropped]:
     """Return the listed objects that no commit made live: staged, and given up.
 
     Args:
         listed: key to size of objects under `data/`.
-        live: which of them are live at the version that carries the marks.
+        live: the keys of those that are live at the version that carries the marks.
         dropped: by key: what was live once; `verdict` decides on those.
         fence: of that version.
     """
-    back = {keys.key_of(segment) for segment in live}
     return [
         Dropped(key, 0, size)
         for key, size in listed.items()
-        if key not in back and key not in dropped and epoch_of(key) < fence
+        if key not in live and key not in dropped and epoch_of(key) < fence
     ]
 
 

@@ -20,16 +20,13 @@ from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
 from eventlog.creation import creation, property_changes
 from eventlog.errors import (
-    AlreadyExists,
     ClaimLost,
     CommitConflict,
     InvalidInput,
-    KeyNotFound,
     UnsupportedFormat,
 )
 from eventlog.history import HistoryEntry
-from eventlog.keys import commit_key
-from eventlog.location import open_store, probe
+from eventlog.location import check_absent, open_store, probe
 from eventlog.log import Log
 from eventlog.model import (
     Action,
@@ -105,7 +102,7 @@ class Table:
             )
         actions = creation(schema, time_column, granularity, order_by, properties or {})
         table = cls(store or open_store(uri, storage_options, clock), clock)
-        table._check_absent()
+        check_absent(table.store)
         probe(table.store, table.clock.token())
         transaction = table.transaction("create", actions, read_version=-1)
         table._head = table._committer.create(transaction, table.clock.token()).head
@@ -259,12 +256,18 @@ class Table:
             info=dict(sorted((info or {}).items(), key=lambda item: item[0].encode())),
         )
 
-    def find_transaction(self, transaction_id: str, start: int = 0) -> int | None:
-        """Return the version, from `start` on, that holds the transaction, or None.
+    def find_transaction(
+        self, transaction_id: str, start: int = 0, until: int | None = None
+    ) -> int | None:
+        """Return the version, from `start` on, in which the transaction took effect, or None.
 
-        What to ask after `CommitUnknown`, with the error's version as `start`: one GET a version.
+        What to ask after `CommitUnknown`, with its `version` and `until`: one GET a version.
+
+        Raises:
+            CommitUnknown: the table has not come to `until` (or `start`): it may still arrive.
         """
-        return history.find_transaction(self._log, transaction_id, start, self.refresh().version)
+        head, last = self.refresh().version, start if until is None else until
+        return history.find_transaction(self._log, transaction_id, start, head, last)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set properties (None removes one) and return the committed version.
@@ -384,12 +387,3 @@ class Table:
         with self._lock:  # of two threads, the one that saw less must not have the last word
             if self._head is None or newest.version >= self._head.version:
                 self._head = newest
-
-    def _check_absent(self) -> None:
-        try:
-            self.store.get(commit_key(0), length=1)
-        except KeyNotFound:
-            return
-        raise AlreadyExists(
-            "a table lies here already: open it, or choose another path", table=self.uri
-        )

@@ -177,7 +177,9 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
     with Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
         for batch in batches(reader):
             stager.write(batch)
-        return stager.finish()
+        adds = stager.finish()
+    t.log.vouch(add.id for add in adds)
+    return adds
 
 
 def to_range(

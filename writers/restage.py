@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog import Table, codec, keys
 from eventlog.errors import CommitConflict, KeyNotFound
+from eventlog.history import find_transaction
 from eventlog.model import Action, Add, Transaction
 from eventlog.slot import put_once
 
@@ -41,7 +42,8 @@ def commit_staged(t: Table, transaction: Transaction) -> int:
             if not any(_fenced(action, t.head().meta.fence) for action in transaction.actions):
                 raise
             # Handed in before, by another process: the fence hides that it is in already.
-            landed = t.find_transaction(transaction.id, start=transaction.read_version + 1)
+            head = t.head().version
+            landed = find_transaction(t.log, transaction.id, transaction.read_version + 1, head)
             if landed is not None:
                 return landed
             logger.info("staging again what was fenced: %s", conflict)
@@ -88,4 +90,5 @@ def _copied(t: Table, add: Add, epoch: int, transaction_id: str) -> Add:
         )
     fresh = msgspec.structs.replace(add, id=t.clock.token(), epoch=epoch)
     put_once(t.store, t.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
+    t.log.vouch([fresh.id])
     return fresh

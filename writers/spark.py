@@ -36,8 +36,9 @@ from pyspark.sql.types import StructType
 
 from eventlog import Snapshot, Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
+from eventlog.history import find_transaction
 from eventlog.location import open_store
-from eventlog.model import Action, Add, Drop, Transaction
+from eventlog.model import Action, Add, Transaction
 from readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
 from readers.spark.types import to_arrow
 from writers.batch import already, make_app, overwrite_actions, range_drops, to_range
@@ -129,9 +130,10 @@ class EventLogWriter(DataSourceArrowWriter):
         job = self._job
         if not adds and job.replaces is None and job.transaction.app is None:
             return job.transaction.read_version
-        landed = self._landed(adds)
+        landed = self._landed()
         if landed is not None:
             return landed
+        job.table.log.vouch(add.id for add in adds)  # made by the stagers of its tasks
         transaction = msgspec.structs.replace(job.transaction, actions=tuple(self._actions(adds)))
         return commit_staged(job.table, transaction)
 
@@ -144,13 +146,11 @@ class EventLogWriter(DataSourceArrowWriter):
         drops = range_drops(before, *job.replaces)
         return overwrite_actions(adds, drops, *job.replaces, isolation=job.isolation)
 
-    def _landed(self, adds: list[Add]) -> int | None:
+    def _landed(self) -> int | None:
         """Return the version of an earlier commit of this very job, where its answer was lost."""
-        head = self._job.table.refresh()
-        if not adds or head.version == self._job.transaction.read_version:
-            return None
-        found = head.live([Drop(adds[0].id, adds[0].chunk, "")])
-        return next((segment.version for segment in found.values()), None)
+        job = self._job
+        head, start = job.table.refresh().version, job.transaction.read_version + 1
+        return find_transaction(job.table.log, job.transaction.id, start, head)
 
 
 def make_writer(

@@ -177,9 +177,19 @@ def test_c2_unreadable_slot_after_unknown_is_still_unknown():
 
 def test_c2_find_transaction_answers_after_unknown():
     store, table, transaction = stuck_append()
-    assert table.find_transaction(transaction.id, start=1) is None
+    with pytest.raises(errors.CommitUnknown, match="may still arrive") as caught:
+        table.find_transaction(transaction.id, start=1)
+    assert (caught.value.version, caught.value.until) == (1, 1)
     assert store.land()
     assert table.find_transaction(transaction.id, start=1) == 1
+
+
+def test_c2_find_transaction_says_no_once_the_slot_is_another_s():
+    store, table, transaction = stuck_append()
+    append(reopen(store.inner, seed=7), events(1))
+    assert table.find_transaction(transaction.id, start=1, until=1) is None
+    with pytest.raises(errors.CommitUnknown):
+        table.find_transaction(transaction.id, start=1, until=9)
 
 
 def test_c2_refused_puts_without_any_unclear_one_mean_that_nothing_was_committed():

@@ -244,12 +244,18 @@ COMMITS = (
         (
             Edit(
                 "eventlog.resolve:holds",
-                "return listed.until is None or ("
-                "mark is not None and mark.version == after.version)",
+                "return mark is not None and mark.version == after.version",
                 "return True",
             ),
         ),
         (COMBINING + "test_a_dead_one_that_a_commit_lists_is_void",),
+    ),
+    Mutant(
+        "void-taken-for-accepted",
+        "C1",
+        "of a commit with void transactions the fold says which took effect",
+        (Edit("eventlog.resolve:holds", "return True if whole else None", "return True"),),
+        ("tests/integration/test_review.py::test_a_void_transaction_is_not_found",),
     ),
     Mutant(
         "void-ones-taken-along",

@@ -62,8 +62,10 @@ class BareAppender(Appender):
 
     def unknown(self, error: CommitUnknown) -> dict:
         try:
-            version = self.table.find_transaction(error.transaction, start=error.version)
-        except Unavailable:
+            version = self.table.find_transaction(
+                error.transaction, start=error.version, until=error.until
+            )
+        except (CommitUnknown, Unavailable):
             version = None
         if version is not None:
             return {"outcome": "acked", "version": version, "why": "found"}
