@@ -11,13 +11,20 @@ import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from eventlog import keys
-from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, TableNotFound
+from eventlog import keys, segments, sweep
+from eventlog.errors import (
+    Corrupt,
+    EventLogError,
+    InvalidInput,
+    KeyNotFound,
+    NotFound,
+    TableNotFound,
+)
 from eventlog.findings import Findings, Repair, Report
-from eventlog.holds import check_kept
+from eventlog.holds import Hold, check_kept, holds
 from eventlog.leftovers import PLACES
 from eventlog.log import Log
-from eventlog.model import Segment
+from eventlog.model import Drop, Meta, Segment
 from eventlog.repair import repair as repair_frames
 from eventlog.store import ObjectInfo
 from eventlog.table import Table
@@ -119,10 +126,12 @@ class _Run:
         """Compare the live segments with one listing of `data/`; count what nothing names."""
         self._sought = self._segments()
         wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
+        held = self._held(wanted)
         total, whole = len(wanted), self._walk.audit.version == self._listed.head
         for place in PLACES:
             for row in self._store.list(place):
                 segment = wanted.pop(row.key, None)
+                held.pop(row.key, None)
                 if segment is not None:
                     self._compare_size(segment, row)
                     self._progress("segments", total - len(wanted), total)
@@ -130,6 +139,9 @@ class _Run:
                     self._count_leftover(place, row)
         if wanted:
             self._tell_missing(wanted)
+        for key, (hold, _) in held.items():
+            told = f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} holds, "
+            self._findings.add("error", told + "is missing", key, hold.version)
         pending = self._pending()
         if pending is not None and not self._pending_seen:
             message = "the last vacuum's record is missing: the next vacuum starts without it"
@@ -196,6 +208,27 @@ class _Run:
         self._version = self._version if known is None else known
         return {} if known is None else audit.live
 
+    def _held(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
+        """Return what pins and replicas hold beside the known segments; check the record of it.
+
+        What was dropped and does not stand in the last vacuum's record is lost at the next one.
+        """
+        meta, log = self._walk.audit.meta, self._walk.log
+        found: dict[str, tuple[Hold, Segment]] = {}
+        try:
+            for hold in holds(meta):
+                entries = segments.to_segments(log.snapshot(hold.version).entries())
+                named = {keys.key_of(segment): (hold, segment) for segment in entries}
+                found |= {key: one for key, one in named.items() if key not in known}
+            for key in lacking(found, meta, log):
+                told = "the last vacuum's record lacks this segment: the next one would delete it"
+                self._findings.add("error", told, key, found[key][0].version)
+        except (Corrupt, NotFound) as error:
+            message = f"what is held cannot be resolved: {error.message}"
+            key = keys.commit_key(self._listed.head)
+            self._findings.add("warning", message, key, self._listed.head)
+        return found
+
     def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
         if row.size != segment.bytes:
             said = f"the segment has {row.size:,} bytes, the log says {segment.bytes:,}"
@@ -236,3 +269,24 @@ class _Run:
         except KeyNotFound:
             return segment, None
         return segment, digest.hexdigest()
+
+
+def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:
+    """Return the held keys that the last vacuum's record lacks, and the next one would delete.
+
+    Raises:
+        Corrupt: the version that the record is of cannot be resolved.
+        NotFound: likewise.
+    """
+    last, waiting = meta.swept, dict[str, sweep.Dropped]()
+    if last is None:
+        return []
+    if last.pending is not None:
+        try:
+            waiting = sweep.from_object(log.frame(last.pending), last.pending.drops)
+        except Corrupt:
+            return []  # then the next vacuum starts without it, and looks at everything
+    # What was added or dropped after the record is still to be read.
+    older = {k: s for k, (_, s) in held.items() if s.version <= last.version and k not in waiting}
+    live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
+    return [key for key, segment in older.items() if segment.id not in live]

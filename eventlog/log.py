@@ -18,12 +18,13 @@ import pyarrow as pa
 from eventlog import codec, fold, keyframe, keys, proposal, resolve, segments
 from eventlog.errors import (
     Corrupt,
+    DataLoss,
     KeyNotFound,
     TableNotFound,
     UnsupportedFormat,
     VersionNotFound,
 )
-from eventlog.model import Commit, Header, KeyFrame, Leaf, Spill
+from eventlog.model import Action, Add, Commit, Header, KeyFrame, Leaf, Spill
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
 
@@ -261,6 +262,32 @@ class Log:
     def without_keyframe(self, version: int) -> Snapshot:
         """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
         return self.snapshot(version)
+
+    def check_there(self, actions: Iterable[Action], version: int) -> None:
+        """Check that the objects of these adds are there: one GET of a byte for each.
+
+        Raises:
+            DataLoss: some are not.
+        """
+        adds = [action for action in actions if isinstance(action, Add)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            lost = [key for key in pool.map(self._absent, adds) if key is not None]
+        if lost:
+            raise DataLoss(
+                f"{len(lost):,} of {len(adds):,} segments of the version are missing: run "
+                "`eventlog fsck`",
+                table=self.store.uri,
+                key=lost[0],
+                version=version,
+            )
+
+    def _absent(self, add: Add) -> str | None:
+        key = keys.segment_key(add.epoch, add.chunk, add.id)
+        try:
+            self.store.get(key, length=1)
+        except KeyNotFound:
+            return key
+        return None
 
     def vouch(self, segment_ids: Iterable[str]) -> None:
         """Note ids that were made for fresh uploads: at random, and for nothing else."""

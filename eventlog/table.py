@@ -357,6 +357,7 @@ class Table:
 
         Raises:
             CommitConflict: somebody committed rows meanwhile; nothing was changed.
+            DataLoss: a segment to bring back is missing; nothing was changed.
             VersionNotFound: there is no such version.
             VersionVacuumed: it lies below the horizon.
         """
@@ -364,6 +365,7 @@ class Table:
         actions = restoration(head, self.snapshot(version))
         if not actions:
             return head.version
+        self._log.check_there(actions, version)
         info = {"restored": str(version)}
         return self.commit(self.transaction("restore", actions, info=info))
 

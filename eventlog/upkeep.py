@@ -117,6 +117,7 @@ def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -
     """Commit what was shown, and nothing else: news since then is a conflict."""
     if not actions:
         return head.version
+    table.log.check_there(actions, version)
     info = {"restored": str(version)}
     transaction = table.transaction("restore", actions, read_version=head.version, info=info)
     return table.commit(transaction)

@@ -25,7 +25,7 @@ from eventlog import Table, codec, errors, fold, keyframe, keys, proposal, segme
 from eventlog.delta import add_of
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
-from eventlog.model import PropertyChange, SetProperties
+from eventlog.model import PropertyChange, SetProperties, Sweep, Swept
 from eventlog.wrappers import CountingStore
 from readers import scan
 from writers import append, overwrite
@@ -202,3 +202,45 @@ def test_a_link_inside_a_directory_is_not_followed(tmp_path):
     (tmp_path / "t" / "data" / "000000000000" / "2013-01-01").symlink_to(outside)
     vacuum(table, dry_run=False, full=True, **NOW)
     assert stranger.exists()
+
+
+def pinned_and_vacuumed():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    table.pin("keep", 1)
+    table.clock.advance(10**9)
+    append(table, events(1, first=2, day=3))
+    vacuum(table, dry_run=False, **NOW)
+    assert table.refresh().meta.swept.pending is not None
+    return table
+
+
+def test_a_missing_segment_that_a_pin_holds_is_found():
+    table = pinned_and_vacuumed()
+    assert fsck(Table(table.store)).ok
+    (held,) = live(table.snapshot(1))
+    table.store.delete([keys.key_of(held)])
+    (finding,) = fsck(Table(table.store)).findings
+    assert "pin 'keep' holds" in finding.message
+
+
+def test_a_record_that_lacks_what_a_pin_holds_is_found():
+    table = pinned_and_vacuumed()
+    head = table.head()
+    commit(table, Swept(Sweep(head.meta.fence, head.meta.horizon, head.version)))
+    report = fsck(Table(table.store))
+    assert not report.ok
+    assert "record lacks this segment" in report.findings[0].message
+
+
+def test_restore_looks_for_what_it_brings_back():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    (old,) = live(table.snapshot(1))
+    table.store.delete([keys.key_of(old)])
+    before = table.head().version
+    with pytest.raises(errors.DataLoss, match="1 of 1"):
+        table.restore(1)
+    assert table.refresh().version == before

@@ -5,7 +5,7 @@ import random
 import builders
 import pytest
 
-from eventlog import Table, errors, fold
+from eventlog import Table, errors, fold, keys
 from eventlog.delta import drop_of
 from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
 from eventlog.fsck import fsck
@@ -13,6 +13,13 @@ from eventlog.model import Add, Drop, Fence, Horizon, Restore, SameSegments
 from eventlog.restoration import restoration
 
 CHUNKS = [f"2013-01-{day:02d}" for day in range(1, 8)]
+
+
+def stored(table, *arguments, **options):
+    """An add whose object is there, whatever it holds."""
+    made = builders.add(table, *arguments, **options)
+    table.store.put_if_absent(keys.segment_key(made.epoch, made.chunk, made.id), b"x")
+    return made
 
 
 def objects(snapshot):
@@ -32,7 +39,7 @@ def history(seed, steps=30):
         head = table.head()
         there = head.segments()
         gone = choose.sample(there, min(len(there), choose.randrange(4)))
-        fresh = [builders.add(table, choose.choice(CHUNKS)) for _ in range(choose.randrange(1, 4))]
+        fresh = [stored(table, choose.choice(CHUNKS)) for _ in range(choose.randrange(1, 4))]
         match choose.randrange(5):
             case 0 | 1:
                 builders.commit(table, *fresh)
@@ -48,11 +55,11 @@ def history(seed, steps=30):
 def once_replaced():
     """A table whose version 1 has two segments; version 2 replaces one, version 3 adds one."""
     table = builders.create()
-    first, second = builders.add(table, CHUNKS[0]), builders.add(table, CHUNKS[1])
+    first, second = stored(table, CHUNKS[0]), stored(table, CHUNKS[1])
     builders.commit(table, first, second)
     (gone,) = [s for s in table.head().segments() if s.id == first.id]
-    builders.commit(table, drop_of(gone), builders.add(table, CHUNKS[0]), operation="replace")
-    builders.commit(table, builders.add(table, CHUNKS[2]))
+    builders.commit(table, drop_of(gone), stored(table, CHUNKS[0]), operation="replace")
+    builders.commit(table, stored(table, CHUNKS[2]))
     return table
 
 
@@ -139,7 +146,7 @@ def test_rows_that_others_add_meanwhile_are_a_conflict():
     other = builders.reopen(table.store)
     actions = restoration(table.snapshot(), table.snapshot(1))
     transaction = table.transaction("restore", actions)
-    builders.commit(other, builders.add(other, CHUNKS[6]))
+    builders.commit(other, stored(other, CHUNKS[6]))
     with pytest.raises(CommitConflict, match="added or dropped meanwhile"):
         table.commit(transaction)
     assert live(table) == live(other)
@@ -189,15 +196,15 @@ def test_version_that_is_not_there():
 
 def test_restore_of_more_than_fits_into_a_commit():
     table = builders.create()
-    builders.commit(table, *(builders.add(table, CHUNKS[n % 7]) for n in range(1500)))
+    builders.commit(table, *(stored(table, CHUNKS[n % 7]) for n in range(1500)))
     before = live(table)
     head = table.head()
     builders.commit(table, *map(drop_of, head.segments()), operation="delete")
     assert live(table) == {}
     version = table.restore(1)
     assert live(table) == before
-    stored, _ = table.log.read(version)
-    assert stored.transactions[0].spill is not None
+    found, _ = table.log.read(version)
+    assert found.transactions[0].spill is not None
     assert fsck(Table(table.store), objects=False).ok
 
 
@@ -205,7 +212,7 @@ def test_restore_of_more_than_fits_into_a_commit():
 def test_a_segment_that_others_drop_meanwhile_is_a_conflict(drops):
     table = builders.create()
     for _ in range(3):
-        builders.commit(table, builders.add(table))
+        builders.commit(table, stored(table))
     actions = restoration(table.snapshot(), table.snapshot(2))
     other = builders.reopen(table.store)
     mine = table.transaction("restore", actions)
@@ -222,8 +229,8 @@ def test_a_segment_that_others_drop_meanwhile_is_a_conflict(drops):
 
 def test_what_earlier_transactions_of_a_commit_do_is_seen():
     table = builders.create()
-    builders.commit(table, builders.add(table))
+    builders.commit(table, stored(table))
     wanted = SameSegments(table.head().hash_sum())
-    first, second = (table.transaction("test", [wanted, builders.add(table)]) for _ in range(2))
+    first, second = (table.transaction("test", [wanted, stored(table)]) for _ in range(2))
     effect = fold.judge([first, second], table.head(), 2**40)
     assert list(effect.void) == [second.id]
