@@ -24,6 +24,7 @@ from eventlog.errors import (
     UnsupportedFormat,
     VersionNotFound,
 )
+from eventlog.holds import check_kept
 from eventlog.model import Action, Add, Commit, Header, KeyFrame, Leaf, Spill
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
@@ -268,11 +269,14 @@ class Log:
 
         Raises:
             DataLoss: some are not.
+            VersionVacuumed: some are not, for the version was given up meanwhile.
         """
         adds = [action for action in actions if isinstance(action, Add)]
         with ThreadPoolExecutor(_THREADS) as pool:
             lost = [key for key in pool.map(self._absent, adds) if key is not None]
         if lost:
+            newest = self.head()
+            check_kept(newest.meta, newest.version, version, self.store.uri)
             raise DataLoss(
                 f"{len(lost):,} of {len(adds):,} segments of the version are missing: run "
                 "`eventlog fsck`",

@@ -26,6 +26,7 @@ from eventlog.delta import add_of
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import PropertyChange, SetProperties, Sweep, Swept
+from eventlog.restoration import restoration
 from eventlog.wrappers import CountingStore
 from readers import scan
 from writers import append, overwrite
@@ -244,3 +245,16 @@ def test_restore_looks_for_what_it_brings_back():
     with pytest.raises(errors.DataLoss, match="1 of 1"):
         table.restore(1)
     assert table.refresh().version == before
+
+
+def test_what_a_vacuum_took_since_is_not_called_lost():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    behind = reopen(table.store)
+    actions = restoration(behind.head(), behind.snapshot(1))
+    table.clock.advance(10**9)
+    append(table, events(1, first=2))
+    vacuum(table, dry_run=False, **NOW)
+    with pytest.raises(errors.VersionVacuumed):
+        behind.log.check_there(actions, 1)

@@ -45,7 +45,12 @@ def _end(group):
         return
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+# Two JVMs a case, which takes half a minute.
+@pytest.mark.parametrize(
+    ("root_uri", "when"),
+    [("s3", "before"), ("s3", "after"), ("local", "after")],
+    indirect=["root_uri"],
+)
 def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_uri, when):
     # The table is there already, so that the killed commit is the job's own.
     save(events(2, first=1000, partitions=1), root_uri)
