@@ -14,13 +14,18 @@ import msgspec
 from compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog import terminal
 from eventlog.errors import InvalidInput
-from eventlog.holds import holds
+from eventlog.holds import Hold, holds
 from eventlog.program import Place, common
 
 
 @click.command("vacuum")
 @common
-@click.option("--run", is_flag=True, help="Delete. Without it nothing is changed, only shown.")
+@click.option(
+    "--run/--dry-run",
+    "run",
+    default=False,
+    help="Delete; without it nothing is changed, only shown.",
+)
 @click.option(
     "--retention-hours",
     type=click.FloatRange(min=0),
@@ -55,15 +60,22 @@ def vacuum_(
             full=full,
             progress=advance,
         )
+    head = table.refresh()
+    held = [hold for hold in holds(head.meta) if hold.version < head.version]
     if place.as_json:
-        terminal.json_document(_json(report))
+        terminal.json_document(_json(report) | {"holds": [_hold_json(hold) for hold in held]})
         return
     _show(report)
-    for hold in holds(table.refresh().meta):
-        if hold.version < table.head().version:
-            terminal.note(f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version}")
-    if report.dry_run:
-        terminal.note("nothing was changed: --run deletes what goes")
+    for hold in held:
+        terminal.note(
+            f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version} and all that "
+            "came after it"
+        )
+    terminal.note(
+        "nothing was changed: --run deletes what goes"
+        if report.dry_run
+        else "uploads above the fence were not looked at: a dry run counts them"
+    )
 
 
 COMMANDS = [vacuum_]
@@ -79,6 +91,10 @@ def _hours(number: float | None) -> timedelta | None:
     return timedelta(hours=number)
 
 
+def _hold_json(hold: Hold) -> dict[str, Any]:
+    return {"kind": hold.kind, "name": hold.name, "owner": hold.owner, "version": hold.version}
+
+
 def _json(report: VacuumReport) -> dict[str, Any]:
     return {
         **{name: getattr(report, name) for name in _FACTS},
@@ -92,11 +108,12 @@ _WHAT = {"dropped": "dropped at or below the horizon", "unnamed": "named by no k
 
 
 def _show(report: VacuumReport) -> None:
+    can = "could" if report.dry_run else "can"
     terminal.facts(
         [
             ("table", report.table),
-            ("horizon", f"version {report.horizon}: older ones can no longer be read"),
-            ("fence", f"epoch {report.fence}: older uploads can no longer be committed"),
+            ("horizon", f"version {report.horizon}: older ones {can} no longer be read"),
+            ("fence", f"epoch {report.fence}: older uploads {can} no longer be committed"),
         ]
     )
     terminal.say()

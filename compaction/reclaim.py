@@ -146,8 +146,8 @@ class _Ages:
         }
         kept = timedelta(hours=hours["retention"]) if retention is None else retention
         upload = timedelta(hours=hours["staging"]) if staging is None else staging
-        if min(kept, upload) < timedelta(0):
-            raise InvalidInput("retention and staging are 0 or more")
+        if not all(isinstance(a, timedelta) and a >= timedelta(0) for a in (kept, upload)):
+            raise InvalidInput("retention and staging are datetime.timedelta of 0 or more")
         return cls(*(int(age / timedelta(milliseconds=1)) for age in (kept, upload)))
 
 

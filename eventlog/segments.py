@@ -118,7 +118,11 @@ def from_parquet(body: bytes, rows: int) -> pa.Table:
     Raises:
         Corrupt: not Parquet, not `rows` rows, or without the columns of an entry.
     """
-    return _conform(read_frame(body, rows))
+    table = read_frame(body, rows)
+    try:
+        return _conform(table)
+    except UnicodeDecodeError:
+        raise Corrupt("a frame object has text that is no UTF-8") from None
 
 
 def read_frame(body: bytes, rows: int) -> pa.Table:

@@ -314,6 +314,12 @@ class Table:
         known = head.meta.pins.get(name)
         if known is not None and known.owner == who and version in (None, known.version):
             return known.version
+        if known is not None:
+            raise CommitConflict(
+                f"pin {name!r} is held by {known.owner} on version {known.version}: unpin it, "
+                "or choose another name",
+                table=self.uri,
+            )
         holds.check_kept(head.meta, head.version, wanted, self.uri)
         try:
             self.commit(self.transaction("pin", [SetPin(name, wanted, who)]))

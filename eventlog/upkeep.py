@@ -32,9 +32,7 @@ def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> N
     if place.as_json:
         terminal.json_document({"name": name, "version": held})
     else:
-        terminal.say(
-            f"pin {name} holds version {held}: `eventlog unpin {place.uri} {name}` ends it"
-        )
+        terminal.say(f"pin {name} holds version {held} and what came after, until `eventlog unpin`")
 
 
 @click.command()

@@ -4,6 +4,7 @@
 hours, guided by coverage where atheris is installed.
 """
 
+import io
 import os
 import random
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import builders
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fuzz import corpus, mutation, run, targets
 from hypothesis import HealthCheck, Phase, given, settings
@@ -89,7 +91,16 @@ def commit_of_no_transaction():
     return codec.encode_commit(builders.replaced(codec.decode_commit(body), transactions=()))
 
 
+def leaf_with_text_for_numbers():
+    body = corpus.seeds("leaf")[0]
+    table = segments.read_frame(body, pq.ParquetFile(io.BytesIO(body)).metadata.num_rows)
+    at = table.column_names.index("chunk_start")
+    text = pa.array([b"\xed\xa0\x80"] * table.num_rows).view(pa.string())
+    return segments.to_parquet(table.set_column(at, "chunk_start", text))
+
+
 FOUND = {
+    "text that is no UTF-8 in place of numbers": ("leaf", leaf_with_text_for_numbers),
     "a commit of no transaction": ("opened", commit_of_no_transaction),
     "statistics that do not ascend": ("keyframe", root_with_statistics_out_of_order),
     "text bounds of a leaf that are no UTF-8": ("leaf", leaf_with_bytes_that_are_no_text),
