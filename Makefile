@@ -33,7 +33,7 @@ types: $(STAMP) ## mypy, strict
 	@$(PYTHON) -m mypy
 
 test: setup lint types ## lint, types, and every test that is quick and needs no server
-	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack

@@ -29,7 +29,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker("spark")
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one session for the whole run
 
 
 @pytest.fixture(scope="session")
