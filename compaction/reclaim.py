@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 
-from eventlog import Snapshot, Table, fold, history, keys, proposal, sweep
+from eventlog import Snapshot, Table, history, keys, sweep
 from eventlog.codec import sha256
 from eventlog.errors import (
     CommitConflict,
@@ -108,7 +108,7 @@ def vacuum(
 
     Raises:
         CommitConflict: others kept changing pins or marks; nothing was deleted, try again.
-        CommitUnknown: see `Table.commit`; nothing was deleted.
+        CommitUnknown: see `Table.commit`; of the marks, so that nothing was deleted.
         Corrupt: the log breaks its format, or commits were removed; nothing more is deleted on a
             log that does not add up.
         InvalidInput: a negative time.
@@ -125,7 +125,7 @@ def vacuum(
     run = _Sweep(t, head, found, progress or (lambda *_: None))
     last = None if full else head.meta.swept
     run.gather(last)
-    run.judge(last, delete=not dry_run)
+    run.judge(delete=not dry_run)
     # A record that says nothing new would be news for the next vacuum, and so on for ever.
     if not dry_run and (last is None or (last.fence, last.horizon) != (found.fence, found.horizon)):
         run.record()
@@ -141,6 +141,7 @@ class _Ages:
 
     @classmethod
     def of(cls, head: Snapshot, retention: timedelta | None, staging: timedelta | None) -> _Ages:
+        """Return the ages asked for, or those that the table's properties say."""
         hours = {
             name: setting(head.properties, f"{name}_hours") for name in ("retention", "staging")
         }
@@ -243,33 +244,32 @@ class _Sweep:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
         self._found = _Found()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
-        self._from_scratch = True
+        self._last: Sweep | None = None  # None: nobody can say what was seen to before
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
         """Collect what was dropped: left by the last vacuum, and by the commits since."""
         left = None if last is None else self._left(last)
-        self._from_scratch = left is None
-        dropped, start = left or {}, self._marks.horizon
-        if last is not None and left is not None:
-            start = last.version
+        self._last = None if left is None else last
+        dropped = left or {}
+        start = self._marks.horizon if self._last is None else self._last.version
         for version in self._with_drops(start):
             for segment in _drops_of(self._t, version):
                 key = keys.key_of(segment)
                 dropped[key] = Dropped(key, version, segment.bytes)
         self._found.dropped = dropped
 
-    def judge(self, last: Sweep | None, *, delete: bool) -> None:
+    def judge(self, *, delete: bool) -> None:
         """Judge every candidate, and delete what is dead unless only looking."""
         found, marks = self._found, self._marks
-        if self._from_scratch:
+        if self._last is None:
             # Of very many candidates: one pass over all leaves instead of one for each part.
             self._every = frozenset(self._head.entries().column("id").to_pylist())
         live = self._live(found.dropped)
         told = sweep.verdict(found.dropped, live, marks.fence, marks.horizon)
         found.waiting = told.waiting
         self._take("dropped", told.dead, delete=delete)
-        start = 0 if last is None or self._from_scratch else last.fence
+        start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start, whole=not delete):
             live = self._live(listed)
             dead = sweep.unnamed(listed, live, found.dropped, marks.fence)
@@ -295,6 +295,7 @@ class _Sweep:
             logger.warning("whether this vacuum is on record is not known: %s", error)
 
     def report(self, *, dry_run: bool) -> VacuumReport:
+        """Return what was found, and done unless only looked for."""
         kept: dict[str, Sums] = {}
         for one in self._found.waiting:
             kept.setdefault(sweep.reason(one, self._marks), Sums()).add(one.bytes)
@@ -387,8 +388,7 @@ def _drops_of(t: Table, version: int) -> Sequence[Segment]:
         Corrupt: the commit says otherwise.
     """
     commit, _ = t.log.read(version)
-    whole = proposal.unpack(commit, t.log.spill)
-    effect = fold.judge(whole.transactions, t.log.snapshot(version - 1), commit.header.time)
+    effect = t.log.effect(commit)
     if len(effect.drops) != commit.header.changes.drops:
         raise Corrupt(
             "the commit does not drop what its header says: run `eventlog fsck`; nothing more is "

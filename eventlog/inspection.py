@@ -11,8 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from eventlog import fold, keys, proposal, terminal
 from eventlog import fsck as checks
+from eventlog import keys, proposal, terminal
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
 from eventlog.findings import Report
@@ -33,8 +33,7 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
     snapshot = opened.snapshot(version, timestamp)
     commit, body = opened.log.read(snapshot.version)
     whole = proposal.unpack(commit, opened.log.spill)
-    before = opened.snapshot(snapshot.version - 1) if snapshot.version else fold.NoState()
-    void = dict(fold.judge(whole.transactions, before, commit.header.time).void)
+    void = dict(opened.log.effect(commit).void)
     if place.as_json:
         terminal.json_document(_show_json(opened, snapshot, commit, whole, void))
         return

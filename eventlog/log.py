@@ -208,11 +208,19 @@ class Log:
         known = resolve.holds(commit, after, transaction_id)
         if known is not None:
             return known
+        return transaction_id in self.effect(commit).accepted
+
+    def effect(self, commit: Commit) -> fold.Effect:
+        """Return what a commit's transactions did, by the fold on the version before it.
+
+        Raises:
+            Corrupt: that version, or a spill, cannot be read.
+            Unavailable: the store does not answer.
+        """
         version = commit.header.version
         before = self.snapshot(version - 1) if version else fold.NoState()
         whole = proposal.unpack(commit, self.spill)
-        effect = fold.judge(whole.transactions, before, commit.header.time)
-        return transaction_id in effect.accepted
+        return fold.judge(whole.transactions, before, commit.header.time)
 
     def keyframe(self, version: int) -> KeyFrame:
         """Return the root of the key frame of `version`. One GET, or none when it is cached.

@@ -20,6 +20,7 @@ from eventlog import codec, keyframe, keys, segments
 from eventlog.chunks import TimeChunk
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, KeyNotFound
+from eventlog.fold import segments_sum
 from eventlog.model import (
     Add,
     Drop,
@@ -243,7 +244,7 @@ class Snapshot:
 
     def hash_sum(self) -> str:
         """Return the sum of the entry hashes of the live segments."""
-        return codec.hex_hash(codec.parse_hash(self.header.state_hash) - codec.meta_hash(self.meta))
+        return segments_sum(self.header, self.meta)
 
     def settled(self) -> Snapshot:
         """Return this snapshot, on the older key frame if its own turned out to be unusable."""

@@ -127,10 +127,8 @@ SWEEPS = (
         "V6 R12.6",
         "the record comes after the deletes",
         "compaction.reclaim:vacuum",
-        "    run.judge(last, delete=not dry_run)\n",
-        "    run.judge(last, delete=False)\n"
-        "    run.record()\n"
-        "    run.judge(last, delete=not dry_run)\n",
+        "    run.judge(delete=not dry_run)\n",
+        "    run.judge(delete=False)\n    run.record()\n    run.judge(delete=not dry_run)\n",
         POINTS + "test_a_vacuum_after_one_that_died_leaves_nothing_dead",
     ),
     rule(
