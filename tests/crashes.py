@@ -34,9 +34,9 @@ from eventlog.clock import ManualClock
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import Fence
+from eventlog.restage import commit_staged
 from writers import append, overwrite
 from writers.batch import stage
-from writers.restage import commit_staged
 
 HOUR_MS = 3_600_000
 HOWS = ("before", "after", "lost", "refused")

@@ -16,11 +16,11 @@ from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput
 from eventlog.history import to_ms
 from eventlog.model import Action, Add, App, Unchanged
+from eventlog.restage import commit_staged
+from eventlog.rows import batches, check_columns, to_reader
 from eventlog.segments import to_segments
 from eventlog.snapshot import Snapshot
-from writers.restage import commit_staged
-from writers.rows import batches, check_columns, to_reader
-from writers.stage import DEFAULT_MEMORY_BYTES, Recipe, Stager
+from eventlog.staging import DEFAULT_MEMORY_BYTES, Recipe, Stager
 
 logger = logging.getLogger(__name__)
 

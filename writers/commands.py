@@ -11,9 +11,9 @@ import click
 
 from eventlog import terminal
 from eventlog.program import Place, common, options
+from eventlog.staging import DEFAULT_MEMORY_BYTES
 from writers.batch import already, append, make_app
 from writers.files import FORMATS, counted, open_rows
-from writers.stage import DEFAULT_MEMORY_BYTES
 
 _MEGABYTE = 2**20
 _QUICK_DAYS = 10

@@ -39,13 +39,13 @@ from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.history import find_transaction
 from eventlog.location import open_store
 from eventlog.model import Action, Add, Transaction
+from eventlog.restage import commit_staged
+from eventlog.rows import check_columns
+from eventlog.staging import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Recipe, Stager
 from readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
 from readers.spark.types import to_arrow
 from writers.batch import already, make_app, overwrite_actions, range_drops, to_range
 from writers.replace_where import check_aligned, parse_replace_where
-from writers.restage import commit_staged
-from writers.rows import check_columns
-from writers.stage import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Recipe, Stager
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -190,7 +190,7 @@ def main() -> int:
         "eventlog.keyframe", INLINE_SEGMENTS=20, LEAF_TARGET=12, LEAF_SMALL=4, LEAF_MAX=40
     )
     # One upload at a time: the ids of segments come from one sequence.
-    alone = patch("writers.stage._UPLOADS", 1)
+    alone = patch("eventlog.staging._UPLOADS", 1)
     with alone, patch("eventlog.table.writer_name", lambda: "golden@example"):
         make_typed(clock)
         make_granularities(clock)

@@ -19,9 +19,9 @@ from builders import (
 from compaction import vacuum
 from eventlog import Table, errors, keys
 from eventlog.model import Fence
+from eventlog.restage import commit_staged
 from writers import append, overwrite
 from writers.batch import stage
-from writers.restage import commit_staged
 
 DAY = {"start": 0, "end": 86_400_000}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}

@@ -217,7 +217,7 @@ COMMITS = (
         "every attempt stages under fresh ids",
         (
             Edit(
-                "writers.stage:Stager._write_segment",
+                "eventlog.staging:Stager._write_segment",
                 "id=self._clock.token(),",
                 "id=codec.sha256(body)[:32],",
             ),
@@ -270,7 +270,7 @@ COMMITS = (
         "what is staged again is committed under the same id",
         (
             Edit(
-                "writers.restage:restaged",
+                "eventlog.restage:restaged",
                 "replace(transaction, actions=actions)",
                 "replace(transaction, actions=actions, id=t.clock.token())",
             ),
@@ -283,7 +283,7 @@ COMMITS = (
         "who stages again deletes nothing",
         (
             Edit(
-                "writers.restage:_copied",
+                "eventlog.restage:_copied",
                 "    return fresh",
                 "    t.store.delete([key])\n    return fresh",
             ),
@@ -294,7 +294,7 @@ COMMITS = (
         "restage-copies-anything",
         "V1",
         "a copy has the checksum that was committed to",
-        (Edit("writers.restage:_copied", "if codec.sha256(body) != add.checksum:", "if False:"),),
+        (Edit("eventlog.restage:_copied", "if codec.sha256(body) != add.checksum:", "if False:"),),
         (RESTAGE + "test_a_damaged_upload_is_not_copied",),
     ),
 )

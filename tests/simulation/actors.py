@@ -8,7 +8,7 @@ from simulation.world import CHUNKS, Crash, drop_of, live
 from eventlog import errors
 from eventlog.chunks import parse_chunk
 from eventlog.model import App, PropertyChange, SetProperties, Unchanged
-from writers.restage import commit_staged
+from eventlog.restage import commit_staged
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS

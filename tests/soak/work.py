@@ -22,10 +22,10 @@ from soak.workers import FIRST_DAY, Worker, Writer
 from compaction import vacuum
 from eventlog import Table
 from eventlog.errors import CommitUnknown, InvalidInput, Unavailable, VersionVacuumed
+from eventlog.restage import commit_staged
 from readers import scan
 from writers import append, overwrite
 from writers.batch import make_app, stage
-from writers.restage import commit_staged
 
 OWN_DAY = 0
 KEPT_DAYS = 3

@@ -53,6 +53,7 @@ LAYER_OF = {
     "rebase": "pure",
     "resolve": "pure",
     "restoration": "pure",
+    "rows": "pure",
     "sweep": "pure",
     "rules": "pure",
     "s3_answers": "pure",
@@ -77,7 +78,9 @@ LAYER_OF = {
     "publish": "shell",
     "s3": "shell",
     "s3_clients": "shell",
+    "restage": "shell",
     "slot": "shell",
+    "staging": "shell",
     "table": "shell",
     "writer": "shell",
 }

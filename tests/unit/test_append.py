@@ -12,8 +12,8 @@ from builders import SCHEMA, check_sound, create, events, live, reopen
 
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk
+from eventlog.staging import MIN_MEMORY_BYTES
 from writers import append
-from writers.stage import MIN_MEMORY_BYTES
 
 UTC = dt.UTC
 AT = dt.datetime(2013, 1, 7, 5, 30, tzinfo=UTC)

@@ -1,6 +1,6 @@
 """Late writers: what a vacuum's fence passed by is staged again, and committed after all.
 
-Imports eventlog only. A fenced upload can never take effect under its own key any more, and vacuum
+Shell layer. A fenced upload can never take effect under its own key any more, and vacuum
 may take it at any moment; so its bytes are copied to a fresh key of an epoch read now (FORMAT.md
 R12.8). Nothing is deleted here (hazard C7).
 """
@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from eventlog import Table, codec, keys
+from eventlog import codec, keys
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.history import find_transaction
 from eventlog.model import Action, Add, Transaction
 from eventlog.slot import put_once
+from eventlog.table import Table
 
 _MAX_RESTAGES = 3
 _THREADS = 4  # segments that are copied at once, each of them held in memory whole

@@ -1,6 +1,6 @@
 """Staging: rows become immutable segments, cut by time chunk, within a bound on memory.
 
-Imports eventlog only. All open chunks share one budget; when it is spent the largest chunk is
+Shell layer. All open chunks share one budget; when it is spent the largest chunk is
 written out first. Every attempt writes under keys of its own, so an attempt that dies leaves
 objects that nothing refers to, and nobody deletes (hazards I1, C7).
 """
@@ -22,11 +22,11 @@ from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Column, Granularity, Layout, Schema
 from eventlog.properties import setting
+from eventlog.rows import Problem, conform
 from eventlog.schema import to_arrow
 from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
-from writers.rows import Problem, conform
 
 DEFAULT_MEMORY_BYTES = 512 * 2**20
 MIN_MEMORY_BYTES = 2**20

@@ -1,6 +1,6 @@
 """Incoming rows, brought to the table's schema or refused with a reason.
 
-Imports eventlog only. What fits without loss is cast (widening, other spellings of the same type,
+Pure layer. What fits without loss is cast (widening, other spellings of the same type,
 text event times); everything else is an `InvalidInput` that names the column, how many rows and one
 example (design rule: bad input gets a clear error, nothing is committed).
 """
