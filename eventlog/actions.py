@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from eventlog.entries import ClaimKind, ColumnStats, Count, Holder, Int, Layout, Schema, Sweep
+from eventlog.entries import (
+    Analysed,
+    ChunkState,
+    ClaimKind,
+    ColumnStats,
+    Count,
+    Granularity,
+    Holder,
+    Int,
+    Layout,
+    Schema,
+    Sweep,
+)
 
 
 class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fields=True):
@@ -202,6 +214,44 @@ class SameSegments(
     hash_sum: str
 
 
+class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unknown_fields=True):
+    """Precondition: the adds hold the rows of the drops, less those that are deleted.
+
+    The adds of the transaction are one atomic group and overshadow its drops (`eventlog.timeline`).
+
+    Attributes:
+        version: the version that the replacement was planned at; what came later is not in it.
+        deletes: rows of the drops that the adds leave out.
+    """
+
+    version: Count
+    deletes: Count
+
+
+class SetGranularity(
+    Struct, frozen=True, tag="set_granularity", tag_field="action", forbid_unknown_fields=True
+):
+    """Action: cut new rows into other time chunks. `old` must still be the table's granularity."""
+
+    old: Granularity
+    new: Granularity
+
+
+class ChunkChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """One chunk's new state; None: nothing is noted of it any more."""
+
+    chunk: str
+    state: ChunkState | None
+
+
+class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unknown_fields=True):
+    """Action: note what an analysis for compaction found. `old` must still be the last one's."""
+
+    old: Analysed | None
+    analysed: Analysed | None
+    chunks: tuple[ChunkChange, ...]
+
+
 Action = (
     Add
     | Drop
@@ -223,4 +273,7 @@ Action = (
     | Detach
     | Restore
     | SameSegments
+    | Replace
+    | SetGranularity
+    | Assess
 )

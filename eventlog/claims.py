@@ -26,7 +26,7 @@ def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
     Those of lower priority that stand in its way are revoked. The same group asking again for what
     it has keeps the claim it has.
     """
-    reason = _malformed(action)
+    reason = malformed(action)
     if reason:
         return reason
     if found(meta.claims, action) is not None:
@@ -95,7 +95,8 @@ def conflicts(a: Claim, b: Claim) -> bool:
     return a.start < b.end and b.start < a.end
 
 
-def _malformed(action: TakeClaim) -> str | None:
+def malformed(action: TakeClaim) -> str | None:
+    """Return what is wrong with the claim whatever the state, if anything is (R13.4)."""
     if not keys.is_segment_id(action.id):
         return "a claim's id has 32 lower-case hexadecimal digits"
     if not MIN_MS <= action.start < action.end <= MAX_MS:

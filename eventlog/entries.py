@@ -14,6 +14,7 @@ from msgspec import Struct
 Granularity = Literal["hour", "day", "month", "year", "all"]
 ClaimKind = Literal["exclusive", "shared"]
 Holder = Literal["pin", "claim", "replica"]
+Standing = Literal["stable", "unstable", "deferred"]
 GRANULARITIES: tuple[Granularity, ...] = ("hour", "day", "month", "year", "all")
 
 # Every integer of the format fits a signed 64-bit integer (FORMAT.md "Canonical JSON").
@@ -112,3 +113,32 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     horizon: Count
     version: Count
     pending: Spill | None = None
+
+
+class ChunkState(Struct, frozen=True, forbid_unknown_fields=True):
+    """What compaction found of one time chunk; stale as soon as the chunk has changed.
+
+    Attributes:
+        state: stable; unstable: it needs compaction; deferred: its task was shed under load.
+        version: the greatest version of a live segment of the chunk when it was analysed.
+        segments: how many live segments it had then.
+        failures: how often in a row its task failed.
+        until: ms UTC; it is not tried again before.
+    """
+
+    state: Standing
+    version: Count
+    segments: Count
+    failures: Count = 0
+    until: Int = 0
+
+
+class Analysed(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far the last analysis for compaction came.
+
+    Every chunk that has no `ChunkState` and has not changed since `version` is empty or stable
+    under the policy whose digest is `policy`.
+    """
+
+    version: Count
+    policy: str

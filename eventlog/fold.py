@@ -261,6 +261,7 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
         return drops
     added = [a for a in txn.actions if isinstance(a, Add)]
     reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
+    reason = reason or rules.replace_problem(txn, drops, added)
     reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
     if reason:
         return reason

@@ -15,8 +15,10 @@ from eventlog.actions import (
     Ack,
     Action,
     Add,
+    Assess,
     Attach,
     Break,
+    ChunkChange,
     Detach,
     Drop,
     Fence,
@@ -24,8 +26,10 @@ from eventlog.actions import (
     PropertyChange,
     Release,
     Renew,
+    Replace,
     Restore,
     SameSegments,
+    SetGranularity,
     SetLayout,
     SetPin,
     SetProperties,
@@ -37,6 +41,8 @@ from eventlog.actions import (
 )
 from eventlog.entries import (
     GRANULARITIES,
+    Analysed,
+    ChunkState,
     ClaimKind,
     Column,
     ColumnStats,
@@ -49,6 +55,7 @@ from eventlog.entries import (
     Schema,
     Segment,
     Spill,
+    Standing,
     Sweep,
 )
 
@@ -60,11 +67,15 @@ __all__ = [
     "Ack",
     "Action",
     "Add",
+    "Analysed",
     "App",
     "AppMark",
+    "Assess",
     "Attach",
     "Break",
     "Changes",
+    "ChunkChange",
+    "ChunkState",
     "Claim",
     "ClaimKind",
     "Column",
@@ -90,16 +101,19 @@ __all__ = [
     "Published",
     "Release",
     "Renew",
+    "Replace",
     "Replica",
     "Restore",
     "SameSegments",
     "Schema",
     "Segment",
+    "SetGranularity",
     "SetLayout",
     "SetPin",
     "SetProperties",
     "SetSchema",
     "Spill",
+    "Standing",
     "Sweep",
     "Swept",
     "TakeClaim",
@@ -255,6 +269,8 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     fence: Count = 0
     horizon: Count = 0
     swept: Sweep | None = None
+    chunks: dict[str, ChunkState] = {}
+    analysed: Analysed | None = None
 
 
 class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):

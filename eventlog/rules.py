@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog import claims, holds, keys
+from eventlog import assessment, claims, holds, keys
 from eventlog.errors import Corrupt
 from eventlog.model import (
     Ack,
     Add,
     AppMark,
+    Assess,
     Attach,
     Break,
     Detach,
@@ -23,7 +24,10 @@ from eventlog.model import (
     Published,
     Release,
     Renew,
+    Replace,
     Restore,
+    Segment,
+    SetGranularity,
     SetLayout,
     SetPin,
     SetProperties,
@@ -77,6 +81,8 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             if version > 0:
                 return "the layout is set when a table is created"
             return msgspec.structs.replace(meta, layout=action.layout)
+        case SetGranularity():
+            return _set_granularity(action, meta)
         case SetSchema():
             reason = check_successor(meta.schema, action.schema) if meta.schema else None
             if reason:
@@ -110,7 +116,17 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return claims.renew(action, meta, version)
         case Release():
             return claims.release(action, meta)
+        case Assess():
+            return assessment.assess(action, meta, version)
     return meta
+
+
+def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
+    now = meta.layout.granularity if meta.layout else None
+    if meta.layout is None or now != action.old:
+        return f"the granularity was changed meanwhile: it is {now!r}"
+    layout = msgspec.structs.replace(meta.layout, granularity=action.new)
+    return msgspec.structs.replace(meta, layout=layout)
 
 
 def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
@@ -144,6 +160,32 @@ def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | 
         keys.frame_key(add.checksum)
     except Corrupt as error:
         return error.message
+    return None
+
+
+def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) -> str | None:
+    """Return why a replacement does not hold the rows that it replaces, if it does not (F10).
+
+    Hazards K6 and K7: a rewrite that loses or doubles rows has no effect, nor one whose inputs are
+    younger than its plan.
+    """
+    replaces = [action for action in txn.actions if isinstance(action, Replace)]
+    if not replaces:
+        return None
+    planned = replaces[0]
+    if len(replaces) > 1 or not drops:
+        return "a replacement drops something, and says once that it is one"
+    if planned.version > txn.read_version:
+        return f"it was planned at version {planned.version}, later than it read"
+    late = next((s for s in drops if s.version > planned.version), None)
+    if late is not None:
+        return f"segment {late.id} of version {late.version} came after the plan"
+    before, after = sum(s.rows for s in drops), sum(a.rows for a in added)
+    if before != after + planned.deletes:
+        return (
+            f"{before} rows would become {after} with {planned.deletes} deleted: the rewrite lost "
+            "or doubled rows"
+        )
     return None
 
 

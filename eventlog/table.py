@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import diff, history, holds
+from eventlog import diff, history
+from eventlog.chunks import check_granularity
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
 from eventlog.creation import creation, property_changes
@@ -26,17 +27,17 @@ from eventlog.errors import (
     UnsupportedFormat,
 )
 from eventlog.history import HistoryEntry
+from eventlog.holding import Holding
 from eventlog.location import check_absent, open_store, probe
 from eventlog.log import Log
 from eventlog.model import (
     Action,
     App,
-    Break,
-    SetPin,
+    SetGranularity,
     SetProperties,
     SetSchema,
+    Token,
     Transaction,
-    Unpin,
 )
 from eventlog.proposal import check_transaction
 from eventlog.restoration import restoration
@@ -47,7 +48,7 @@ from eventlog.store import ObjectStore
 from eventlog.writer import writer_name
 
 
-class Table:
+class Table(Holding):
     """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`."""
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -243,15 +244,26 @@ class Table:
         *,
         read_version: int | None = None,
         app: App | None = None,
+        claim: Token | None = None,
         info: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Return a new transaction with a fresh id, formed on the newest version known."""
+        """Return a new transaction with a fresh id, formed on the newest version known.
+
+        Args:
+            operation: what it is, for people.
+            actions: what it does, in order.
+            read_version: the version that it was formed on, if another.
+            app: of a unit of work that must not take effect twice.
+            claim: of a lease: without it the transaction is void.
+            info: free text for people.
+        """
         return Transaction(
             id=self.clock.token(),
             operation=operation,
             writer=writer_name(),
             read_version=self.head().version if read_version is None else read_version,
             app=app,
+            claim=claim,
             actions=tuple(actions),
             info=dict(sorted((info or {}).items(), key=lambda item: item[0].encode())),
         )
@@ -292,69 +304,21 @@ class Table:
         successor = extend(self.refresh().stored_schema, schema)
         return self.commit(self.transaction("schema", [SetSchema(successor)]))
 
-    def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
-        """Hold a version against vacuum, and return it; the newest if None.
+    def set_granularity(self, granularity: str) -> int:
+        """Cut new rows into time chunks of another size, and return the committed version.
 
-        The same pin again is no second effect. It holds until `unpin` or `break_pin`.
-
-        Args:
-            name: unique in the table, 1 to 255 characters.
-            version: at or above the horizon.
-            owner: who may unpin it; this user on this host if None.
+        Segments stay as they are until compaction rewrites them; writers that learn of it later
+        write at the old granularity, and their rows count all the same.
 
         Raises:
-            CommitConflict: the name is taken.
-            VersionNotFound: there is no such version.
-            VersionVacuumed: it lies below the horizon.
+            CommitConflict: somebody changed it meanwhile.
+            InvalidInput: there is no such granularity.
         """
-        head = self.refresh()
-        wanted = head.version if version is None else version
-        who = writer_name() if owner is None else owner
-        holds.check_names(name, who)
-        known = head.meta.pins.get(name)
-        if known is not None and known.owner == who and version in (None, known.version):
-            return known.version
-        if known is not None:
-            raise CommitConflict(
-                f"pin {name!r} is held by {known.owner} on version {known.version}: unpin it, "
-                "or choose another name",
-                table=self.uri,
-            )
-        holds.check_kept(head.meta, head.version, wanted, self.uri)
-        try:
-            self.commit(self.transaction("pin", [SetPin(name, wanted, who)]))
-        except CommitConflict:
-            newest = self.refresh()
-            holds.check_kept(newest.meta, newest.version, wanted, self.uri)
-            raise
-        return wanted
-
-    def unpin(self, name: str, *, owner: str | None = None) -> None:
-        """Give up one's own pin.
-
-        Raises:
-            CommitConflict: it belongs to somebody else (see `break_pin`), or went meanwhile.
-            InvalidInput: there is no such pin.
-        """
-        pin = holds.pin_of(self.refresh().meta, name)
-        who = writer_name() if owner is None else owner
-        if pin.owner != who:
-            raise CommitConflict(
-                f"pin {name!r} belongs to {pin.owner}, not to {who}: break_pin (`eventlog unpin "
-                "--break`) removes it whoever's it is",
-                table=self.uri,
-            )
-        self.commit(self.transaction("unpin", [Unpin(name, who, pin.token)]))
-
-    def break_pin(self, name: str) -> None:
-        """Remove a pin whoever's it is; the history shows who did.
-
-        Raises:
-            CommitConflict: it went meanwhile, or another took its name.
-            InvalidInput: there is no such pin.
-        """
-        pin = holds.pin_of(self.refresh().meta, name)
-        self.commit(self.transaction("break", [Break("pin", name, pin.token)]))
+        wanted, now = check_granularity(granularity), self.refresh().layout.granularity
+        if wanted == now:
+            return self.head().version
+        change = SetGranularity(now, wanted)
+        return self.commit(self.transaction("granularity", [change]))
 
     def restore(self, version: int) -> int:
         """Make the live segments those of `version` again, and return the committed version.

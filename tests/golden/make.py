@@ -23,7 +23,18 @@ from eventlog import Table, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.delta import drop_of
 from eventlog.local import LocalStore
-from eventlog.model import Add, ColumnStats, Fence
+from eventlog.model import (
+    Add,
+    Analysed,
+    Assess,
+    ChunkChange,
+    ChunkState,
+    ColumnStats,
+    Fence,
+    Horizon,
+    Replace,
+)
+from eventlog.staging import Recipe, Stager
 from writers import append, overwrite
 
 HERE = Path(__file__).parent
@@ -143,6 +154,46 @@ def make_leaves(clock: ManualClock) -> None:
     t.commit(t.transaction("append", [staged(51, 0)]))
 
 
+def make_kept(clock: ManualClock) -> None:
+    """A table that was kept: pins, claims, a rewrite of hours to a day, notes of an analysis."""
+    t = open_at("kept", PLAIN, clock, granularity="hour", properties={"keyframe_commits": "4"})
+    rows = pa.table([[n * 3_600_000_000 for n in range(6)], range(6)], schema=PLAIN)
+    append(t, rows)
+    append(t, rows.slice(2, 2))
+    t.pin("first", 1, owner="golden")
+    read = segments.to_segments(t.head().entries())
+    planned = t.head().version
+    lease = t.claim(0, DAY_US // 1000, group="rewrite", owner="golden")
+    t.claim(DAY_US // 1000, 2 * DAY_US // 1000, kind="shared", group="other", owner="golden")
+    lease.renew()
+    t.set_granularity("day")
+    append(t, rows.slice(5))  # comes while the rewrite is under way, at another granularity
+    with Stager(t.store, t.clock, Recipe.of(t.head())) as stager:
+        for segment in read:
+            body = t.store.get(keys.key_of(segment))
+            for batch in pq.read_table(io.BytesIO(body), schema=PLAIN).to_batches():
+                stager.write(batch)
+        adds = stager.finish()
+    actions = [Replace(planned, 0), *(drop_of(s) for s in read), *adds]
+    t.commit(t.transaction("compact", actions, read_version=planned, claim=lease.token))
+    lease.release()
+    analysed = Analysed(t.head().version, "cd" * 32)
+    states = (
+        ChunkChange("1970-01-01", ChunkState("unstable", t.head().version, 2, 1, START_MS)),
+        ChunkChange("1970-01-02", ChunkState("deferred", 1, 1)),
+    )
+    t.commit(t.transaction("assess", [Assess(None, analysed, states)]))
+    t.commit(
+        t.transaction("assess", [Assess(analysed, analysed, (ChunkChange("1970-01-02", None),))])
+    )
+    t.unpin("first", owner="golden")
+    t.pin("second", 4, owner="golden")
+    t.commit(t.transaction("vacuum", [Fence(3), Horizon(2)]))
+    t.restore(4)
+    t.break_claim(next(iter(t.claims())))
+    append(t, rows.slice(4))
+
+
 def rows_of(table: Table) -> list[str]:
     """All rows of the newest version as text, sorted; empty where segments have no objects."""
     rows = []
@@ -191,9 +242,11 @@ def main() -> int:
     )
     # One upload at a time: the ids of segments come from one sequence.
     alone = patch("eventlog.staging._UPLOADS", 1)
-    with alone, patch("eventlog.table.writer_name", lambda: "golden@example"):
+    named = patch("eventlog.table.writer_name", lambda: "golden@example")
+    with alone, named:
         make_typed(clock)
         make_granularities(clock)
+        make_kept(clock)
         with small, patch("eventlog.proposal.SPILL_BYTES", 6000):
             make_leaves(clock)
     found = {}

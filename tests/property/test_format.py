@@ -11,11 +11,15 @@ from eventlog.model import (
     Ack,
     Action,
     Add,
+    Analysed,
     App,
     AppMark,
+    Assess,
     Attach,
     Break,
     Changes,
+    ChunkChange,
+    ChunkState,
     Claim,
     Column,
     ColumnStats,
@@ -35,11 +39,13 @@ from eventlog.model import (
     Published,
     Release,
     Renew,
+    Replace,
     Replica,
     Restore,
     SameSegments,
     Schema,
     Segment,
+    SetGranularity,
     SetLayout,
     SetPin,
     SetProperties,
@@ -98,6 +104,16 @@ changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
 spills = st.builds(Spill, hex64, counts, counts, counts)
 sweeps = st.builds(Sweep, counts, counts, counts, st.none() | spills)
+noted = st.none() | st.builds(Analysed, counts, hex64)
+chunk_states = st.builds(
+    ChunkState,
+    st.sampled_from(["stable", "unstable", "deferred"]),
+    counts,
+    counts,
+    counts,
+    ints,
+)
+chunk_changes = st.builds(ChunkChange, texts, st.none() | chunk_states)
 BUILT = {
     Add: adds,
     Drop: drops,
@@ -129,6 +145,9 @@ BUILT = {
     Detach: st.builds(Detach, texts, counts),
     Restore: st.builds(Restore, counts),
     SameSegments: st.builds(SameSegments, hex64),
+    Replace: st.builds(Replace, counts, counts),
+    SetGranularity: st.builds(SetGranularity, granularities, granularities),
+    Assess: st.builds(Assess, noted, noted, st.lists(chunk_changes, max_size=2).map(tuple)),
 }
 actions = st.one_of(*BUILT.values())
 transactions = st.builds(
@@ -194,6 +213,8 @@ metas = st.builds(
     fence=counts,
     horizon=counts,
     swept=st.none() | sweeps,
+    chunks=st.dictionaries(texts, chunk_states, max_size=2).map(ordered),
+    analysed=noted,
 )
 
 
