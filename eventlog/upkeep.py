@@ -1,4 +1,4 @@
-"""The verbs that keep a table: pin, unpin and pins, restore.
+"""The verbs that keep a table: pin, unpin and pins, claims, restore.
 
 Shell layer; needs the extra `cli`.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from eventlog import terminal
+from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
 from eventlog.inspection import totals_text
-from eventlog.model import Action, Add, Drop, Pin, Totals
+from eventlog.model import Action, Add, Claim, Drop, Pin, Totals
 from eventlog.program import Place, common
 from eventlog.restoration import restoration
 from eventlog.snapshot import Snapshot
@@ -74,6 +76,55 @@ def pins(place: Place) -> None:
 
 @click.command()
 @common
+@click.option("--break", "broken", metavar="ID", help="Remove this claim, whoever's it is.")
+@click.option(
+    "--silent",
+    type=click.FloatRange(min=0, max=86_400),
+    default=60,
+    show_default=True,
+    help="Watch for so many seconds first: a claim that its holder renews is not broken.",
+)
+def claims(place: Place, *, broken: str | None, silent: float) -> None:
+    """List the claims that stand, or break one whose holder is dead.
+
+    Whatever its holder still commits under it is void: nothing is at risk, only work.
+    """
+    table = place.open()
+    if broken is not None:
+        table.break_claim(broken, silent_s=silent)
+        if place.as_json:
+            terminal.json_document({"id": broken, "broken": True})
+        else:
+            terminal.say(f"claim {broken} is broken")
+        return
+    held = sorted(table.claims().items(), key=lambda item: (item[1].token, item[0]))
+    if place.as_json:
+        for name, each in held:
+            terminal.json_line(_claim_json(name, each))
+        return
+    terminal.table(
+        ("id", "kind", "of", "priority", "owner", "group", "since", "renewed"),
+        (
+            (
+                name,
+                c.kind,
+                _scope(c),
+                str(c.priority),
+                c.owner,
+                c.group,
+                str(c.token),
+                str(c.renewed),
+            )
+            for name, c in held
+        ),
+        right=("priority", "since", "renewed"),
+    )
+    if held:
+        terminal.note("since and renewed are versions (`eventlog log` shows their times)")
+
+
+@click.command()
+@common
 @click.argument("version", type=click.IntRange(min=0))
 @click.option("--dry-run", is_flag=True, help="Only say what it would do.")
 def restore(place: Place, *, version: int, dry_run: bool) -> None:
@@ -108,7 +159,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     terminal.say(_verdict(committed, head.version, changed=bool(actions)))
 
 
-COMMANDS = [pin, unpin, pins, restore]
+COMMANDS = [pin, unpin, pins, claims, restore]
 
 
 def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -> int:
@@ -125,6 +176,21 @@ def _pin_json(name: str, held: Pin) -> dict[str, Any]:
     since = terminal.iso(held.time)
     return {"name": name, "version": held.version, "owner": held.owner, "token": held.token,
             "time": since}  # fmt: skip
+
+
+def _claim_json(name: str, held: Claim) -> dict[str, Any]:
+    return {"id": name, **msgspec.to_builtins(held)}
+
+
+def _scope(held: Claim) -> str:
+    """Return what is claimed, for people: segments, a chunk's name, or the range."""
+    if held.segments:
+        return f"{len(held.segments)} segments"
+    if (held.start, held.end) == (MIN_MS, MAX_MS):
+        return "the whole table"
+    start = "the beginning" if held.start == MIN_MS else terminal.moment(held.start)
+    end = "the end" if held.end == MAX_MS else terminal.moment(held.end)
+    return f"{start} to {end}"
 
 
 def _verdict(committed: int | None, head: int, *, changed: bool) -> str:

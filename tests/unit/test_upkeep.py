@@ -64,6 +64,23 @@ def test_somebody_elses_pin_needs_break(table):
     assert run("unpin", table.uri, "theirs").exit_code == 2
 
 
+def test_claims_are_listed_and_broken(table):
+    lease = table.claim("2013-01-07", "2013-01-08", group="night", owner="ci")
+    everything = table.claim(kind="shared", owner="audit", start="2014-01-01")
+    found = [json.loads(line) for line in done("claims", table.uri, "--json").stdout.splitlines()]
+    assert [(c["id"], c["owner"], c["kind"]) for c in found] == [
+        (lease.id, "ci", "exclusive"),
+        (everything.id, "audit", "shared"),
+    ]
+    shown = done("claims", table.uri).stdout
+    assert "2013-01-07 00:00:00Z to 2013-01-08 00:00:00Z" in shown
+    assert "2014-01-01 00:00:00Z to the end" in shown
+    answer = document("claims", table.uri, "--break", lease.id, "--silent", 0)
+    assert answer == {"id": lease.id, "broken": True}
+    assert list(table.claims()) == [everything.id]
+    assert run("claims", table.uri, "--break", lease.id).exit_code == 2
+
+
 def test_taken_name_is_a_conflict(table):
     done("pin", table.uri, "audit", 1)
     assert run("pin", table.uri, "audit", 2).exit_code == 3
