@@ -9,7 +9,7 @@ PYTHON := .venv/bin/python
 STAMP := .venv/.setup-done
 
 .PHONY: help setup java demo lint types test test-localstack simulate model mutants fuzz soak bench \
-    build clean
+    queue bundle build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ soak: $(STAMP) ## processes, a server, a proxy that breaks things, kill -9: MINU
 
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
+
+queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: compaction/queue.png
+	@$(PYTHON) -m compaction.load --out compaction/queue.png
+
+bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
+	@$(PYTHON) -m compaction.bundle --out dist/lambda.zip
 
 build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .

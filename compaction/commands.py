@@ -1,4 +1,4 @@
-"""The verbs that reclaim: vacuum.
+"""The verbs of upkeep: vacuum here; compact and chunks in `compaction.compact_commands`.
 
 Imports eventlog only; needs the extra `cli`.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from compaction import compact_commands
 from compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog import terminal
 from eventlog.errors import InvalidInput
@@ -78,7 +79,7 @@ def vacuum_(
     )
 
 
-COMMANDS = [vacuum_]
+COMMANDS = [vacuum_, *compact_commands.COMMANDS]
 
 _MOST_HOURS = 876_000  # a hundred years
 

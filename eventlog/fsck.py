@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from eventlog import keys, segments, sweep
+from eventlog import fallback, keys, segments, sweep
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -31,6 +31,8 @@ from eventlog.table import Table
 from eventlog.walk import THREADS, Listed, Progress, Walk, ahead, list_log
 
 _PIECE_BYTES = 8 * 2**20
+_MAX_SOUGHT = 1000  # lost segments for which others are looked for: that reads them, and the log
+_AROUND = "what it was compacted from is there: `eventlog scan --fallback` reads its rows from that"
 
 
 def fsck(
@@ -77,6 +79,7 @@ def fsck(
         run.look_at_objects()
     if checksums:
         run.compare_checksums()
+    run.tell_losses()
     if repair:
         run.repair()
     return run.report()
@@ -105,6 +108,7 @@ class _Run:
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, as they were found
         self._checksummed = 0
+        self._lost: list[tuple[str, Segment]] = []
 
     def fold(self) -> None:
         """Walk the log.
@@ -161,7 +165,22 @@ class _Run:
                 self._checksummed += segment.bytes
                 if digest != segment.checksum:
                     said = f"the segment's sha256 is {digest}, the log says {segment.checksum}"
-                    self._findings.add("error", said, keys.key_of(segment), segment.version)
+                    self._lost.append((said, segment))
+
+    def tell_losses(self) -> None:
+        """Note the lost segments, and of each whether its rows can be read from others."""
+        lost = {segment.id: segment for _, segment in self._lost}
+        missing = set(lost)
+        if 0 < len(lost) <= _MAX_SOUGHT:
+            log = self._walk.log
+            try:
+                found = fallback.find(log, log.snapshot(self._version), lost.values())
+                missing = {segment.id for segment in found.missing}
+            except (Corrupt, NotFound):
+                pass  # found before
+        for said, segment in self._lost:
+            told = said if segment.id in missing else f"{said}; {_AROUND}"
+            self._findings.add("error", told, keys.key_of(segment), segment.version)
 
     def repair(self) -> None:
         """Write the key frames that are missing."""
@@ -232,7 +251,7 @@ class _Run:
     def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
         if row.size != segment.bytes:
             said = f"the segment has {row.size:,} bytes, the log says {segment.bytes:,}"
-            self._findings.add("error", said, row.key, segment.version)
+            self._lost.append((said, segment))
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
@@ -252,8 +271,7 @@ class _Run:
             key = keys.commit_key(self._version)
             self._findings.add("warning", message, key, self._version)
             return
-        for key, segment in wanted.items():
-            self._findings.add("error", "a live segment is missing", key, segment.version)
+        self._lost += [("a live segment is missing", segment) for segment in wanted.values()]
 
     def _pending(self) -> str | None:
         swept = self._walk.audit.meta.swept

@@ -7,10 +7,12 @@ objects that nothing refers to, and nobody deletes (hazards I1, C7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import mmap
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,18 +22,29 @@ from eventlog import codec, keys, stats
 from eventlog.chunks import DAY_MS, HOUR_MS, chunk_name, chunk_of
 from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
-from eventlog.model import Add, Column, Granularity, Layout, Schema
+from eventlog.model import Add, Column, ColumnStats, Granularity, Layout, Schema
 from eventlog.properties import setting
 from eventlog.rows import Problem, conform
 from eventlog.schema import to_arrow
 from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
-from eventlog.store import ObjectStore
+from eventlog.store import Body, ObjectStore
 
 DEFAULT_MEMORY_BYTES = 512 * 2**20
 MIN_MEMORY_BYTES = 2**20
 _UPLOADS = 4
 _ROW_GROUP_ROWS = 256 * 1024
+_ROW_GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
+# How every segment is written.
+_PARQUET: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    # Past this many bytes a dictionary costs more than it saves (ids, measurements).
+    "dictionary_pagesize_limit": 128 * 1024,
+    "write_page_index": True,
+    "write_page_checksum": True,
+    "store_schema": False,  # the log holds the schema
+}
 _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 
 
@@ -206,35 +219,112 @@ class Stager:
         if recipe.layout.order_by:
             table = table.sort_by([(name, "ascending") for name in recipe.layout.order_by])
         body = encode(table)
-        add = Add(
-            id=self._clock.token(),
-            chunk=chunk_name(*bounds),
-            epoch=recipe.epoch,
-            rows=table.num_rows,
-            bytes=len(body),
-            checksum=codec.sha256(body),
-            schema=recipe.schema.id,
-            stats=stats.compute(table, recipe.stats_columns),
-        )
-        put_once(self._store, self._clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
+        found = stats.compute(table, recipe.stats_columns)
+        add = _add(recipe, self._clock, chunk_name(*bounds), body, rows=table.num_rows, found=found)
+        put_segment(self._store, self._clock, add, body)
         return add
+
+
+class SegmentWriter:
+    """One segment written bit by bit: what waits in memory is encoded, but for a row group.
+
+    Use as `write(...)` for the rows in their order, then `seal()`, and store what it returns with
+    `put_segment`.
+
+    Args:
+        clock: the segment's id.
+        recipe: how; rows come in the order they are to have.
+        chunk: name of the time chunk that all rows lie in.
+        watch: is shown all rows right before they are encoded.
+        group_bytes: Arrow bytes that fill a row group.
+        path: a file for what is encoded, so that only rows that wait are held in memory.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        recipe: Recipe,
+        chunk: str,
+        *,
+        watch: Callable[[pa.Table], None] | None = None,
+        group_bytes: int = _ROW_GROUP_BYTES,
+        path: Path | None = None,
+    ) -> None:
+        self._clock, self._recipe, self._watch = clock, recipe, watch
+        self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
+        self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
+        self._file = pq.ParquetWriter(self._sink, to_arrow(recipe.schema), **_PARQUET)
+        self._pending: list[pa.Table] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
+        self.rows = 0
+        self.encoded_rows = 0
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of the row groups that are encoded, those of `encoded_rows` rows."""
+        return int(self._sink.tell())
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds in memory: encoded row groups, and rows that wait."""
+        return self._pending_bytes + (0 if self._path else self.encoded_bytes)
+
+    def write(self, table: pa.Table) -> None:
+        """Take rows of exactly the recipe's schema."""
+        self.rows += table.num_rows
+        while table.num_rows:
+            part = table.slice(0, _ROW_GROUP_ROWS - self._pending_rows)
+            table = table.slice(part.num_rows)
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            self._pending_bytes += part.nbytes
+            if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= self._group_bytes:
+                self.flush()
+
+    def flush(self) -> None:
+        """Encode the rows that wait, as a row group of their own."""
+        if not self._pending:
+            return
+        group = pa.concat_tables(self._pending).combine_chunks()
+        if self._watch is not None:
+            self._watch(group)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._file.write_table(group, row_group_size=_ROW_GROUP_ROWS)
+        self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
+        self.encoded_rows += group.num_rows
+
+    def seal(self) -> tuple[Add, memoryview]:
+        """Return the action that will add the segment, and the bytes of its object.
+
+        Where they are in a file, that is removed; the bytes stay for as long as they are in use.
+        """
+        self.flush()
+        self._file.close()
+        if self._path is None:
+            body = memoryview(self._sink.getvalue())
+        else:
+            self._sink.close()
+            with self._path.open("rb") as file:
+                body = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            self._path.unlink()
+        found = stats.merge(self._groups)
+        return _add(self._recipe, self._clock, self.chunk, body, rows=self.rows, found=found), body
+
+
+def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
+    """Store the object of a staged segment; nothing refers to it before a commit does.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
 
 
 def encode(table: pa.Table) -> memoryview:
     """Return the table as the bytes of a segment: zstd Parquet with statistics."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        compression_level=1,
-        row_group_size=_ROW_GROUP_ROWS,
-        # Past this many bytes a dictionary costs more than it saves (ids, measurements).
-        dictionary_pagesize_limit=128 * 1024,
-        write_page_index=True,
-        write_page_checksum=True,
-        store_schema=False,  # the log holds the schema
-    )
+    pq.write_table(table, sink, row_group_size=_ROW_GROUP_ROWS, **_PARQUET)
     return memoryview(sink.getvalue())
 
 
@@ -248,7 +338,7 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
         chunk = chunk_of(0, "all")
         yield (chunk.start, chunk.end), table
         return
-    micros = _floor(times, layout.granularity)
+    micros = chunk_starts(times, layout.granularity)
     bounds = pc.min_max(micros)
     if bounds["min"] == bounds["max"]:
         yield _bounds(bounds["min"].as_py(), layout), table
@@ -261,8 +351,29 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
         start = end
 
 
-def _floor(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:
-    """Return the start of each time's chunk in µs since 1970 UTC."""
+def _add(
+    recipe: Recipe,
+    clock: Clock,
+    chunk: str,
+    body: memoryview,
+    *,
+    rows: int,
+    found: tuple[ColumnStats, ...],
+) -> Add:
+    return Add(
+        id=clock.token(),
+        chunk=chunk,
+        epoch=recipe.epoch,
+        rows=rows,
+        bytes=len(body),
+        checksum=codec.sha256(body),
+        schema=recipe.schema.id,
+        stats=found,
+    )
+
+
+def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:
+    """Return the start of each time's chunk in µs since 1970 UTC; of any granularity but all."""
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("us"))
     width = _WIDTHS.get(granularity)

@@ -9,7 +9,7 @@ that they are exact in JSON, compact in leaves and comparable without knowing th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +56,21 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
 def compute(table: pa.Table, columns: Iterable[Column]) -> tuple[ColumnStats, ...]:
     """Return the statistics of `columns` over the rows of `table`, ordered by column id."""
     return tuple(_column_stats(table.column(column.name), column) for column in columns)
+
+
+def merge(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnStats, ...]:
+    """Return the statistics of rows from those of their parts.
+
+    They enclose the values, and are what `compute` says of the whole (cutting texts keeps their
+    order), unless a part holds nothing but values that have no place among the bounds: then they
+    are unknown.
+
+    Args:
+        parts: number of rows of a part, and what `compute` said of it; the same columns in each.
+    """
+    known = [part for part in parts if part[0]]
+    columns = zip(*(found for _, found in known), strict=True)
+    return tuple(_merged([rows for rows, _ in known], column) for column in columns)
 
 
 def is_text(column_type: Any) -> bool:
@@ -116,6 +131,18 @@ def _column_stats(values: pa.ChunkedArray, column: Column) -> ColumnStats:
     if isinstance(low, str) and isinstance(high, str):
         low, high = lower_text(low), upper_text(high)
     return ColumnStats(column.id, low, high, nulls)
+
+
+def _merged(rows: list[int], parts: tuple[ColumnStats, ...]) -> ColumnStats:
+    nulls = sum(part.nulls for part in parts)
+    # A part of nulls has no bounds and needs none; any other without one makes it unknown.
+    bounded = [part for count, part in zip(rows, parts, strict=True) if part.nulls < count]
+    lows, highs = [part.min for part in bounded], [part.max for part in bounded]
+    return ColumnStats(parts[0].column, _outermost(lows, min), _outermost(highs, max), nulls)
+
+
+def _outermost(bounds: list[Any], choose: Callable[[list[Any]], Any]) -> Any:
+    return None if not bounds or None in bounds else choose(bounds)
 
 
 def _sortable(number: float) -> int | None:

@@ -4,7 +4,7 @@ Pure layer. Used where segments arrive and vanish one by one: a reader that lost
 whose inputs still exist, a replica that is still receiving, a cache. Where all segments are there,
 the snapshot of a version says it all, and no timeline is needed.
 
-A `Member` is a segment with what the transaction that added it says (FORMAT.md "Overshadowing"):
+A `Member` is a segment with what the transaction that added it says (FORMAT.md R14.2):
 the ids that it *overshadows* (one hop: what the transaction dropped) and its atomic *group* (what
 the transaction added). A segment added otherwise is a group of its own and overshadows nothing.
 Members of a group hold the same rows as the segments that they overshadow, and a segment is
@@ -48,44 +48,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eventlog.errors import InvalidInput
+from eventlog.lineage import Member
 
 State = Literal["standby", "visible", "overshadowed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A segment as the timeline sees it.
-
-    Attributes:
-        id: the segment's.
-        overshadows: ids of the segments that its transaction replaced; the same for the group.
-        group: ids of the segments that its transaction put in their place, with its own; not
-            given: the segment alone.
-    """
-
-    id: str
-    overshadows: frozenset[str] = frozenset()
-    group: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        """A member alone is a group of one."""
-        if not self.group:
-            object.__setattr__(self, "group", frozenset((self.id,)))
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an accepted transaction did to the live segments.
-
-    Attributes:
-        adds: ids in order.
-        drops: ids in order.
-        exact: the adds hold the same rows as the drops: a `replace` that deleted none.
-    """
-
-    adds: tuple[str, ...]
-    drops: tuple[str, ...] = ()
-    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +59,6 @@ class Swap:
 
     shown: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
-
-
-def members(changes: Iterable[Change]) -> dict[str, Member]:
-    """Return the members that the transactions made, by id.
-
-    Segments that went by anything but an exact replacement are no members, nor is what they had
-    replaced: to bring it back would bring back rows that were deleted. What is left of their groups
-    stands for itself.
-
-    Args:
-        changes: in the order of the log. Segments that they only drop are taken as appended before.
-    """
-    found: dict[str, Member] = {}
-    for change in changes:
-        if change.exact and change.adds:
-            group, dropped = frozenset(change.adds), frozenset(change.drops)
-            for name in change.drops:
-                found.setdefault(name, Member(name))
-            found.update((name, Member(name, dropped, group)) for name in change.adds)
-        else:
-            for name in change.drops:
-                _forget(found, name)
-            found.update((name, Member(name)) for name in change.adds)
-    return found
 
 
 @dataclass(eq=False, slots=True)
@@ -327,22 +268,17 @@ class Timeline:
         """Find the states of all members of connected groups; say what that changed."""
         formed = self._formed(touched)
         in_force = formed - self._fallen(formed)
-        shown, hidden = set(), set()
-        for group in touched:
-            for name in group.ids:
-                front = group in in_force and self._over.get(name) not in in_force
-                online = name in self._online
-                if online:
-                    behind: State = "overshadowed" if group in in_force else "standby"
-                    self._states[name] = "visible" if front else behind
-                (self._missing.add if front and not online else self._missing.discard)(name)
-                if front and online and name not in self._visible:
-                    shown.add(name)
-                elif not (front and online) and name in self._visible:
-                    hidden.add(name)
-        self._visible.difference_update(hidden)
-        self._visible.update(shown)
-        return Swap(frozenset(shown), frozenset(hidden))
+        names = {name for group in touched for name in group.ids}
+        front = {n for group in in_force for n in group.ids if self._over.get(n) not in in_force}
+        for name in names & self._online:
+            behind: State = "overshadowed" if self._group[name] in in_force else "standby"
+            self._states[name] = "visible" if name in front else behind
+        before, after = names & self._visible, front & self._online
+        self._visible.difference_update(before)
+        self._visible.update(after)
+        self._missing.difference_update(names)
+        self._missing.update(front - after)
+        return Swap(frozenset(after - before), frozenset(before - after))
 
     def _component(self, start: _Group) -> set[_Group]:
         """Return the groups connected by overshadowing, over any number of hops."""
@@ -417,15 +353,3 @@ def _reached(start: set[_Group], edges: dict[_Group, list[_Group]]) -> set[_Grou
                 found.add(group)
                 queue.append(group)
     return found
-
-
-def _forget(found: dict[str, Member], name: str) -> None:
-    """Take out a segment and all that it had replaced; its group overshadows nothing any more."""
-    queue = [name]
-    while queue:
-        gone = found.pop(queue.pop(), None)
-        if gone is not None:
-            for mate in gone.group:
-                if mate in found:
-                    found[mate] = Member(mate)
-            queue.extend(gone.overshadows)

@@ -33,6 +33,9 @@ _NUMBERS = ("int", "uint", "float", "double", "decimal")
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Instead of standard output.")
 @click.option("--count", "only_count", is_flag=True, help="Only the number of rows.")
+@click.option(
+    "--fallback", is_flag=True, help="Read what a lost segment was compacted from in its place."
+)
 @click.option("--plan", "--explain", "only_plan", is_flag=True, help="Only what would be read.")
 def scan_(  # noqa: PLR0913 - one parameter an option
     place: Place,
@@ -45,12 +48,13 @@ def scan_(  # noqa: PLR0913 - one parameter an option
     row_format: str | None,
     output: str | None,
     only_count: bool,
+    fallback: bool,
     only_plan: bool,
 ) -> None:
     """Read rows."""
     table = place.open()
     wanted = [name.strip() for name in columns.split(",") if name.strip()] if columns else None
-    found = scan(table, wanted, where, version, timestamp)
+    found = scan(table, wanted, where, version, timestamp, fallback=fallback)
     if only_plan:
         _explain(place, found.plan)
         return

@@ -8,10 +8,7 @@ is lost or doubled. A missing or damaged segment is `DataLoss` and never skipped
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,13 +31,9 @@ from eventlog.holds import check_kept
 from eventlog.log import Log
 from eventlog.model import Segment
 from eventlog.store import ObjectStore
+from readers.ahead import read_ahead, threads
 
 DEFAULT_BATCH_ROWS = 128 * 1024
-# Threads hide the latency of a store; decoding shares the machine's cores anyway.
-_THREADS = 8
-# Read ahead: at most so many segments or pieces, and pieces of at most about so many bytes in all.
-_AHEAD = 16
-_AHEAD_BYTES = 128 * 2**20
 _PIECE_BYTES = 16 * 2**20
 _ATTEMPTS = 3
 # A footer may claim more than its file can hold (arrow#49955). Writers bound a segment by its Arrow
@@ -69,6 +62,7 @@ class Reading:
         filter: the rows wanted; None for all.
         filter_columns: names of the columns that `filter` reads, or a superset.
         batch_rows: at most so many rows in a batch.
+        ahead_bytes: read ahead of what was asked for, decoded, about so many bytes.
     """
 
     store: ObjectStore
@@ -78,6 +72,7 @@ class Reading:
     filter: pc.Expression | None = None
     filter_columns: frozenset[str] = frozenset()
     batch_rows: int = DEFAULT_BATCH_ROWS
+    ahead_bytes: int = 128 * 2**20
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments, in the order given and as they lie in each.
@@ -87,10 +82,13 @@ class Reading:
             InvalidInput: the filter fails on the rows, such as by an overflow.
             Unavailable: the store does not answer.
         """
-        with _threads() as pool:
-            opened = _ahead(pool, segments, self._open)
+        with threads() as pool:
+            most = self.ahead_bytes
+            opened = read_ahead(
+                pool, segments, self._open, lambda s: min(s.bytes, _WHOLE_BYTES), most
+            )
             pieces = (piece for found in opened for piece in found)
-            for piece, rows in _ahead(pool, pieces, self._read, lambda piece: piece.size):
+            for piece, rows in read_ahead(pool, pieces, self._read, lambda piece: piece.size, most):
                 yield from piece.stream() if rows is None else rows
 
     def count(self, segments: Iterable[Segment]) -> int:
@@ -98,8 +96,12 @@ class Reading:
 
         Raises: as `batches`.
         """
-        with _threads() as pool:
-            return sum(_ahead(pool, segments, self._count))
+        with threads() as pool:
+            return sum(read_ahead(pool, segments, self._count, lambda _: 0, self.ahead_bytes))
+
+    def piece_bytes(self) -> int:
+        """Return how many bytes are decoded at once, or a row group if that is more."""
+        return min(_PIECE_BYTES, self.ahead_bytes // 8)
 
     def _open(self, segment: Segment) -> list[_Piece]:
         source = _Source(self, segment)
@@ -220,12 +222,13 @@ class _Source:
         fragment = self.open()
         reading, footer = self.reading, fragment.metadata
         wanted = {*reading.schema.names, *reading.filter_columns}
+        most = reading.piece_bytes()
         pieces: list[_Piece] = []
         run: list[int] = []
         size = 0
         for index in range(footer.num_row_groups):
             cost = _decoded_bytes(footer.row_group(index), wanted)
-            if run and size + cost > _PIECE_BYTES:
+            if run and size + cost > most:
                 pieces.append(_Piece(self, fragment, tuple(run), size))
                 run, size = [], 0
             run.append(index)
@@ -310,7 +313,7 @@ class _Piece:
 
     def rows(self) -> _Rows | None:
         """Return all batches, or None where that is too much to hold: then stream them."""
-        if self.size > 4 * _PIECE_BYTES:
+        if self.size > 4 * self.source.reading.piece_bytes():
             return None
         return self.source.retried(lambda: list(self._scan()))
 
@@ -369,32 +372,3 @@ def _exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-@contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-read")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ahead(
-    pool: ThreadPoolExecutor,
-    items: Iterable[Any],
-    work: Callable[[Any], _Answer],
-    weigh: Callable[[Any], int] = lambda _: 0,
-) -> Iterator[_Answer]:
-    """Yield the answers in order, while the next few are being worked on."""
-    flying: deque[tuple[int, Future[_Answer]]] = deque()
-    weight = 0
-    for item in items:
-        own = weigh(item)
-        while flying and (len(flying) >= _AHEAD or weight + own > _AHEAD_BYTES):
-            weight -= flying[0][0]
-            yield flying.popleft()[1].result()
-        flying.append((own, pool.submit(work, item)))
-        weight += own
-    while flying:
-        yield flying.popleft()[1].result()

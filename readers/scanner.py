@@ -7,20 +7,29 @@ reads the same rows in the same order.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from eventlog import Snapshot, Table
+from eventlog import Snapshot, Table, fallback, keys
 from eventlog import scan as planning
-from eventlog.errors import InvalidInput
+from eventlog.chunks import parse_chunk
+from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.holds import check_kept
+from eventlog.log import Log
+from eventlog.model import Segment
 from eventlog.predicate import Where
 from eventlog.scan import ScanPlan
 from readers.fragments import DEFAULT_BATCH_ROWS, Reading
+
+_THREADS = 8  # that look for lost segments
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +44,14 @@ class Scan:
     Attributes:
         plan: the segments that are read, and why not the others.
         reading: how they are read.
+        snapshot: the version.
+        fallback: whether lost segments are read around; see `scan`.
     """
 
     plan: ScanPlan
     reading: Reading
+    snapshot: Snapshot
+    fallback: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,7 +71,10 @@ class Scan:
             InvalidInput: the predicate fails on the rows, such as by an overflow.
             Unavailable: the store does not answer.
         """
-        return self.reading.batches(self.plan.in_scan_order())
+        if self.fallback:
+            reading, segments = self._around()
+            return reading.batches(segments)
+        return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream. See `to_batches` for what reading it raises."""
@@ -66,6 +82,11 @@ class Scan:
 
     def to_table(self) -> pa.Table:
         """Return all rows in memory. Raises: see `to_batches`."""
+        if self.fallback:  # nothing is passed on before all of it is there
+            try:
+                return pa.Table.from_batches(self._batches(), self.schema)
+            except DataLoss as error:
+                logger.warning("%s", error)
         return self.to_reader().read_all()
 
     def to_pandas(self) -> Any:
@@ -103,11 +124,60 @@ class Scan:
         Raises: see `to_batches`.
         """
         known = self.plan.count()
-        return self.reading.count(self.plan.in_scan_order()) if known is None else known
+        if known is not None:
+            return known
+        try:
+            return self.reading.count(self.plan.in_scan_order())
+        except DataLoss as error:
+            if not self.fallback:
+                self._advise(error)
+                raise
+            logger.warning("%s", error)
+        reading, segments = self._around()
+        return reading.count(segments)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a new stream of the rows for any library that speaks Arrow (PyCapsule)."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the version's own segments."""
+        try:
+            yield from self.reading.batches(self.plan.in_scan_order())
+        except DataLoss as error:
+            if not self.fallback:
+                self._advise(error)
+            raise
+
+    def _advise(self, error: DataLoss) -> None:
+        """Say in the error that the rows can be read otherwise, if they can."""
+        lost = [s for s in self.plan.segments() if keys.key_of(s) == error.key]
+        try:
+            found = fallback.find(Log(self.reading.store), self.snapshot, lost)
+        except EventLogError:
+            return  # the loss is what the caller has to hear of
+        if lost and not found.missing:
+            error.message += (
+                "; what it was compacted from is still there: scan(..., fallback=True) "
+                "(`eventlog scan --fallback`) reads its rows from that"
+            )
+
+    def _around(self) -> tuple[Reading, list[Segment]]:
+        """Return what to read where segments are lost: others with the same rows, or DataLoss."""
+        store, planned = self.reading.store, self.plan.in_scan_order()
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-whole") as pool:
+            whole = pool.map(lambda segment: fallback.is_whole(store, segment), planned)
+            lost = [s for s, there in zip(planned, whole, strict=True) if not there]
+        if not lost:
+            return self.reading, planned
+        found = fallback.find(Log(store), self.snapshot, lost)
+        if found.out:
+            logger.warning("version %d of %s: %s", self.version, store.uri, found)
+        # What comes back may cover more than was asked for.
+        predicate = self.plan.predicate
+        reading = replace(self.reading, filter=predicate.to_arrow() if predicate else None)
+        left = [segment for segment in planned if segment not in found.out]
+        return reading, sorted([*left, *found.back], key=_scan_order)
 
 
 def scan(
@@ -118,6 +188,7 @@ def scan(
     timestamp: datetime | str | int | None = None,
     *,
     batch_rows: int = DEFAULT_BATCH_ROWS,
+    fallback: bool = False,
 ) -> Scan:
     """Return the scan of one version of a table, pinned by this call.
 
@@ -128,6 +199,10 @@ def scan(
         version: which version; the newest if neither this nor `timestamp` is given.
         timestamp: see `Table.snapshot`.
         batch_rows: at most so many rows in a batch.
+        fallback: read around lost segments: where one that compaction wrote is missing or damaged,
+            read what it was compacted from, with all of its group and exactly the version's rows,
+            and log a warning that names them. Where that is gone too it stays `DataLoss`. A stream
+            first reads all segments once to find what is lost, before it yields a row.
 
     Raises:
         InvalidInput: an argument is wrong; the message names the part.
@@ -136,7 +211,8 @@ def scan(
     """
     if batch_rows < 1:
         raise InvalidInput("batch_rows is 1 or more")
-    plan = planning.plan(kept_snapshot(t, version, timestamp), columns=columns, where=where)
+    snapshot = kept_snapshot(t, version, timestamp)
+    plan = planning.plan(snapshot, columns=columns, where=where)
     reading = Reading(
         store=t.store,
         version=plan.version,
@@ -146,7 +222,7 @@ def scan(
         filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
         batch_rows=batch_rows,
     )
-    return Scan(plan, reading)
+    return Scan(plan, reading, snapshot, fallback)
 
 
 def count(
@@ -181,6 +257,12 @@ def kept_snapshot(
     newest = max((head, snapshot), key=lambda known: known.version)
     check_kept(newest.meta, newest.version, snapshot.version, t.uri)
     return snapshot
+
+
+def _scan_order(segment: Segment) -> tuple[int, int, int, int]:
+    """See `eventlog.scan.SCAN_ORDER`."""
+    chunk = parse_chunk(segment.chunk)
+    return chunk.start, chunk.end, segment.version, segment.partition
 
 
 def _need(module: str, requirement: str) -> Any:

@@ -1,12 +1,25 @@
-"""Fixtures for every kind of test: an S3 server in this process, and fresh places for tables."""
+"""Fixtures for every kind of test: an S3 server in this process, fresh places for tables, Spark."""
 
 import itertools
+import os
+import sys
 
 import pytest
 
 from eventlog.local_server import LocalServer
 
 _numbers = itertools.count(1)
+_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # What fails shows as an exception; Spark's own log repeats it with every task.
+    "spark.log.level": "OFF",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +47,21 @@ def root_uri(request, tmp_path):
     if request.param == "local":
         return (tmp_path / "table").as_uri()
     return f"s3://{request.getfixturevalue('bucket')}/table"
+
+
+@pytest.fixture(scope="session")
+def spark(s3, tmp_path_factory):
+    """A local[2,2] session: two cores, and a task that fails once is tried again."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - most tests need none
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+        builder = SparkSession.builder.master("local[2,2]")
+        for name, value in _SPARK.items():
+            builder = builder.config(name, value)
+        warehouse = str(tmp_path_factory.mktemp("warehouse"))
+        session = builder.config("spark.sql.warehouse.dir", warehouse).getOrCreate()
+        yield session
+        session.stop()

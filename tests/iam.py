@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 from eventlog import local_server
 
 POLICIES = Path(__file__).parent.parent / "localstack" / "policies"
-ROLES = ("reader", "writer", "vacuum")
+ROLES = ("reader", "writer", "compactor", "vacuum")
 ADMIN = {"Version": "2012-10-17", "Statement": [
     {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]},
 ]}  # fmt: skip

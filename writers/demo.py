@@ -1,4 +1,4 @@
-"""The demo: a year of flights on S3, written by four Spark jobs at once, read by three engines.
+"""The demo: a year of flights on S3, from four Spark jobs at once to compaction beside late ones.
 
 Needs the extra `demo`. Everything runs in this process tree: the S3 server is the embedded one
 (`eventlog.local_server`), and every step is measured in requests to it. Figures that are printed as
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from compaction import Policy
 from eventlog import Table
 from eventlog.clock import SystemClock
 from eventlog.errors import EventLogError
@@ -27,12 +28,14 @@ from eventlog.tally import Counts
 from readers import scan
 from writers import demo_flights as flights
 from writers import demo_spark
+from writers.demo_compaction import Ongoing, compact_beside
 from writers.demo_screen import Screen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BUCKET = "eventlog-demo"
+_LATE_JOBS, _LATE_BATCHES = 2, 4
 _MONTH = "time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
 _DAY = f"time_hour >= '{flights.STORM}' AND time_hour < '{flights.STORM + timedelta(days=1)}'"
 _UNWANTED = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3")
@@ -69,8 +72,9 @@ class Result:
         equal: whether the engines gave the same answer.
         head: the newest version.
         appends: appends in the log; concurrent ones may share a commit.
-        segments: live segments.
+        segments: live segments after the first four jobs.
         segments_read: of them, those that one day was read from.
+        compaction: what it did while late flights arrived.
         seconds: by step.
         requests: to the S3 server, by step and kind; empty without one.
     """
@@ -84,13 +88,16 @@ class Result:
     appends: int = 0
     segments: int = 0
     segments_read: int = 0
+    compaction: Ongoing = field(default_factory=Ongoing)
     seconds: dict[str, float] = field(default_factory=dict)
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
-        """Whether every row is there exactly once and the engines agree."""
-        return self.exact and self.equal
+        """Whether every row is there exactly once, the engines agree, and nothing conflicted."""
+        beside = self.compaction
+        calm = not beside.conflicts and not beside.failed_appends
+        return self.exact and self.equal and calm and beside.stable
 
     def facts(self) -> dict[str, Any]:
         """Return the result for programs."""
@@ -140,10 +147,12 @@ class _Demo:
             )
         screen.say("Starting Spark, local[2] …")
         with demo_spark.session(work) as spark:
-            self._ingest(spark, table, source)
+            in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
+            self._ingest(spark, table, in_time)
             self._time_travel(spark, table)
             self._one_day(table)
             self._three_engines(spark, table)
+            self._compact(spark, table, late)
         self._verify(table, source)
         screen.requests(result.seconds, result.requests)
         screen.closing(result.uri, result, kept=self._wanted.folder is not None)
@@ -187,6 +196,13 @@ class _Demo:
         rounded = [_rounded(answer) for answer in answers.values()]
         self._result.equal = bool(rounded[0]) and all(each == rounded[0] for each in rounded)
         self._screen.engines(answers, equal=self._result.equal)
+
+    def _compact(self, spark: SparkSession, table: Table, late: list[list[pa.Table]]) -> None:
+        self._screen.late([sum(map(len, batches)) for batches in late], _LATE_BATCHES)
+        with self._step("late flights and compaction"):
+            beside = compact_beside(spark, table, late, Policy())
+        self._result.compaction, self._result.head = beside, table.refresh().version
+        self._screen.compaction(beside)
 
     def _verify(self, table: Table, source: pa.Table) -> None:
         """Read everything back and compare it with the source, row by row."""

@@ -92,6 +92,24 @@ def feeds(flights: pa.Table, count: int) -> dict[str, pa.Table]:
     return {"+".join(carriers): _of(flights, carriers) for _, carriers in hands if carriers}
 
 
+def hold_back(flights: pa.Table, jobs: int, batches: int) -> tuple[pa.Table, list[list[pa.Table]]]:
+    """Hold back some flights of February, as if their reports came late.
+
+    Returns:
+        The flights in time, and for each of `jobs` its `batches` of late ones, none of them empty.
+    """
+    numbers = flights.column("flight").cast(pa.int64())
+    last_digit = pc.subtract(numbers, pc.multiply(pc.divide(numbers, 10), 10))
+    late = pc.and_(
+        pc.equal(pc.month(flights.column(TIME_COLUMN)), STORM.month), pc.equal(last_digit, 7)
+    )
+    held = flights.filter(late)
+    count = jobs * batches
+    size = -(-len(held) // count)
+    parts = [held.slice(at * size, size) for at in range(count)]
+    return flights.filter(pc.invert(late)), [parts[job::jobs] for job in range(jobs)]
+
+
 def sorted_flights(flights: pa.Table) -> pa.Table:
     """Return the flights in the order of `KEY`: two tables of the same flights become equal."""
     return flights.select(SCHEMA.names).cast(SCHEMA).sort_by([(name, "ascending") for name in KEY])

@@ -14,6 +14,7 @@ from eventlog.scan import Pruning
 
 if TYPE_CHECKING:
     from writers.demo import Result
+    from writers.demo_compaction import Ongoing
 
 _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")
@@ -89,6 +90,31 @@ class Screen:
         self._answers(answers)
         self.say("  the answers are equal" if equal else "  THE ANSWERS DIFFER")
 
+    def late(self, sizes: Sequence[int], batches: int) -> None:
+        """Say which late flights arrive."""
+        self._title(
+            f"{len(sizes)} Spark jobs append late flights of February, while compaction runs"
+        )
+        for number, rows in enumerate(sizes, 1):
+            self.say(f"  late job {number}: {rows:>5,} flights in {batches} appends")
+
+    def compaction(self, found: Ongoing) -> None:
+        """Show what compaction did beside them, and why."""
+        self.say("  the planner, of what it found first:")
+        for reason in found.reasons:
+            self.say(f"    {reason}")
+        self.say(
+            f"  segments: {found.before:,} before, {found.after:,} after; "
+            f"{found.compactions} replacements in {found.rounds} rounds"
+        )
+        self.say(
+            f"  conflicts: {found.conflicts or 'none'} of compaction, "
+            f"{found.failed_appends or 'none'} of {found.appends} late appends; {found.arrived} "
+            "commits landed between a replacement's plan and its own commit, and stand beside it"
+        )
+        if not found.stable:
+            self.say("  THE PLANNER STILL FINDS WORK")
+
     def requests(
         self, seconds: Mapping[str, float], requests: Mapping[str, Mapping[str, int]]
     ) -> None:
@@ -122,6 +148,8 @@ class Screen:
             self.say("To look further:")
         for line in (
             f"eventlog log {uri}",
+            f"eventlog chunks {uri}",
+            f"eventlog compact {uri} --explain 2013-02-08 --at 4",
             f"eventlog show {uri} 1",
             f"eventlog ls {uri} --chunk 2013-02-08",
             f"eventlog scan {uri} --where \"dest = 'HNL'\" --version 2 --limit 5",

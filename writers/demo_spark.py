@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,6 +117,28 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
     with ThreadPoolExecutor(len(feeds)) as pool:
         for done in [pool.submit(run, name) for name in feeds]:
             done.result()
+
+
+def append_late(
+    spark: SparkSession, late: Sequence[Sequence[pa.Table]], uri: str
+) -> list[Future[int]]:
+    """Start one Spark job after another for the batches of each late feed, the feeds at once.
+
+    Returns:
+        For each feed the number of appends that it made, once it has ended.
+    """
+
+    def run(name: str, batches: Sequence[pa.Table]) -> int:
+        for number, batch in enumerate(batches, 1):
+            rows = spark.createDataFrame(batch).coalesce(1)
+            job = rows.write.format("eventlog").mode("append")
+            job.option("appId", name).option("appSeq", str(number)).save(uri)
+        return len(batches)
+
+    pool = ThreadPoolExecutor(len(late))
+    running = [pool.submit(run, f"late {at}", batches) for at, batches in enumerate(late, 1)]
+    pool.shutdown(wait=False)
+    return running
 
 
 def mean_delays(spark: SparkSession, uri: str, where: str, version: int) -> dict[str, object]:

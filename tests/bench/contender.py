@@ -5,20 +5,19 @@ how many appends were acknowledged, how many failed, and the seconds it took.
 """
 
 import json
-import os
 import sys
 import time
 
 import peers
+import together
 
 
 def main():
     name, root, seconds, first = sys.argv[1:5]
-    system = peers.SYSTEMS[name](root, json.loads(os.environ["BENCH_OPTIONS"]))
+    system = peers.SYSTEMS[name](root, together.options())
     system.attach()
     rows = peers.small_rows(first=int(first))
-    print("ready", flush=True)
-    sys.stdin.readline()
+    together.wait_for_go()
     started = time.monotonic()
     acknowledged, failed, why = 0, 0, ""
     while time.monotonic() - started < float(seconds):

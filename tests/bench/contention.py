@@ -1,14 +1,10 @@
 """One and eight processes appending to one table on the S3 server, in its own process."""
 
-import json
-import os
-import subprocess
-import sys
-import threading
 from contextlib import ExitStack
 
 import peers
-from harness import HERE, Failed, Server, short, watched
+import together
+from harness import Failed, Server, short
 
 WRITERS = 8
 
@@ -85,21 +81,22 @@ def _race(server, name, number, seconds):
     table.create(peers.SMALL)
     # One append first: what a first append does once is not what is measured.
     table.append(peers.small_rows())
-    environment = os.environ | server.environment() | {"BENCH_OPTIONS": json.dumps(options)}
+    # An append under way may take long: a peer that retries for minutes is ended here.
+    limits = {"environment": together.environment_of(server), "timeout_s": seconds + 25}
     with ExitStack() as stack:
         running = [
-            _start(stack, [name, root, seconds, 1000 * i], seconds, environment)
+            stack.enter_context(
+                together.started("contender.py", name, root, seconds, 1000 * i, **limits)
+            )
             for i in range(number)
         ]
-        for process in running:
-            if process.stdout.readline().strip() != "ready":
-                raise Failed(f"a writer did not start: {process.stderr.read()[-300:]}")
+        together.ready(running)
         server.counts()
-        for process in running:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        told = _answers(running)
+        together.go(running)
+        told = together.answers(running)
         total = server.counts()["total"]
+    if None in told:
+        raise Failed(f"{told.count(None)} of {number} writers gave no answer")
     acknowledged = sum(one["acknowledged"] for one in told)
     wanted = 100 * (acknowledged + 1)
     return {
@@ -109,40 +106,3 @@ def _race(server, name, number, seconds):
         "failed": sum(one["failed"] for one in told),
         "why": next((one["why"] for one in told if one["why"]), ""),
     }
-
-
-def _start(stack, arguments, seconds, environment):
-    command = [sys.executable, "-W", "ignore", str(HERE / "contender.py")]
-    process = stack.enter_context(
-        subprocess.Popen(
-            [*command, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
-    )
-    # An append under way may take long: a peer that retries for minutes is ended here.
-    stack.enter_context(watched(process, seconds + 25, 4000))
-    return process
-
-
-def _answers(running):
-    """Return what the writers say; their pipes are read together, so that none of them blocks."""
-    found = []
-
-    def read(process):
-        out = process.stdout.read()
-        if out.strip():
-            found.append(json.loads(out.strip().splitlines()[-1]))
-
-    threads = [threading.Thread(target=read, args=(process,)) for process in running]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if len(found) != len(running):
-        raise Failed(f"{len(running) - len(found)} of {len(running)} writers gave no answer")
-    return found

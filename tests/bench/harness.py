@@ -251,8 +251,22 @@ def tree_cpu_s(pid):
 
 def peak_rss_mb():
     """Return this process's own high-water mark; `ru_maxrss` would inherit the parent's."""
+    return _status_mb("VmHWM")
+
+
+def rss_mb():
+    """Return what is resident of this process now."""
+    return _status_mb("VmRSS")
+
+
+def reset_peak():
+    """Set the high-water mark of this process to what is resident now (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status_mb(name):
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024 / MEGABYTE
     return 0.0
 

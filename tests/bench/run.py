@@ -29,6 +29,8 @@ WORKLOADS = {
     "open": (120, 30),
     "plan": (280, 40),
     "contention": (120, 40),
+    "small-files": (240, 40),
+    "ongoing": (300, 70),
     "vacuum": (120, 30),
     "arrow": (110, 30),
     "spark": (230, 100),
@@ -107,9 +109,11 @@ def _work(options):
     import appends
     import arrow_cost
     import contention
+    import ongoing
     import opens
     import plans
     import reclaim
+    import small_files
     import spark_cost
 
     runs = {
@@ -117,6 +121,8 @@ def _work(options):
         "open": opens.run,
         "plan": plans.run,
         "contention": contention.run,
+        "small-files": small_files.run,
+        "ongoing": ongoing.run,
         "vacuum": reclaim.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,

@@ -32,3 +32,23 @@ def test_a_quick_run_measures_and_reports(tmp_path):
     for name in ("append", "open"):
         assert any(row["group"] == name for row in told["rows"])
     assert "goals" in done.stdout
+
+
+@pytest.mark.bench
+def test_compaction_is_measured_and_loses_nothing(tmp_path):
+    out = tmp_path / "bench.json"
+    command = [sys.executable, str(RUN), "--quick", "--only", "small-files", "--only", "ongoing"]
+    done = subprocess.run(
+        [*command, "--json", str(out)], capture_output=True, text=True, timeout=250
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(out.read_text())["rows"]
+    found = {row["work"]: row["values"].get("eventlog") for row in rows}
+    assert found["… appends that raised"] == 0
+    assert found["… compactions that failed"] == 0
+    assert found["… compactions committed"] >= 1
+    assert found["… rows lost, or there too often"] == 0
+    assert found["compaction, 50 files of 1,000 rows in 10 days, directory"] > 0
+    assert "failed" not in found.values()
+    assert "files left: eventlog 10" in " ".join(row["note"] for row in rows)

@@ -23,11 +23,11 @@ _KINDS = pa.array([f"kind {i}" for i in range(20)])
 _COUNTRIES = pa.array(["AT", "CH", "DE", "ES", "FR", "GB", "IT", "US"])
 
 
-def batches(rows, days=30):
+def batches(rows, days=30, batch_rows=BATCH_ROWS):
     """Yield batches in which every day occurs: the hardest order for whoever cuts by day."""
     noise = np.random.default_rng(7)
-    for first in range(0, rows, BATCH_ROWS):
-        count = min(BATCH_ROWS, rows - first)
+    for first in range(0, rows, batch_rows):
+        count = min(batch_rows, rows - first)
         number = np.arange(first, first + count)
         times = _START + (number % days) * _DAY + noise.integers(0, _DAY, count)
         yield pa.RecordBatch.from_arrays(
@@ -47,3 +47,9 @@ def batches(rows, days=30):
 
 def reader(rows, days=30):
     return pa.RecordBatchReader.from_batches(SCHEMA, batches(rows, days))
+
+
+def tables(rows, days, rows_each):
+    """Yield tables of `rows_each` rows in the order of time, every day in each."""
+    for batch in batches(rows, days, rows_each):
+        yield pa.Table.from_batches([batch]).sort_by(TIME)

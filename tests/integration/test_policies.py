@@ -14,6 +14,10 @@ from botocore.exceptions import ClientError
 from iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
 from compaction import vacuum as reclaim
+from compaction.assessing import Result, record
+from compaction.perform import perform
+from compaction.planning import plan
+from compaction.policy import Policy
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
 from eventlog.s3 import S3Store
@@ -123,6 +127,25 @@ def vacuum(place):
     assert {o.key for o in place.store("vacuum").list(keys.SEGMENTS_PREFIX)} == live
 
 
+def compact(place):
+    """What the Lambda function does: look, rewrite, note how it ended, write a key frame."""
+    filled = place.create("admin")
+    for number in range(3):
+        append(filled, builders.events(6, days=3, first=100 * number))
+    table = place.open("compactor")
+    policy = Policy()
+    ended = []
+    for task in plan(table, policy).tasks:
+        outcome = perform(table, task, policy)
+        if not outcome.ok:  # it raises nothing itself
+            raise errors.Unavailable(outcome.error)
+        ended.append(Result(task, outcome.status, outcome.version))
+    record(table, policy, ended)
+    table.write_keyframe()
+    assert table.refresh().totals.segments == 3
+    return table
+
+
 def prepared(place):
     append(place.create("admin"), builders.events(6, days=3))
 
@@ -132,7 +155,7 @@ def run(role, place):
         prepared(place)
         read(place)
     else:
-        {"writer": write, "vacuum": vacuum}[role](place)
+        {"writer": write, "compactor": compact, "vacuum": vacuum}[role](place)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -159,6 +182,21 @@ def test_each_permission_is_needed(role, number, action, place):
     assert (role, action) in place.refused()
 
 
+@pytest.mark.parametrize("part", ["_log", "_frames", "data"])
+def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place, monkeypatch):
+    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    compact(place)
+    assert place.refused() == []
+    (found,) = (s for s in place.gate.identities["compactor"]["Statement"]
+                if s["Action"] == ["s3:PutObject"])  # fmt: skip
+    found["Resource"] = [arn for arn in found["Resource"] if not arn.endswith(f"/{part}/*")]
+    place.uri += "-again"
+    text = json.dumps(place.gate.identities["compactor"]).replace(PREFIX, f"{PREFIX}-again")
+    place.gate.identities["compactor"] = json.loads(text)
+    with pytest.raises(errors.EventLogError, match=r"(?i)denied"):
+        compact(place)
+
+
 def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
     prepared(place)
     table = read(place)
@@ -171,7 +209,7 @@ def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
     assert place.open("admin").head().version == 1
 
 
-@pytest.mark.parametrize("who", ["writer", "vacuum", "admin"])
+@pytest.mark.parametrize("who", ["writer", "compactor", "vacuum", "admin"])
 def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
     monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
     table = place.create("writer", keyframe_commits="1")
@@ -194,7 +232,7 @@ def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
 def test_who_may_delete_segments(place):
     append(place.create(), builders.events(6, days=3))
     segments = [o.key for o in place.store("reader").list(keys.SEGMENTS_PREFIX)]
-    for who in ("reader", "writer"):
+    for who in ("reader", "writer", "compactor"):
         with pytest.raises(errors.InvalidInput, match="denied to delete"):
             place.store(who).delete(segments)
     # In one batch: the segment goes, the commit stays.
@@ -223,7 +261,7 @@ def test_a_role_is_kept_to_its_table(who, place):
 
 
 def test_a_writer_creates_only_conditionally(place):
-    for who in ("writer", "vacuum"):
+    for who in ("writer", "compactor", "vacuum"):
         raw = place.raw(who)
         for part in ("_log", "_frames", "_intents", "data"):
             with pytest.raises(ClientError, match="AccessDenied"):

@@ -1,26 +1,12 @@
-"""One Spark session for the whole run, and a fresh table root for each test."""
+"""What the tests with Spark share: rows, and ways to write and read them."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 import readers
 from eventlog import Table
 
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    # What fails shows as an exception; Spark's own log repeats it with every task.
-    "spark.log.level": "OFF",
-    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
-}
 START = 1_357_516_800  # 2013-01-07T00:00Z
 
 
@@ -29,22 +15,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker("spark")
-
-
-@pytest.fixture(scope="session")
-def spark(s3, tmp_path_factory):
-    """A local[2,2] session: two cores, and a task that fails once is tried again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
-        builder = SparkSession.builder.master("local[2,2]")
-        for name, value in CONF.items():
-            builder = builder.config(name, value)
-        warehouse = str(tmp_path_factory.mktemp("warehouse"))
-        session = builder.config("spark.sql.warehouse.dir", warehouse).getOrCreate()
-        yield session
-        session.stop()
 
 
 @pytest.fixture

@@ -117,6 +117,8 @@ def package_findings(sources: Sources) -> list[str]:
     """Find the imports between the packages that the picture of the layers does not have."""
     found = []
     for module, source in sources.items():
+        if DEMO.search(module):
+            continue
         package = module.split(".")[0]
         for line, target in imported_by(module, source, set(sources)):
             other = target.split(".")[0]

@@ -15,6 +15,7 @@ LAYER_OF = {
     "inspection": "shell",
     "commands": "shell",
     "cli": "shell",
+    "fallback": "shell",
     "fsck": "shell",
     "repair": "shell",
     "walk": "shell",
@@ -41,6 +42,7 @@ LAYER_OF = {
     "creation": "pure",
     "holds": "pure",
     "tally": "words",
+    "timeline": "pure",
     "chunks": "pure",
     "codec": "pure",
     "delta": "pure",
@@ -48,6 +50,7 @@ LAYER_OF = {
     "fold": "pure",
     "keyframe": "pure",
     "keys": "pure",
+    "lineage": "pure",
     "options": "pure",
     "properties": "pure",
     "proposal": "pure",
@@ -102,10 +105,13 @@ _S3 = {
     "eventlog.s3": "the adapter that owns boto3",
     "eventlog.s3_clients": "the adapter's clients, one per thread pool and process",
     "eventlog.local_server": "makes the bucket of the embedded server",
+    "compaction.lambda_handler": "asks its queue for the rest of the work",
 }
 _SPARK = {
     "readers.spark": "Spark's reader",
     "writers.spark": "Spark's writer",
+    "compaction.spark": "tasks on executors",
+    "compaction.runner": "the type of a session, for the type checker",
     "pyspark_eventlog": "what Spark discovers",
 }
 # Top-level package -> the modules that may import it, each with its reason. A package that is not
@@ -133,7 +139,7 @@ BANNED_CALLS = {
 }
 
 # What only an extra installs: a base install, such as a Lambda bundle, has none of it.
-EXTRAS = ("click", "duckdb", "moto", "pandas", "polars", "pyspark", "rich", "sqlglot")
+EXTRAS = ("click", "duckdb", "matplotlib", "moto", "pandas", "polars", "pyspark", "rich", "sqlglot")
 
 AVOIDED = {
     word + ending

@@ -15,7 +15,7 @@ HAZARDS = (
     + [f"V{n}" for n in range(1, 7)]
     + [f"R{n}" for n in range(1, 4)]
     + [f"I{n}" for n in range(1, 7)]
-    + [f"K{n}" for n in range(1, 4)]
+    + [f"K{n}" for n in (1, 2, 3, 6, 7, 8)]  # K4 and K5 are of keyed tables
 )
 
 

@@ -1,0 +1,215 @@
+"""What the log is told about chunks after a plan was carried out, so that the next one costs less.
+
+Imports eventlog only. `noted` is pure: a plan made after the tasks ended, and how they ended, give
+one action; `record` commits it. It only spares work: where somebody else's analysis comes first,
+this one is dropped, and nothing is wrong.
+
+- A chunk whose task failed is unstable and rests, twice as long after every further failure.
+- A chunk that got no task because the queue was full is deferred.
+- A chunk that still needs compaction by its sizes alone, though tasks have just rewritten it and
+  nothing arrived since, is stable: to rewrite it again would give the same (fixed point).
+- All others that need compaction are unstable, so that the next plan finds them without looking at
+  the whole table. Stable ones need no note.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from compaction.planning import Known, Plan, known_of, plan
+from compaction.policy import Policy
+from compaction.scoring import Verdict
+from compaction.spans import home
+from compaction.tasks import Task
+from eventlog import Table
+from eventlog.assessment import MAX_STATES, is_current
+from eventlog.chunks import parse_chunk
+from eventlog.errors import CommitConflict
+from eventlog.model import (
+    GRANULARITIES,
+    Analysed,
+    Assess,
+    ChunkChange,
+    ChunkState,
+    Granularity,
+    Segment,
+)
+
+# Versions after which an analysis that found nothing new is noted all the same: the difference to
+# it, which the next plan reads, grows with every commit.
+REFRESH = 100
+
+End = Literal["done", "superseded", "failed", "shed"]
+
+logger = logging.getLogger(__name__)
+
+
+class Result(Struct, frozen=True):
+    """How a task ended.
+
+    Attributes:
+        task: the task.
+        end: done; superseded: others changed its inputs; failed; shed: cancelled under load.
+        version: of its commit, if done.
+    """
+
+    task: Task
+    end: End
+    version: int | None = None
+
+
+def record(
+    t: Table, policy: Policy, results: Sequence[Result] = (), *, now_ms: int | None = None
+) -> int | None:
+    """Note in the log what is known of the chunks now, and return the version that holds it.
+
+    None: there is nothing new to note, or another analysis was noted meanwhile.
+
+    Args:
+        t: the table.
+        policy: the settings that the tasks ran under.
+        results: how each task ended.
+        now_ms: when, ms UTC; the table's clock if None.
+    """
+    now = t.clock.now_ms() if now_ms is None else now_ms
+    after = plan(t, policy, now_ms=now)
+    known = known_of(t.snapshot(after.version))
+    action = noted(after, known, results)
+    if action is None:
+        return None
+    try:
+        return t.commit(t.transaction("assess", [action], read_version=after.version))
+    except CommitConflict as conflict:
+        logger.info("the analysis of version %d is not noted: %s", after.version, conflict)
+        return None
+
+
+def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess | None:
+    """Return what to note, or None if that is what the log says already.
+
+    Args:
+        after: a plan made once the tasks had ended, at the time that back-off counts from.
+        known: what that plan knew of the table.
+        results: how each task ended.
+    """
+    digest = after.policy.digest(known.granularity)
+    states = states_after(after, known, results)
+    version = after.version
+    if len(states) > MAX_STATES:
+        # What is left out must not be taken for stable: nothing is, that changed since version 0.
+        states, version = _foremost(states, after), 0
+    changes = tuple(
+        ChunkChange(name, states.get(name))
+        for name in sorted(known.states.keys() | states.keys())
+        if states.get(name) != known.states.get(name)
+    )
+    old = known.analysed
+    recent = old is not None and old.policy == digest and version < old.version + REFRESH
+    if recent and not changes and not results:
+        return None
+    return Assess(old, Analysed(version, digest), changes)
+
+
+def states_after(
+    after: Plan, known: Known, results: Sequence[Result] = ()
+) -> dict[str, ChunkState]:
+    """Return every chunk state to note, by name, however many they are. See `noted`."""
+    by_chunk: dict[str, list[Result]] = {}
+    for result in results:
+        for name in result.task.chunks:
+            by_chunk.setdefault(name, []).append(result)
+    needed = _inputs_by_chunk((task.inputs for task in after.tasks), after.granularity)
+    deferred = {skipped.chunk for skipped in after.skipped if skipped.why != "back-off"}
+    found: dict[str, ChunkState] = {}
+    for verdict in after.verdicts:
+        name = verdict.chunk
+        state = _state(
+            verdict,
+            known.states.get(name),
+            [result for held in _holding(name) for result in by_chunk.get(held, [])],
+            needed.get(name, []),
+            after=after,
+            deferred=name in deferred,
+        )
+        if state is not None:
+            found[name] = state
+    return found
+
+
+def _state(
+    verdict: Verdict,
+    old: ChunkState | None,
+    ended: Sequence[Result],
+    needed: Sequence[Segment],
+    *,
+    after: Plan,
+    deferred: bool,
+) -> ChunkState | None:
+    if verdict.act != "compact":
+        held = verdict.rule == "rewritten" or _is_kept(verdict, old)
+        return old if held else None
+    base = ChunkState("unstable", verdict.newest, verdict.segments)
+    if old is not None and not any(result.end == "done" for result in ended):
+        base = structs.replace(base, failures=old.failures, until=old.until)
+    if any(result.end == "failed" for result in ended):
+        failures = (old.failures if old is not None else 0) + 1
+        until = after.time + after.policy.backoff_ms(failures)
+        return structs.replace(base, failures=failures, until=until)
+    if _is_fixed(verdict, ended, needed):
+        return structs.replace(base, state="stable")
+    if deferred or any(result.end == "shed" for result in ended):
+        return structs.replace(base, state="deferred")
+    return base
+
+
+def _is_kept(verdict: Verdict, old: ChunkState | None) -> bool:
+    """Say whether a chunk under a coarser segment keeps the note that it came out of a task."""
+    noted_stable = old is not None and old.state == "stable" and verdict.rule == "overlap"
+    return noted_stable and old is not None and is_current(old, verdict.newest, verdict.segments)
+
+
+def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segment]) -> bool:
+    """Say whether a rewrite of what is left would only repeat what the tasks did.
+
+    That is so where nothing arrived since they were planned, unless the chunk was cut into several
+    tasks and another round would more than halve what they left.
+    """
+    if not needed or any(result.end != "done" for result in ended):
+        return False
+    made = {result.version for result in ended}
+    planned = min((result.task.version for result in ended), default=-1)
+    if any(s.version > planned and s.version not in made for s in needed):
+        return False
+    return bool(made) and (len(ended) == 1 or 2 * verdict.outputs >= verdict.inputs)
+
+
+def _holding(name: str) -> list[str]:
+    """Return the names of a chunk and of all that it lies in: what was cut may be one of those."""
+    chunk = parse_chunk(name)
+    return list(dict.fromkeys(home(chunk, granularity).name for granularity in GRANULARITIES))
+
+
+def _inputs_by_chunk(
+    inputs: Iterable[Iterable[Segment]], granularity: Granularity
+) -> dict[str, list[Segment]]:
+    found: dict[str, list[Segment]] = {}
+    for segments in inputs:
+        for segment in segments:
+            name = home(parse_chunk(segment.chunk), granularity).name
+            found.setdefault(name, []).append(segment)
+    return found
+
+
+def _foremost(states: Mapping[str, ChunkState], after: Plan) -> dict[str, ChunkState]:
+    """Return as many states as the log takes: those that rest, those held stable, the urgent."""
+    priorities = {verdict.chunk: verdict.priority for verdict in after.verdicts}
+
+    def rank(name: str) -> tuple[bool, bool, float, str]:
+        state = states[name]
+        return (not state.failures, state.state != "stable", -priorities.get(name, 0.0), name)
+
+    return {name: states[name] for name in sorted(states, key=rank)[:MAX_STATES]}

@@ -1,0 +1,232 @@
+"""Makes the zip file that Lambda runs: this project and what it needs, for one Python.
+
+    python -m compaction.bundle --out dist/lambda.zip --arch arm64 --python 3.13
+
+Shell. The wheels come from PyPI, in the versions that are installed here, so that what was tested
+is what runs. boto3 is left out: Lambda's runtime has it. So is what pyarrow brings along and this
+project never loads; the whole has to fit into the 250 MB that Lambda allows. The same inputs give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from eventlog.errors import EventLogError, InvalidInput, Unavailable
+
+PACKAGES = ("eventlog", "readers", "compaction")
+IN_THE_RUNTIME = ("boto3",)
+PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; what is below has too old a C library
+MAX_BYTES = 262_144_000  # unzipped, layers included: AWS Lambda quotas
+DIRECT_BYTES = 50 * 10**6  # of a zip file that can be uploaded without a bucket
+
+_PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+_MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can hold
+
+# What is never loaded at run time, by path inside the bundle.
+_PRUNED = re.compile(
+    r"""
+    (.*/)? __pycache__/.* | .*\.pyc            # of this machine's Python
+    | bin/.*                                   # programs of the packages
+    | [^/]+\.dist-info/(RECORD|INSTALLER|REQUESTED|direct_url\.json)
+    | pyarrow/(include|src|tests|scripts)/.*   # for those who compile against it
+    | pyarrow/.*\.(pyx|pxd|pxi|h|hpp|cc|cmake)
+    | pyarrow/[^/]*(flight|gandiva|_cuda|_orc|cpp_tests|hdfs|jvm)[^/]*
+    | pyarrow/_?substrait[^/]*                 # its library is linked against, though
+    """,
+    re.VERBOSE,
+)
+# One library under several names, one of which (its SONAME) the loader asks for.
+_ALIAS = re.compile(r"(?P<stem>.*\.so)(?P<soname>\.\d+)?(\.\d+\.\d+)?")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make a bundle as the command line says, and print its sizes."""
+    options = _options(arguments)
+    try:
+        with TemporaryDirectory(prefix="eventlog-bundle-") as folder:
+            tree = Path(folder) / "tree"
+            gather(tree, arch=options.arch, python=options.python, with_boto3=options.with_boto3)
+            full = size_of(tree)
+            prune(tree)
+            unzipped = size_of(tree)
+            check_size(unzipped)
+            verdict = _verified(tree, options)
+            pack(tree, options.out)
+    except EventLogError as error:
+        sys.stderr.write(f"bundle: {error}\n")
+        return error.exit_code
+    zipped = options.out.stat().st_size
+    way = "upload it to a bucket" if zipped > DIRECT_BYTES else "can be uploaded directly"
+    for line in (
+        f"{options.out}: Python {options.python}, {options.arch}, {verdict}",
+        f"unzipped {_mb(unzipped)} of {_mb(MAX_BYTES)} ({_mb(full - unzipped)} left out)",
+        f"zipped   {_mb(zipped)}: {way}",
+    ):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> None:
+    """Put this project's packages and what they need into a folder, as Lambda wants it.
+
+    Args:
+        tree: the folder, made here.
+        arch: x86_64 or arm64.
+        python: 3.12 or 3.13.
+        with_boto3: bring boto3 along instead of taking the runtime's.
+
+    Raises:
+        Unavailable: pip did not find the wheels, or PyPI does not answer.
+    """
+    tags = [f"{tag}_{_MACHINES[arch]}" for tag in _PLATFORMS]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--target", str(tree), "--no-compile", "--only-binary=:all:"]
+    command += ["--implementation", "cp", "--python-version", python]
+    command += [f"--platform={tag}" for tag in tags]
+    left_out = () if with_boto3 else IN_THE_RUNTIME
+    done = subprocess.run(  # noqa: S603 - this program's own pip
+        [*command, *requirements(left_out)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"pip could not get the wheels: {done.stderr.strip()[-2000:]}")
+    for package in PACKAGES:
+        source = Path(__file__).parent.parent / package
+        for path in sorted(source.rglob("*.py")):
+            target = tree / path.relative_to(source.parent)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+def requirements(left_out: Iterable[str] = ()) -> list[str]:
+    """Return this project's base dependencies, each in the version that is installed here."""
+    names = [
+        match[0]
+        for line in metadata.requires("eventlog") or ()
+        if "extra ==" not in line and (match := re.match(r"[A-Za-z0-9._-]+", line))
+    ]
+    return [f"{name}=={metadata.version(name)}" for name in names if name not in set(left_out)]
+
+
+def prune(tree: Path) -> None:
+    """Remove what Lambda does not need, and libraries that lie there twice under other names."""
+    files = [path for path in tree.rglob("*") if path.is_file()]
+    for path in files:
+        if _PRUNED.fullmatch(_name(path, tree)):
+            path.unlink()
+    for path in files:
+        # libx.so and libx.so.1.2.3 beside the libx.so.1 that is asked for.
+        match = _ALIAS.fullmatch(path.name)
+        named = _soname(path, match) if match else None
+        if named is not None and path.exists() and named.read_bytes() == path.read_bytes():
+            path.unlink()
+
+
+def size_of(tree: Path) -> int:
+    """Return the bytes of all files under a folder."""
+    return sum(path.stat().st_size for path in tree.rglob("*") if path.is_file())
+
+
+def check_size(unzipped: int) -> None:
+    """Check a bundle against Lambda's limit.
+
+    Raises:
+        InvalidInput: it is too large.
+    """
+    if unzipped > MAX_BYTES:
+        raise InvalidInput(
+            f"the bundle has {unzipped:,} bytes, and Lambda takes {MAX_BYTES:,}: leave boto3 to "
+            "the runtime, or run the function from a container image"
+        )
+
+
+def pack(tree: Path, out: Path) -> None:
+    """Write a folder as a zip file whose bytes depend on names and contents alone."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    files = {_name(path, tree): path for path in tree.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3  # Unix, on whatever this runs: modes are read
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, files[name].read_bytes(), compresslevel=6)
+
+
+def verify(tree: Path, interpreter: str) -> None:
+    """Run the handler of a bundle on a small table, with nothing but the bundle to import from.
+
+    Args:
+        tree: the unpacked bundle.
+        interpreter: a Python of the bundle's version.
+
+    Raises:
+        InvalidInput: it does not work; the message has the end of the traceback.
+    """
+    start = (
+        "import runpy, sys; sys.path.insert(0, sys.argv[1]); "
+        "runpy.run_module('compaction.bundle_check', run_name='__main__')"
+    )
+    # -B: what is tried out is packed afterwards, without caches of this machine.
+    done = subprocess.run(  # noqa: S603 - a Python that the caller named
+        [interpreter, "-I", "-S", "-B", "-c", start, str(tree)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode:
+        raise InvalidInput(f"the bundle does not work: {done.stderr.strip()[-2000:]}")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="compaction.bundle", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("dist/lambda.zip"))
+    parser.add_argument("--arch", choices=sorted(_MACHINES), default="x86_64")
+    parser.add_argument("--python", choices=PYTHONS, default="3.13")
+    parser.add_argument("--with-boto3", action="store_true", help="not the runtime's")
+    parser.add_argument("--interpreter", help="a Python of that version, to try the bundle with")
+    return parser.parse_args(arguments)
+
+
+def _verified(tree: Path, options: argparse.Namespace) -> str:
+    """Try the bundle where this machine can run it; say in words what was done."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}" == options.python
+    interpreter = options.interpreter or (sys.executable if here else None)
+    if platform.machine() not in (options.arch, _MACHINES[options.arch]):
+        return "not tried: another processor"
+    if interpreter is None:
+        return f"not tried: name a Python {options.python} with --interpreter"
+    verify(tree, interpreter)
+    return "tried: it compacts"
+
+
+def _soname(path: Path, match: re.Match[str]) -> Path | None:
+    """Return the file under whose name the loader asks for this one, unless that is its own."""
+    for other in sorted(path.parent.glob(f"{match['stem']}.*")):
+        if other != path and re.fullmatch(r"\.\d+", other.name.removeprefix(match["stem"])):
+            return other
+    return None
+
+
+def _name(path: Path, tree: Path) -> str:
+    return str(PurePosixPath(path.relative_to(tree)))
+
+
+def _mb(size: int) -> str:
+    return f"{size / 10**6:.1f} MB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Tries a bundle: makes a small table in a folder and has the function compact it.
+
+Shell. Run by `compaction.bundle` with nothing but the bundle to import from; it fails with a
+traceback where something is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pyarrow.fs import S3FileSystem
+
+from compaction.lambda_handler import handler
+from eventlog import Table
+from eventlog.errors import DataLoss
+from eventlog.s3 import S3Store
+from eventlog.staging import Recipe, Stager
+from readers import scan
+
+_SEGMENTS = 3
+
+
+class _Invocation:
+    aws_request_id = "bundle-check"
+    memory_limit_in_mb = 1024
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 300_000
+
+
+def main() -> None:
+    """Compact three segments into one, and see that the rows are the same.
+
+    Raises:
+        DataLoss: they are not.
+    """
+    with TemporaryDirectory(prefix="eventlog-check-") as folder:
+        table = Table.create(Path(folder) / "table", _SCHEMA, time_column="at")
+        for number in range(_SEGMENTS):
+            _append(table, number)
+        before = scan(table).to_table()
+        os.environ["EVENTLOG_TABLES"] = table.uri
+        handler({"tables": [table.uri]}, _Invocation())
+        found = table.refresh().totals.segments
+        if found != 1 or scan(table).to_table().sort_by("number") != before.sort_by("number"):
+            raise DataLoss(f"{_SEGMENTS} segments became {found}", table=table.uri)
+    # What a table on S3 needs, as far as it can be had without a bucket.
+    S3Store("s3://bucket/table")
+    S3FileSystem(anonymous=True, region="us-east-1")
+
+
+_SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("number", pa.int64())])
+
+
+def _append(table: Table, number: int) -> None:
+    head = table.refresh()
+    rows = pa.table([[number], [number]], names=_SCHEMA.names).cast(_SCHEMA)
+    with Stager(table.store, table.clock, Recipe.of(head)) as stager:
+        for batch in rows.to_batches():
+            stager.write(batch)
+        adds = stager.finish()
+    table.commit(table.transaction("append", adds, read_version=head.version))
+
+
+if __name__ == "__main__":
+    main()

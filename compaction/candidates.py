@@ -1,0 +1,350 @@
+"""From scored chunks to tasks: joined, cut to size, coloured and put in order.
+
+Pure. Imports eventlog only. The steps are those of the compaction notes for Druid: candidate tasks
+from chunks, small ones joined to the one before, large ones cut, tasks that depend on another's
+output coloured black.
+
+- Without a granularity in the policy every chunk stands alone, and all tasks are red.
+- With one, chunks that a coarser segment covers are one candidate together with it. Above the limit
+  of a task the coarser segments become red tasks, and the chunks below them black ones: what the
+  red ones make lies in those chunks.
+- A single chunk above the limit is cut into several red tasks: runs of its segments in (version,
+  partition) order, each ending where its segments come out full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compaction.policy import Policy
+from compaction.scoring import Verdict, aged, worth
+from compaction.spans import LARGE, SMALL, TargetChunk, groups, home
+from compaction.tasks import Task, task_id
+from eventlog.chunks import TimeChunk
+from eventlog.model import Granularity
+from eventlog.segments import to_segments
+
+# Segments that one task replaces at most: its commit names each, and all claims together name at
+# most 10,000.
+MAX_INPUTS = 2000
+
+Scored = tuple[TargetChunk, Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The segments that a plan may rewrite: columns, and the rows of each chunk they belong to."""
+
+    entries: pa.Table
+    ids: list[str]
+    sizes: list[int]
+    large: list[bool]
+    rows: Mapping[TimeChunk, list[int]]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A task to be: the chunks it takes, as scored, and the rows of `Inputs` that it replaces.
+
+    Attributes:
+        scored: its chunks with their verdicts, in time order.
+        granularity: of what it makes.
+        rows: of `Inputs`, in order.
+        bytes: of those.
+        alone: it is never joined with another, because it failed before.
+        part: which part of how many it is, where a chunk was cut.
+        after: the drafts that have to end first.
+    """
+
+    scored: list[Scored]
+    granularity: Granularity
+    rows: list[int]
+    bytes: int
+    alone: bool = False
+    part: tuple[int, int] = (1, 1)
+    after: list[Draft] = field(default_factory=list)
+    id: str = ""
+    priority: float = 0.0
+
+    @property
+    def waiting_since(self) -> int:
+        """The version at which the chunk of it that has waited longest last changed."""
+        compact = [verdict.newest for _, verdict in self.scored if verdict.act == "compact"]
+        return min(compact or [verdict.newest for _, verdict in self.scored])
+
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The names of its chunks."""
+        return tuple(verdict.chunk for _, verdict in self.scored)
+
+
+def inputs_of(
+    entries: pa.Table, scored: Iterable[Scored], policy: Policy, granularity: Granularity
+) -> Inputs:
+    """Return the segments that tasks of these chunks may replace, in the order of `Task.inputs`.
+
+    Args:
+        entries: `classified` live entries.
+        scored: the chunks that are compacted or taken along.
+        policy: the settings.
+        granularity: the target granularity.
+    """
+    wanted = {target.chunk: target for target, _ in scored}
+    homes = {own: home(own, granularity) for own in stored_chunks(entries)}
+    homes = {own: found for own, found in homes.items() if found in wanted}
+    # Of another granularity than the policy's: all of them; else, those that are small or large.
+    whole = [
+        own
+        for own, found in homes.items()
+        if policy.granularity is not None and (own != found or wanted[found].coarser)
+    ]
+    odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
+    taken = pc.or_(among(entries, whole), pc.and_(among(entries, homes), odd))
+    order = [(name, "ascending") for name in ("chunk_start", "chunk_end", "version", "partition")]
+    kept = entries.filter(taken).sort_by(order)
+    rows: dict[TimeChunk, list[int]] = {chunk: [] for chunk in wanted}
+    starts, ends = (kept.column(n).to_pylist() for n in ("chunk_start", "chunk_end"))
+    for row, own in enumerate(zip(starts, ends, strict=True)):
+        rows[homes[TimeChunk(*own)]].append(row)
+    ids = [value.hex() for value in kept.column("id").to_pylist()]
+    sizes, large = kept.column("bytes").to_pylist(), kept.column(LARGE).to_pylist()
+    for target, verdict in scored:
+        if verdict.left:  # there is one of this size, for the others are smaller by far
+            rows[target.chunk] = [r for r in rows[target.chunk] if sizes[r] != verdict.left]
+    return Inputs(kept, ids, sizes, large, rows)
+
+
+def bound(chunks: Sequence[Scored], policy: Policy) -> Iterator[list[Scored]]:
+    """Yield the chunks that one rewrite has to take together; most are alone."""
+    if policy.granularity is None:
+        yield from ([scored] for scored in chunks)
+        return
+    verdicts = {target.chunk: verdict for target, verdict in chunks}
+    for group in groups([target for target, _ in chunks]):
+        yield [(target, verdicts[target.chunk]) for target in group]
+
+
+def drafts(
+    chunks: Sequence[Scored], inputs: Inputs, policy: Policy, granularity: Granularity
+) -> list[Draft]:
+    """Return the tasks that rewrite these chunks, in time order; without ids and priorities.
+
+    Args:
+        chunks: all that are compacted, and those that are taken along if their group is cut.
+        inputs: their segments.
+        policy: the settings.
+        granularity: the target granularity.
+    """
+    found: list[Draft] = []
+    last: dict[Granularity, Draft] = {}  # the one that a neighbour may be joined to
+    for group in bound(chunks, policy):
+        coarse = [(t, v) for t, v in group if t.coarser and policy.granularity is not None]
+        made = granularity if coarse else group[0][0].chunk.granularity
+        draft = _draft(group, made, _rows(group, inputs), inputs)
+        if not draft.rows:
+            continue
+        if _fits(draft, policy):
+            if made in last and _joins(last[made], draft, policy):
+                _join(last[made], draft)
+            else:
+                found.append(draft)
+                last[made] = draft
+            continue
+        if coarse:
+            whole = _draft(coarse, made, _rows(coarse, inputs), inputs)
+            red = _in_parts(whole, _runs(whole.rows, inputs, policy), inputs)
+            rest = drafts([s for s in group if not s[0].coarser], inputs, policy, granularity)
+            for black in rest:
+                black.after = [r for r in red if _covers(r, black)]
+            found += [*red, *rest]
+        else:
+            found += _cut_chunk(draft, inputs, policy)
+        last.pop(made, None)
+    return found
+
+
+def finished(
+    found: Iterable[Draft],
+    inputs: Inputs,
+    policy: Policy,
+    *,
+    table: str,
+    version: int,
+    now_ms: int,
+) -> list[Draft]:
+    """Return the drafts with ids and priorities, in the order in which they are to run."""
+    for draft in found:
+        draft.id = task_id(table, draft.granularity, (inputs.ids[row] for row in draft.rows))
+        base = _urgency(draft, policy, now_ms)
+        draft.priority = aged(base, version - draft.waiting_since, policy)
+        # Never before those that it waits for, which come first in the list.
+        draft.priority = min([draft.priority, *(other.priority for other in draft.after)])
+    return sorted(
+        found,
+        key=lambda d: (-d.priority, bool(d.after), d.waiting_since, d.scored[0][0].chunk, d.id),
+    )
+
+
+def task_of(draft: Draft, inputs: Inputs, version: int) -> Task:
+    """Return the task of a finished draft."""
+    return Task(
+        id=draft.id,
+        version=version,
+        granularity=draft.granularity,
+        chunks=draft.chunks,
+        inputs=tuple(to_segments(inputs.entries.take(draft.rows))),
+        priority=round(draft.priority, 6),
+        reason=_reason(draft, version),
+        after=tuple(sorted(other.id for other in draft.after)),
+    )
+
+
+def stored_chunks(entries: pa.Table) -> list[TimeChunk]:
+    """Return the distinct time chunks of entries."""
+    grouped = entries.group_by(["chunk_start", "chunk_end"]).aggregate([])
+    pairs = (grouped.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
+    return [TimeChunk(start, end) for start, end in zip(*pairs, strict=True)]
+
+
+def among(entries: pa.Table, chunks: Iterable[TimeChunk]) -> pa.ChunkedArray:
+    """Return, for each entry, whether its own chunk is one of these."""
+    by_width: dict[int, list[int]] = {}
+    for chunk in chunks:
+        by_width.setdefault(chunk.end - chunk.start, []).append(chunk.start)
+    start = entries.column("chunk_start")
+    width = pc.subtract(entries.column("chunk_end"), start)
+    found = pc.equal(width, -1)  # none
+    for wide, starts in by_width.items():
+        one = pc.and_(pc.equal(width, wide), pc.is_in(start, pa.array(starts, pa.int64())))
+        found = pc.or_(found, one)
+    return found
+
+
+def _draft(
+    scored: Sequence[Scored], granularity: Granularity, rows: list[int], inputs: Inputs
+) -> Draft:
+    failed = any(v.state is not None and v.state.failures > 0 for _, v in scored)
+    size = sum(inputs.sizes[row] for row in rows)
+    return Draft(list(scored), granularity, sorted(rows), size, alone=failed)
+
+
+def _rows(scored: Iterable[Scored], inputs: Inputs) -> list[int]:
+    return [row for target, _ in scored for row in inputs.rows[target.chunk]]
+
+
+def _fits(draft: Draft, policy: Policy) -> bool:
+    return draft.bytes <= policy.max_task_bytes and len(draft.rows) <= MAX_INPUTS
+
+
+def _joins(before: Draft, draft: Draft, policy: Policy) -> bool:
+    """Say whether two neighbours are small, and one task can take both."""
+    return (
+        max(before.bytes, draft.bytes) < policy.small_task_bytes
+        and before.bytes + draft.bytes <= policy.max_task_bytes
+        and len(before.rows) + len(draft.rows) <= MAX_INPUTS
+        and not (before.alone or draft.alone)
+    )
+
+
+def _join(before: Draft, draft: Draft) -> None:
+    before.scored += draft.scored
+    before.rows = sorted(before.rows + draft.rows)
+    before.bytes += draft.bytes
+
+
+def _covers(red: Draft, black: Draft) -> bool:
+    first, last = black.scored[0][0].chunk, black.scored[-1][0].chunk
+    return any(target.chunk.overlaps(first.start, last.end) for target, _ in red.scored)
+
+
+def _cut_chunk(draft: Draft, inputs: Inputs, policy: Policy) -> list[Draft]:
+    """Return the draft of one chunk as several.
+
+    Large segments and small ones part, so that the small ones come out as few as can be; a small
+    one that is left over alone stays as it is.
+    """
+    foreign = draft.scored[0][1].rule == "granularity"
+    large = [row for row in draft.rows if inputs.large[row]]
+    small = [row for row in draft.rows if not inputs.large[row]]
+    runs = _runs(large, inputs, policy)
+    runs += [run for run in _runs(small, inputs, policy) if foreign or len(run) > 1]
+    return _in_parts(draft, runs, inputs)
+
+
+def _in_parts(draft: Draft, runs: Sequence[list[int]], inputs: Inputs) -> list[Draft]:
+    """Return a draft for each run, with those of the chunks whose segments it takes."""
+    owner = {row: scored for scored in draft.scored for row in inputs.rows[scored[0].chunk]}
+    found = []
+    for number, rows in enumerate(runs, 1):
+        scored = list({id(owner[row]): owner[row] for row in rows}.values())
+        found.append(_draft(scored, draft.granularity, rows, inputs))
+        found[-1].part = (number, len(runs))
+    return found
+
+
+def _runs(rows: Sequence[int], inputs: Inputs, policy: Policy) -> list[list[int]]:
+    """Return the rows in runs, each of at most the size of a task, or of one segment.
+
+    Of the ends within a target's size below the limit it takes the one whose outputs come out
+    fullest: they are good then, and no later plan touches them.
+    """
+    runs, start = [], 0
+    while start < len(rows):
+        totals = list[int]()
+        for row in rows[start : start + MAX_INPUTS]:
+            total = inputs.sizes[row] + (totals[-1] if totals else 0)
+            if totals and total > policy.max_task_bytes:
+                break
+            totals.append(total)
+        count = len(totals)
+        if start + count < len(rows):
+            least = totals[-1] - policy.target_bytes
+            ends = [(_fullness(t, policy), n) for n, t in enumerate(totals, 1) if t > least]
+            count = max(ends)[1]
+        runs.append(list(rows[start : start + count]))
+        start += count
+    return runs
+
+
+def _fullness(total: int, policy: Policy) -> float:
+    """Return how full the fewest segments of so many bytes are, 0 to 1."""
+    return total / (max(1, -(-total // policy.target_bytes)) * policy.target_bytes)
+
+
+def _urgency(draft: Draft, policy: Policy, now_ms: int) -> float:
+    """Return the priority of a draft, 0 to 1, before ageing."""
+    if policy.order == "newest":
+        last = draft.scored[-1][0].chunk
+        width = last.end - last.start
+        return width / (width + max(0, now_ms - last.end))
+    return worth(sum(verdict.saved for _, verdict in draft.scored), _cost(draft))
+
+
+def _cost(draft: Draft) -> int:
+    """Return what the rewrite of all its chunks costs; of a part, that of the whole chunk."""
+    return max(draft.bytes, sum(verdict.input_bytes for _, verdict in draft.scored))
+
+
+def _reason(draft: Draft, version: int) -> str:
+    verdicts = [verdict for _, verdict in draft.scored]
+    if len(verdicts) == 1:
+        text = f"{verdicts[0].rule}: {verdicts[0].sentence}"
+    else:
+        rules: Counter[str] = Counter(verdict.rule for verdict in verdicts)
+        counts = ", ".join(f"{rule} {number:,}" for rule, number in sorted(rules.items()))
+        more = " or more" if "granularity" in rules else ""
+        text = (
+            f"{len(verdicts):,} chunks ({counts}): rewriting {len(draft.rows):,} segments into "
+            f"{sum(v.outputs for v in verdicts):,}{more} saves queries "
+            f"{sum(v.saved for v in verdicts):,}"
+        )
+    number, of = draft.part
+    if of > 1:
+        text += f"; part {number} of {of}, {len(draft.rows):,} segments"
+    age = version - draft.waiting_since
+    return f"{text}; waiting for {age:,} versions" if age else text

@@ -1,0 +1,375 @@
+"""The verbs of compaction: compact (plan, explain, run) and chunks.
+
+Imports eventlog only, and compaction's own; needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+import msgspec
+
+from compaction.planning import Plan, explain, judged, known_of, plan
+from compaction.policy import MIB, ORDERS, Policy
+from compaction.scoring import Verdict
+from compaction.spans import classified, home, sizes_by_chunk
+from compaction.tasks import Task
+from eventlog import Table, terminal
+from eventlog.chunks import TimeChunk, parse_chunk
+from eventlog.errors import InvalidInput
+from eventlog.model import GRANULARITIES, ChunkState
+from eventlog.program import Place, common
+
+if TYPE_CHECKING:
+    from compaction.runner import RunReport
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_SHOWN_CHUNKS = 3  # of a task, before its further chunks are only counted
+
+at_version = click.option(
+    "--at", "--version", "version", type=click.IntRange(min=0), metavar="VERSION",
+    help="As of that version; the newest if not given.",
+)  # fmt: skip
+
+
+def policy_options(function: _Function) -> _Function:
+    """Give a verb the options of a `Policy`; it gets the policy as `policy`."""
+
+    def called(
+        place: Place,
+        *,
+        target_mb: float | None,
+        granularity: str | None,
+        sort_by: str | None,
+        order: str | None,
+        max_task_mb: float | None,
+        max_tasks: int | None,
+        memory_mb: float | None,
+        **rest: Any,
+    ) -> Any:
+        given = {
+            "target_bytes": _bytes(target_mb),
+            "granularity": granularity,
+            "sort_by": tuple(sort_by.split(",")) if sort_by else None,
+            "order": order,
+            "max_task_bytes": _bytes(max_task_mb),
+            "max_tasks": max_tasks,
+            "memory_bytes": _bytes(memory_mb),
+        }
+        chosen: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        if target_mb is not None and max_task_mb is None:
+            # A larger target alone asks for larger tasks, not for an error about them.
+            least = 4 * chosen["target_bytes"]
+            chosen["max_task_bytes"] = max(Policy().max_task_bytes, least)
+        return function(place, policy=Policy(**chosen).check(), **rest)
+
+    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    called.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped: Any = called
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]
+
+
+_MB = click.FloatRange(min=0, min_open=True, max=2**40)
+_OPTIONS = (
+    click.option("--target-mb", type=_MB, help="Greatest size of a segment, MiB (128)."),
+    click.option(
+        "--granularity", type=click.Choice(GRANULARITIES), help="Cut segments of any other anew."
+    ),
+    click.option("--sort-by", metavar="A,B", help="Columns to sort by; the table's if not given."),
+    click.option("--order", type=click.Choice(ORDERS), help="What goes first (priority)."),
+    click.option("--max-task-mb", type=_MB, help="Greatest size of a task, MiB (2048)."),
+    click.option("--max-tasks", type=click.IntRange(min=1), help="Tasks that run at once (4)."),
+    click.option("--memory-mb", type=_MB, help="Memory that a run may take, MiB (512)."),
+)
+
+
+@click.command()
+@common
+@policy_options
+@at_version
+@click.option("--run/--dry-run", "run", default=False, help="Do it; without it, only show.")
+@click.option(
+    "--explain", "chunk", metavar="CHUNK", help="Why this chunk is, or is not, compacted."
+)
+@click.option(
+    "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
+    help="Where --run works: in this process, or on Spark's executors.",
+)  # fmt: skip
+def compact(
+    place: Place,
+    *,
+    policy: Policy,
+    version: int | None,
+    run: bool,
+    chunk: str | None,
+    driver: Literal["local", "spark"],
+) -> int:
+    """Show which segments are worth rewriting, in what order and why; do it with --run.
+
+    Exit code 1 if a task failed. Readers and writers are never in its way, nor it in theirs.
+    """
+    if run and (chunk is not None or version is not None):
+        raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
+    table = place.open()
+    if chunk is not None:
+        _show_verdict(explain(table, chunk, policy, version=version), place)
+        return 0
+    if run:
+        return _run(table, policy, driver, place)
+    now_ms = None if version is not None else table.clock.now_ms()
+    found = plan(table, policy, version=version, now_ms=now_ms)
+    if place.as_json:
+        terminal.json_document(_plan_json(found))
+    else:
+        _show_plan(found)
+    return 0
+
+
+@click.command()
+@common
+@policy_options
+@at_version
+def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
+    """List the time chunks: segments by size, and what compaction has to say of each."""
+    snapshot = place.open().snapshot(version)
+    known, entries = known_of(snapshot), snapshot.entries()
+    bounds = sorted({policy.target_bytes // 64, policy.target_bytes // 8, policy.good_bytes})
+    bounds.append(policy.target_bytes + 1)
+    counts = sizes_by_chunk(entries, bounds, policy.granularity or known.granularity)
+    scored = judged(classified(entries, policy), known, policy)
+    if place.as_json:
+        for target, verdict in scored:
+            by_size = [
+                {"below": bound, "segments": count}
+                for bound, count in zip([*bounds, None], counts[target.chunk], strict=True)
+            ]
+            terminal.json_line({**_verdict_json(verdict), "sizes": by_size})
+        return
+    names = [f"<{terminal.size(bound)}" for bound in bounds[:-1]]
+    names += ["good", f">{terminal.size(policy.target_bytes)}"]
+    terminal.table(
+        ("chunk", "segments", "rows", "bytes", *names, "act", "rule", "priority", "noted"),
+        (
+            (
+                v.chunk,
+                terminal.count(v.segments),
+                terminal.count(v.rows),
+                terminal.size(v.bytes),
+                *(terminal.count(n) if n else "" for n in counts[target.chunk]),
+                v.act,
+                v.rule,
+                f"{v.priority:.3f}" if v.act == "compact" else "",
+                v.state.state if v.state else "",
+            )
+            for target, v in scored
+        ),
+        right=("segments", "rows", "bytes", *names, "priority"),
+    )
+    unstable = sum(verdict.act == "compact" for _, verdict in scored)
+    found = _number(len(scored), "chunk")
+    terminal.note(f"{found} at version {snapshot.version}; {unstable:,} to compact")
+
+
+COMMANDS = [compact, chunks]
+
+
+def _bytes(mib: float | None) -> int | None:
+    return None if mib is None else max(1, round(mib * MIB))
+
+
+def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place: Place) -> int:
+    from compaction.runner import run  # noqa: PLC0415 - a plan needs no reader of Parquet
+
+    session = None
+    if driver == "spark":
+        from compaction import spark  # noqa: PLC0415 - the extra `spark`
+
+        session = spark.session()
+    with terminal.progress() as advance:
+        report = run(table, driver=driver, policy=policy, spark=session, progress=advance)
+    failed = report.count("failed")
+    if place.as_json:
+        terminal.json_document(
+            {
+                "table": table.uri,
+                "planned": report.planned,
+                "failed": failed,
+                "noted": report.noted,
+                "shed": [task.id for task in report.shed],
+                "outcomes": msgspec.to_builtins(report.outcomes),
+            }
+        )
+    else:
+        _show_run(report)
+    return 1 if failed else 0
+
+
+def _show_run(report: RunReport) -> None:
+    if not report.planned:
+        terminal.say("nothing to compact")
+        return
+    terminal.table(
+        ("task", "status", "version", "rows", "segments", "bytes", "seconds", "error"),
+        (
+            (
+                o.task[:8],
+                o.status,
+                o.version,
+                terminal.count(o.rows),
+                f"{o.segments_in:,} -> {o.segments_out:,}",
+                f"{terminal.size(o.bytes_in)} -> {terminal.size(o.bytes_out)}",
+                f"{o.seconds:.1f}",
+                o.error,
+            )
+            for o in report.outcomes
+        ),
+        right=("version", "rows", "segments", "bytes", "seconds"),
+    )
+    parts = [f"{report.count('done'):,} of {report.planned:,} tasks done"]
+    others = ("superseded", "claimed", "failed", "out of time")
+    parts += [f"{report.count(name):,} {name}" for name in others if report.count(name)]
+    if report.shed:
+        parts.append(f"{len(report.shed):,} left for another run")
+    terminal.note(", ".join(parts))
+
+
+def _show_plan(found: Plan) -> None:
+    if found.tasks:
+        terminal.table(
+            ("task", "chunks", "segments", "bytes", "priority", "color", "reason"),
+            (
+                (
+                    task.id[:8],
+                    _chunk_names(task.chunks),
+                    f"{len(task.inputs):,} -> {_expected(task, found.policy)}",
+                    terminal.size(task.bytes),
+                    f"{task.priority:.3f}",
+                    task.color,
+                    task.reason,
+                )
+                for task in found.tasks
+            ),
+            right=("segments", "bytes", "priority"),
+        )
+    for skipped in found.skipped:
+        until = f" until {terminal.moment(skipped.until)}" if skipped.until else ""
+        terminal.say(f"skipped: chunk {skipped.chunk}, {skipped.why}{until}")
+    terminal.note(_summary(found))
+
+
+def _summary(found: Plan) -> str:
+    size = sum(task.bytes for task in found.tasks)
+    chunks = _number(len(found.verdicts), "chunk")
+    looked = f"{chunks} in {_number(found.spans, 'span')} looked at"
+    if found.since is not None:
+        looked += f" (what changed since version {found.since}, or was noted then)"
+    tasks = _number(len(found.tasks), "task")
+    ends = f"{tasks} of {terminal.size(size)}; --run performs them" if found.tasks else "no tasks"
+    return f"version {found.version}: {looked}, {found.empty:,} empty between them; {ends}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _chunk_names(names: tuple[str, ...]) -> str:
+    more = len(names) - _SHOWN_CHUNKS
+    return ", ".join(names[:_SHOWN_CHUNKS]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _expected(task: Task, policy: Policy) -> str:
+    """Return how many segments come out of a task; where it cuts coarser ones, at least so many."""
+    sizes: dict[TimeChunk, int] = {}
+    for segment in task.inputs:
+        chunk = home(parse_chunk(segment.chunk), task.granularity)
+        sizes[chunk] = sizes.get(chunk, 0) + segment.bytes
+    least = sum(-(-size // policy.target_bytes) for size in sizes.values())
+    cut = any(chunk.granularity != task.granularity for chunk in sizes)
+    return f"{least:,}+" if cut else f"{least:,}"
+
+
+def _show_verdict(verdict: Verdict, place: Place) -> None:
+    if place.as_json:
+        terminal.json_document(_verdict_json(verdict))
+        return
+    v, binds = verdict, _bindings(verdict)
+    terminal.facts(
+        [
+            ("chunk", v.chunk),
+            ("act", v.act),
+            ("rule", v.rule),
+            ("priority", f"{v.priority:.6f}" if v.act == "compact" else None),
+            ("segments", f"{v.segments:,}: {v.small:,} small, {v.good:,} good, {v.large:,} large"),
+            ("rows", terminal.count(v.rows)),
+            ("bytes", f"{terminal.size(v.bytes)}, the largest {terminal.size(v.largest)}"),
+            ("granularity", f"{v.foreign:,} segments of another" if v.foreign else None),
+            ("overlaps", binds or None),
+            ("rewrite", _rewrite_text(v)),
+            ("last change", f"version {v.newest}" if v.newest >= 0 else None),
+            ("noted", _state_text(v.state)),
+            ("why", v.sentence),
+        ]
+    )
+
+
+def _rewrite_text(v: Verdict) -> str | None:
+    if v.act != "compact":
+        return None
+    return (
+        f"{v.inputs:,} segments, {terminal.size(v.input_bytes)}, into {v.outputs:,}; "
+        f"queries are spared {v.saved:,}"
+    )
+
+
+def _bindings(v: Verdict) -> str:
+    sides: Iterable[tuple[str, bool]] = (("the chunk before", v.earlier), ("after", v.later))
+    return " and ".join(name for name, bound in sides if bound)
+
+
+def _state_text(state: ChunkState | None) -> str:
+    if state is None:
+        return "nothing"
+    text = f"{state.state} with {state.segments:,} segments, the newest of version {state.version}"
+    if state.failures:
+        until = terminal.moment(state.until)
+        text += f"; failed {state.failures:,} times in a row, rests until {until}"
+    return text
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(verdict)
+    return found
+
+
+def _plan_json(found: Plan) -> dict[str, Any]:
+    return {
+        "table": found.table,
+        "version": found.version,
+        "time_ms": found.time,
+        "granularity": found.granularity,
+        "since": found.since,
+        "spans": found.spans,
+        "empty": found.empty,
+        "policy": msgspec.to_builtins(found.policy),
+        "tasks": [
+            {
+                "id": task.id,
+                "chunks": task.chunks,
+                "granularity": task.granularity,
+                "segments": len(task.inputs),
+                "rows": task.rows,
+                "bytes": task.bytes,
+                "priority": task.priority,
+                "color": task.color,
+                "after": task.after,
+                "reason": task.reason,
+                "inputs": [segment.id for segment in task.inputs],
+            }
+            for task in found.tasks
+        ],
+        "skipped": msgspec.to_builtins(found.skipped),
+    }

@@ -1,0 +1,165 @@
+"""Sorting more rows than fit into memory: sorted runs on disk, merged range by range.
+
+Shell: writes files to a temporary directory and removes them again. Nulls come last, NaN after all
+numbers, and rows that are equal in the key keep their order.
+
+The runs are cut at keys that were sampled from them so densely that the rows between two cuts fit
+into memory; rows that equal a cut need no sorting, however many they are, since the runs stand in
+the order of their rows. (External merge sort as in Knuth, TAOCP 3, 5.4; the cuts as in sample
+sort.)
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+# A value's place in the order: its class (value, NaN, null), and the value where it has one.
+_Part = tuple[int, Any]
+_Key = tuple[_Part, ...]
+_NAN: _Part = (1, None)
+_NULL: _Part = (2, None)
+
+
+def sort_rows(
+    tables: Iterable[pa.Table],
+    by: Sequence[str],
+    *,
+    memory_bytes: int,
+    directory: str | None = None,
+) -> Iterator[pa.Table]:
+    """Yield all rows in the order of the columns `by`, ascending.
+
+    Close the iterator if it is not read to its end: that removes the files at once.
+
+    Args:
+        tables: the rows, in parts of one schema.
+        by: names of columns, most significant first.
+        memory_bytes: what sorting may hold, the parts that it is given left aside.
+        directory: where the runs go; the system's place for temporary files if None.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    # A run is held as it came, as one table, and once more in order.
+    budget = max(1, memory_bytes // 4)
+    with tempfile.TemporaryDirectory(prefix="eventlog-sort-", dir=directory) as folder:
+        runs: list[_Run] = []
+        part: list[pa.Table] = []
+        size = 0
+        for table in tables:
+            part.append(table)
+            size += table.nbytes
+            if size >= budget:
+                runs.append(_spill(part, by, Path(folder, f"{len(runs)}.arrow")))
+                part, size = [], 0
+        if not runs:
+            if part:
+                yield _sorted(part, by)
+            return
+        if part:
+            runs.append(_spill(part, by, Path(folder, f"{len(runs)}.arrow")))
+        del part
+        yield from _merged(runs, by, budget)
+
+
+def _sorted(parts: Sequence[pa.Table], by: Sequence[str]) -> pa.Table:
+    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in by])
+
+
+class _Run:
+    """One sorted run on disk, seen through memory that the system may take back at any time."""
+
+    def __init__(self, path: Path, by: Sequence[str]) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.table = pa.ipc.open_file(pa.py_buffer(self._map)).read_all()
+        self._by = by
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, row: int) -> _Key:
+        return tuple(_place(self.table.column(name)[row]) for name in self._by)
+
+    def release(self) -> None:
+        """Give back the pages that were read."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def _spill(parts: Sequence[pa.Table], by: Sequence[str], path: Path) -> _Run:
+    table = _sorted(parts, by).combine_chunks()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        # One batch: a row is found without a search for its chunk.
+        file.write_table(table, max_chunksize=max(1, table.num_rows))
+    return _Run(path, by)
+
+
+def _merged(runs: Sequence[_Run], by: Sequence[str], budget: int) -> Iterator[pa.Table]:
+    rows = sum(map(len, runs))
+    size = sum(run.table.nbytes for run in runs)
+    most = max(1, budget * rows // max(1, size))  # rows that are sorted at once
+    done = [0] * len(runs)
+    for cut in _cuts(runs, most):
+        below = [bisect_left(run, cut, lo=at) for run, at in zip(runs, done, strict=True)]
+        yield from _range(runs, done, below, by)
+        equal = [bisect_right(run, cut, lo=at) for run, at in zip(runs, below, strict=True)]
+        for run, start, end in zip(runs, below, equal, strict=True):
+            for first in range(start, end, most):
+                yield run.table.slice(first, min(most, end - first))
+                run.release()
+        done = equal
+    yield from _range(runs, done, list(map(len, runs)), by)
+
+
+def _range(
+    runs: Sequence[_Run], start: Sequence[int], end: Sequence[int], by: Sequence[str]
+) -> Iterator[pa.Table]:
+    parts = [
+        run.table.slice(low, high - low)
+        for run, low, high in zip(runs, start, end, strict=True)
+        if high > low
+    ]
+    if parts:
+        yield _sorted(parts, by)
+        for run in runs:
+            run.release()
+
+
+def _cuts(runs: Sequence[_Run], most: int) -> list[_Key]:
+    """Return keys in order such that at most about `most` rows lie between two of them.
+
+    Between two neighbouring samples lie fewer rows of each run than its samples are apart.
+    """
+    apart = max(1, most // (2 * len(runs)))
+    samples = [
+        (run[row], min(apart, len(run) - row)) for run in runs for row in range(0, len(run), apart)
+    ]
+    samples.sort(key=lambda sample: sample[0])
+    cuts: list[_Key] = []
+    gathered = 0
+    for key, rows in samples:
+        if gathered + rows > most // 2 and (not cuts or key != cuts[-1]):
+            cuts.append(key)
+            gathered = 0
+        gathered += rows
+    return cuts
+
+
+def _place(value: pa.Scalar) -> _Part:
+    """Return a value's place in the order that Arrow sorts by."""
+    if not value.is_valid:
+        return _NULL
+    kind = value.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return (0, bytes(value.as_buffer()))
+    if pa.types.is_temporal(kind):
+        return (0, value.value)
+    found = value.as_py()
+    return _NAN if found != found else (0, found)  # noqa: PLR0124 - NaN

@@ -1,0 +1,178 @@
+"""A Lambda function that compacts the tables whose commits S3 announces.
+
+Shell. `handler` is what AWS calls. An event names tables (`compaction.events`); of each, what is
+worth it is planned and rewritten, task by task, for as long as size and time allow. What is left
+over is asked for again by a message to the function's own queue, or waits for the schedule.
+
+Deliveries come at least once, late, out of order and at the same time (hazard I4). None of that
+matters: a task has the same id wherever it is planned, and takes effect once.
+
+Settings are environment variables (`compaction.lambda_settings`). The module needs neither Spark
+nor any other extra: a bundle of the base dependencies runs it (`compaction.bundle`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from compaction.events import Message, Work, collapse, continuation, is_within, parse
+from compaction.json_lines import write_lines
+from compaction.lambda_settings import Settings
+from compaction.lambda_work import Budget, Context, Progress, compact, say
+from eventlog import Table
+from eventlog.errors import EventLogError, VersionNotFound
+
+MAX_TURNS = 500  # continuations in a row; what is left then is left to the schedule
+MAX_OPEN = 64  # tables of which a container keeps handles
+RESUME_DELAY_S = 5
+
+logger = logging.getLogger(__name__)
+
+
+def handler(event: Any, context: Context) -> dict[str, Any]:
+    """Compact the tables that an event asks for.
+
+    Args:
+        event: of SQS, S3, EventBridge, SNS or a schedule; see `compaction.events`.
+        context: of the invocation.
+
+    Returns:
+        `{"batchItemFailures": [{"itemIdentifier": id}, …]}`: the messages of an SQS batch that are
+        to be delivered again, and no others.
+
+    Raises:
+        InvalidInput: a setting is wrong.
+        EventLogError: an event that is no SQS batch was not dealt with; the service that sent it
+            sends it again.
+    """
+    write_lines("compaction", "eventlog")
+    settings = Settings.of(os.environ)
+    if _kept.container is None or _kept.container.settings != settings:
+        _kept.container = Container(settings)
+    return _kept.container.respond(event, context)
+
+
+class Container:
+    """What lives between invocations: settings, and handles of tables with what they know.
+
+    Args:
+        settings: see there.
+        send: posts a message: (queue URL, body, delay in seconds); boto3 if None.
+    """
+
+    def __init__(
+        self, settings: Settings, send: Callable[[str, str, int], None] | None = None
+    ) -> None:
+        self.settings = settings
+        self._send = send or _send
+        self._tables: OrderedDict[str, Table] = OrderedDict()
+        self._settled: dict[str, int] = {}  # table -> newest version at which nothing was left
+
+    def respond(self, event: Any, context: Context) -> dict[str, Any]:
+        """Do what `handler` says, with these settings."""
+        messages = parse(event)
+        failed = self._refuse(messages)
+        budget = Budget(context, self.settings.reserve_ms)
+        pieces = collapse(messages)
+        facts = {"messages": len(messages), "tables": len(pieces), "failed": len(failed)}
+        say(logging.INFO, "invoked", request=context.aws_request_id, **facts)
+        for work in pieces:
+            if self._failed(work, budget):
+                failed.update(work.messages or (None,))
+        if None in failed:
+            raise EventLogError("the event was not dealt with: the lines before this one say why")
+        return {"batchItemFailures": [{"itemIdentifier": name} for name in sorted(failed)]}
+
+    def _refuse(self, messages: Iterable[Message]) -> set[Any]:
+        """Log the messages that nobody understands, and return their ids."""
+        broken = [message for message in messages if message.error]
+        for message in broken:
+            say(logging.ERROR, "message not understood", message=message.id, why=message.error)
+        return {message.id for message in broken}
+
+    def _failed(self, work: Work, budget: Budget) -> bool:
+        """Do a piece of work; say whether the messages that ask for it have to come again."""
+        if not is_within(work.table, self.settings.allowed):
+            # Well-formed, and no business of this function: coming again would not change it.
+            say(logging.WARNING, "table not allowed", table=work.table)
+            return False
+        try:
+            if not self._is_news(work):
+                return False
+            progress = self._compact(work, budget)
+            if progress.unfinished:
+                self._resume(work, progress)
+        except Exception as error:
+            # One table's trouble must not block the others of the batch.
+            facts = {"table": work.table, "why": f"{type(error).__name__}: {error}"}
+            logger.exception("table failed", extra={"facts": facts})
+            self._tables.pop(work.table, None)  # whatever it remembers, it may be why
+            return True
+        return bool(progress.errors)
+
+    def _is_news(self, work: Work) -> bool:
+        """Say whether any of the commits brought rows, as far as their headers tell.
+
+        A commit of compaction itself, or of claims and properties, is no reason to look: else each
+        would call for the next one.
+        """
+        if not work.versions:
+            return True
+        known = self._settled.get(work.table, -1)
+        log = self._table(work.table).log
+        for version in (v for v in reversed(work.versions) if v > known):
+            try:
+                changes = log.header(version).changes
+            except VersionNotFound:
+                say(logging.WARNING, "no such commit", table=work.table, version=version)
+                continue
+            # What others had published may ride along in a compaction's commit.
+            own = changes.operation == "compact" and changes.transactions == 1
+            if changes.adds and not own:
+                return True
+        say(logging.INFO, "nothing to do", table=work.table, versions=work.versions)
+        return False
+
+    def _compact(self, work: Work, budget: Budget) -> Progress:
+        table = self._table(work.table)
+        progress = compact(table, self.settings, budget, work.skip)
+        if progress.settled:
+            self._settled[work.table] = max(progress.version, self._settled.get(work.table, -1))
+        say(logging.INFO, "table done", table=work.table, turn=work.turn, **progress.facts())
+        return progress
+
+    def _resume(self, work: Work, progress: Progress) -> None:
+        """Have the rest of the work asked for again."""
+        if self.settings.queue_url is None or work.turn >= MAX_TURNS:
+            say(logging.WARNING, "left to the schedule", table=work.table, turn=work.turn)
+            return
+        body = continuation(work.table, work.turn + 1, progress.slow)
+        self._send(self.settings.queue_url, body, RESUME_DELAY_S)
+
+    def _table(self, uri: str) -> Table:
+        found = self._tables.pop(uri, None) or Table.open(uri)
+        self._tables[uri] = found
+        if len(self._tables) > MAX_OPEN:
+            gone, _ = self._tables.popitem(last=False)
+            self._settled.pop(gone, None)
+        return found
+
+
+@dataclass
+class _Kept:
+    container: Container | None = None
+
+
+_kept = _Kept()
+
+
+def _send(queue_url: str, body: str, delay_s: int) -> None:
+    import boto3  # noqa: PLC0415 - a third of a second, and most invocations send nothing
+
+    client: Any = boto3.Session().client("sqs")
+    client.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=delay_s)

@@ -1,0 +1,218 @@
+"""What the Lambda function does with one table: plan, run what fits, note how it ended.
+
+Shell. Bounded by the size of a task, by time and by memory; what does not fit is counted and left
+to the next invocation or to another driver.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from compaction.assessing import Result, record
+from compaction.lambda_settings import Settings
+from compaction.perform import Outcome, perform
+from compaction.planning import plan
+from compaction.policy import MIB, Policy
+from compaction.tasks import Task
+from eventlog import Table
+
+MAX_PLANS = 20  # of one table in one invocation
+
+logger = logging.getLogger(__name__)
+
+
+class Context(Protocol):
+    """What Lambda says of an invocation (the part that is used here)."""
+
+    @property
+    def aws_request_id(self) -> str:
+        """The id of the invocation."""
+        ...
+
+    @property
+    def memory_limit_in_mb(self) -> int | str:
+        """The memory that the function has, in MiB."""
+        ...
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds until the invocation is ended by force."""
+        ...
+
+
+class Budget:
+    """The time and the memory of one invocation.
+
+    Attributes:
+        begun: whether a task has had a part of it.
+
+    Args:
+        context: of the invocation.
+        reserve_ms: what is kept for the end.
+    """
+
+    def __init__(self, context: Context, reserve_ms: int) -> None:
+        self._context, self._reserve_ms = context, reserve_ms
+        self.begun = False
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of the function."""
+        return int(self._context.memory_limit_in_mb) * MIB
+
+    def seconds(self) -> float:
+        """Return for how long a task may run that starts now; 0 or less: none may start."""
+        return (self._context.get_remaining_time_in_millis() - self._reserve_ms) / 1000
+
+
+@dataclass
+class Progress:
+    """What became of a table's work in one invocation.
+
+    Attributes:
+        version: the version that was planned last.
+        ended: the tasks that ran, each with how it ended.
+        outcomes: how many ended in each way.
+        errors: texts of those that failed.
+        large: ids of tasks that pass the bounds of the function.
+        slow: ids of tasks that did not end in a whole invocation.
+        unfinished: whether time ran out before the work did.
+    """
+
+    version: int = -1
+    ended: list[Result] = field(default_factory=list)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    large: set[str] = field(default_factory=set)
+    slow: set[str] = field(default_factory=set)
+    unfinished: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left that this function could do at that version."""
+        return not self.unfinished and self.outcomes.keys() <= {"done", "superseded"}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers for a line of the log."""
+        return {
+            "version": self.version,
+            **self.outcomes,
+            "bytes": sum(result.task.bytes for result in self.ended if result.end == "done"),
+            "too_large": len(self.large),
+            "too_slow": len(self.slow),
+            "unfinished": self.unfinished,
+        }
+
+
+def compact(table: Table, settings: Settings, budget: Budget, skip: Iterable[str]) -> Progress:
+    """Run what a table needs and what fits into the budget, and note in the log how it ended.
+
+    Tasks that wait for others are planned again once those have ended: only then is it known what
+    they are to rewrite.
+
+    Args:
+        table: the table.
+        settings: of the function.
+        budget: of the invocation.
+        skip: ids of tasks that are not for this function.
+
+    Raises:
+        EventLogError: the table cannot be read, or the store does not answer. What a task meets is
+            no error here but its outcome.
+    """
+    policy = settings.policy_within(budget.memory_bytes)
+    progress = Progress(slow=set(skip))
+    whole = False
+    for _ in range(MAX_PLANS):
+        if budget.seconds() <= 0:
+            progress.unfinished = True
+            break
+        # Back-off is judged by the time that it is, though no commit may have come since.
+        planned = plan(table, policy, now_ms=table.clock.now_ms())
+        progress.version = planned.version
+        whole = planned.since is None
+        if not _run(table, planned.tasks, policy, settings.max_bytes, budget, progress):
+            break
+    else:
+        progress.unfinished = True
+    # Noted also where nothing was to do, if the whole table had to be read to find that out.
+    if progress.ended or whole:
+        record(table, policy, progress.ended)
+    return progress
+
+
+def _run(  # noqa: PLR0917 - what a turn consists of
+    table: Table,
+    tasks: Iterable[Task],
+    policy: Policy,
+    max_bytes: int,
+    budget: Budget,
+    progress: Progress,
+) -> bool:
+    """Run the tasks that wait for no other; say whether it is worth planning again."""
+    waiting = moved = False
+    for task in tasks:
+        if task.id in progress.slow:
+            continue
+        if task.bytes > max_bytes:
+            if task.id not in progress.large:
+                say(logging.WARNING, "task too large", **_facts(table, task))
+            progress.large.add(task.id)
+        elif task.after:
+            waiting = True
+        elif budget.seconds() <= 0:
+            progress.unfinished = True
+            return False
+        else:
+            status = _perform(table, task, policy, budget, progress).status
+            moved |= status in ("done", "superseded")
+            waiting |= status == "superseded"
+    return waiting and moved
+
+
+def _perform(
+    table: Table, task: Task, policy: Policy, budget: Budget, progress: Progress
+) -> Outcome:
+    whole = not budget.begun
+    budget.begun = True
+    outcome = perform(table, task, policy, deadline_s=budget.seconds())
+    status = outcome.status
+    progress.outcomes[status] = progress.outcomes.get(status, 0) + 1
+    match status:
+        case "done" | "superseded" | "failed" as end:
+            progress.ended.append(Result(task, end, outcome.version))
+    facts = {**_facts(table, task), **msgspec.to_builtins(outcome)}
+    if status == "failed":
+        progress.errors.append(str(outcome.error))
+        say(logging.ERROR, "task failed", **facts)
+    elif status == "out of time":
+        progress.unfinished = True
+        if whole:  # the next invocation has no more time than this one had
+            progress.slow.add(task.id)
+        say(logging.WARNING, "task too slow" if whole else "task out of time", **facts)
+    else:
+        say(logging.INFO, "task ended", **facts)
+    return outcome
+
+
+def _facts(table: Table, task: Task) -> dict[str, Any]:
+    return {
+        "table": table.uri,
+        "task": task.id,
+        "first_chunk": task.chunks[0],
+        "chunks": len(task.chunks),
+        "segments": len(task.inputs),
+        "bytes": task.bytes,
+        "rows": task.rows,
+        "priority": task.priority,
+        "reason": task.reason,
+    }
+
+
+def say(level: int, event: str, **facts: Any) -> None:
+    """Log that something happened, with its facts (`compaction.json_lines`)."""
+    logger.log(level, event, extra={"facts": facts})

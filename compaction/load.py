@@ -1,0 +1,290 @@
+"""A day of a table that is fed faster than it can be compacted, simulated and drawn.
+
+The planner, the queue and the notes in the log are the real ones; segments are numbers, a task
+takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
+eventlog only; drawing needs the extra `plot`.
+
+    python -m compaction.load --out compaction/queue.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from compaction.assessing import Result, noted
+from compaction.planning import Known, Plan, plan_entries
+from compaction.policy import MIB, Policy
+from compaction.queueing import Queue
+from compaction.scoring import aged
+from compaction.tasks import Task
+from eventlog import segments
+from eventlog.assessment import assess
+from eventlog.chunks import DAY_MS, chunk_of
+from eventlog.clock import ManualClock
+from eventlog.model import Meta, Segment
+
+HOUR_MIN = 60
+MINUTE_MS = 60_000
+POLICY = Policy(max_tasks=3, max_queue=60, small_task_bytes=0, ageing_versions=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What arrives when: uploads of small segments, each to one day of the past.
+
+    Attributes:
+        hours: how long to simulate.
+        busy: from which hour to which more arrives than can be compacted.
+        uploads: a minute, outside those hours and within them.
+        last: from which hour on nothing arrives any more.
+        chunks: days that uploads go to.
+        task_minutes: what every task takes, however small.
+        rate: bytes that a task rewrites in a minute.
+        every: minutes from one plan to the next.
+        seed: of chance.
+    """
+
+    hours: int = 24
+    busy: tuple[int, int] = (6, 14)
+    uploads: tuple[float, float] = (0.3, 2.5)
+    last: int = 22
+    chunks: int = 400
+    task_minutes: int = 2
+    rate: int = 128 * MIB
+    every: int = 5
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened, by minute.
+
+    Attributes:
+        waiting, running: tasks, at the end of each minute.
+        deferred: chunks noted as deferred.
+        uploads, ended: how many until then.
+        launched: (minute, priority) of each task.
+        shed: (minute, priority of what was shed, least priority that stayed).
+        left: tasks that a plan at the end still finds.
+    """
+
+    waiting: list[int] = field(default_factory=list)
+    running: list[int] = field(default_factory=list)
+    deferred: list[int] = field(default_factory=list)
+    uploads: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    launched: list[tuple[int, float]] = field(default_factory=list)
+    shed: list[tuple[int, float, float]] = field(default_factory=list)
+    left: int = 0
+
+
+def simulate(policy: Policy = POLICY, load: Load | None = None) -> Trace:
+    """Return what the queue does under a load."""
+    load = load or Load()
+    world, trace = _World(policy.check(), load), Trace()
+    for minute in range(load.hours * HOUR_MIN):
+        world.arrive(minute)
+        world.end(minute)
+        if minute % load.every == 0:
+            trace.shed += world.plan(minute)
+        trace.launched += world.launch(minute)
+        trace.waiting.append(len(world.queue))
+        trace.running.append(len(world.queue.running))
+        trace.deferred.append(sum(s.state == "deferred" for s in world.meta.chunks.values()))
+        trace.uploads.append(world.uploads)
+        trace.ended.append(world.ended)
+    trace.left = len(world.planned(load.hours * HOUR_MIN).tasks)
+    return trace
+
+
+class _World:
+    """Live segments, the notes of the log, and the tasks that run until some minute."""
+
+    def __init__(self, policy: Policy, load: Load) -> None:
+        self.policy, self.load = policy, load
+        self.clock = ManualClock(0, load.seed)
+        self.queue = Queue(policy)
+        self.live: dict[str, Segment] = {}
+        self.until: dict[str, tuple[int, Task]] = {}
+        self.results: list[Result] = []
+        self.meta = Meta()
+        self.version = self.uploads = self.ended = 0
+        self.owed = 0.0  # of an upload
+
+    def arrive(self, minute: int) -> None:
+        """Commit the uploads of a minute: 2 to 9 segments of 1 to 24 MiB to some day each."""
+        start, end = self.load.busy
+        hour = minute // HOUR_MIN
+        self.owed += self.load.uploads[start <= hour < end] if hour < self.load.last else 0.0
+        while self.owed >= 1:
+            self.owed -= 1
+            self.uploads += 1
+            self.version += 1
+            day = int(self.clock.uniform() * self.load.chunks)
+            for _ in range(2 + int(self.clock.uniform() * 8)):
+                self._add(chunk_of(day * DAY_MS, "day").name, 1 + int(self.clock.uniform() * 24))
+
+    def end(self, minute: int) -> None:
+        """Commit the tasks that end in a minute."""
+        for task_id, (until, task) in list(self.until.items()):
+            if until > minute:
+                continue
+            del self.until[task_id]
+            self.queue.complete(task_id)
+            self.version += 1
+            self.ended += 1
+            for segment in task.inputs:
+                del self.live[segment.id]
+            size = ceil(task.bytes / MIB)
+            outputs = ceil(task.bytes / self.policy.target_bytes)
+            for part in range(outputs):
+                self._add(task.chunks[0], size // outputs + (part < size % outputs))
+            self.results.append(Result(task, "done", self.version))
+
+    def plan(self, minute: int) -> list[tuple[int, float, float]]:
+        """Plan, offer, and note what is known of the chunks; return what was shed."""
+        plan = self.planned(minute)
+        shed = self.queue.offer(plan.tasks)
+        urgency = {
+            v.chunk: aged(v.priority, self.version - v.newest, self.policy) for v in plan.verdicts
+        }
+        kept = min((task.priority for task in self.queue.waiting), default=0.0)
+        lost = [task.priority for task in shed]
+        lost += [urgency[skipped.chunk] for skipped in plan.skipped if skipped.why == "shed"]
+        results = [*self.results, *(Result(task, "shed") for task in shed)]
+        action = noted(plan, self._known(), results)
+        self.results = []
+        if action is not None:
+            self.version += 1
+            meta = assess(action, self.meta, self.version)
+            self.meta = self.meta if isinstance(meta, str) else meta
+        return [(minute, priority, kept) for priority in lost]
+
+    def planned(self, minute: int) -> Plan:
+        """Return the plan over all that is live."""
+        live = list(self.live.values())
+        entries = segments.from_segments(live, [0] * len(live))  # nobody asks for their hashes
+        # The plan names what runs as well, which the queue ignores: it is the queue that sheds.
+        wide = replace(self.policy, max_queue=self.policy.max_queue + self.policy.max_tasks)
+        return plan_entries(entries, self._known(), wide, minute * MINUTE_MS)
+
+    def launch(self, minute: int) -> list[tuple[int, float]]:
+        """Start what the queue lets run."""
+        launched = self.queue.launch()
+        for task in launched:
+            minutes = self.load.task_minutes + ceil(task.bytes / self.load.rate)
+            self.until[task.id] = (minute + minutes, task)
+        return [(minute, task.priority) for task in launched]
+
+    def _known(self) -> Known:
+        return Known(
+            table="0" * 32,
+            version=self.version,
+            granularity="day",
+            states=self.meta.chunks,
+            analysed=self.meta.analysed,
+        )
+
+    def _add(self, chunk: str, mib: int) -> None:
+        name = self.clock.token()
+        self.live[name] = Segment(
+            id=name,
+            chunk=chunk,
+            epoch=0,
+            version=self.version,
+            partition=len(self.live),
+            rows=1000 * mib,
+            bytes=mib * MIB,
+            checksum="0" * 64,
+            schema=1,
+        )
+
+
+def draw(trace: Trace, policy: Policy, load: Load, path: Path) -> None:
+    """Write the picture of a trace as PNG.
+
+    Raises:
+        ModuleNotFoundError: the extra `plot` is not installed.
+    """
+    import matplotlib as mpl  # noqa: PLC0415 - the extra `plot`, wanted here alone
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - likewise, and only once Agg is chosen
+
+    figure, (top, middle, bottom) = plt.subplots(
+        3, 1, figsize=(9, 8.5), sharex=True, height_ratios=(3, 2, 2), layout="constrained"
+    )
+    hours = [minute / HOUR_MIN for minute in range(len(trace.waiting))]
+    for axes in (top, middle, bottom):
+        axes.axvspan(*load.busy, color="0.93", lw=0)
+        axes.grid(axis="y", color="0.88", lw=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    _draw_queue(top, hours, trace, policy)
+    _draw_rates(middle, trace)
+    _draw_priorities(bottom, trace)
+    bottom.set_xlabel("hour of the day (grey: more arrives than can be compacted)")
+    bottom.set_xlim(0, load.hours)
+    bottom.set_xticks(range(0, load.hours + 1, 2))
+    figure.savefig(path, dpi=96, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _draw_queue(axes: Any, hours: Sequence[float], trace: Trace, policy: Policy) -> None:
+    axes.plot(hours, trace.deferred, color="tab:orange", lw=1.4, label="chunks deferred")
+    axes.plot(hours, trace.waiting, color="tab:blue", lw=1.4, label="tasks waiting")
+    axes.axhline(policy.max_queue, color="tab:red", ls="--", lw=1)
+    axes.annotate(
+        f"max_queue = {policy.max_queue}", (hours[-1], policy.max_queue), color="tab:red",
+        ha="right", va="bottom", xytext=(0, 3), textcoords="offset points",
+    )  # fmt: skip
+    axes.set_ylabel("tasks, chunks")
+    axes.set_ylim(bottom=0)
+    axes.set_title("A day of overload: the queue is bounded, the rest deferred and recovered")
+    axes.legend(loc="upper right", frameon=False, bbox_to_anchor=(1, 0.92))
+
+
+def _draw_rates(axes: Any, trace: Trace) -> None:
+    marks = range(0, len(trace.ended), HOUR_MIN)
+    last = len(trace.ended) - 1
+    for counts, color, label in (
+        (trace.uploads, "tab:gray", "uploads"),
+        (trace.ended, "tab:green", "tasks ended"),
+    ):
+        each = [counts[min(m + HOUR_MIN, last)] - counts[m] for m in marks]
+        axes.stairs(each, range(len(each) + 1), color=color, lw=1.6, label=label)
+    axes.set_ylabel("in each hour")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper right", frameon=False)
+
+
+def _draw_priorities(axes: Any, trace: Trace) -> None:
+    for found, color, label in (
+        ([(minute, priority) for minute, priority, _ in trace.shed], "tab:orange", "shed"),
+        (trace.launched, "tab:blue", "launched"),
+    ):
+        xs, ys = [m / HOUR_MIN for m, _ in found], [p for _, p in found]
+        axes.scatter(xs, ys, s=5, color=color, label=label, lw=0)
+    axes.set_ylabel("priority of tasks")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper right", frameon=False, markerscale=2.5)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Simulate the default load and draw it."""
+    parser = argparse.ArgumentParser(prog="python -m compaction.load", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
+    out: Path = parser.parse_args(arguments).out
+    load = Load()
+    draw(simulate(POLICY, load), POLICY, load, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""The segments that a rewrite makes: how large each gets, encoding, and the way to the store.
+
+Imports eventlog only. Rows come chunk by chunk, or for many chunks side by side; what is held in
+memory stays within a bound. Staged segments refer to nothing until somebody commits them, and
+nothing is deleted here (hazard C7).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compaction.digest import NOTHING, digest
+from eventlog.chunks import parse_chunk
+from eventlog.clock import Clock
+from eventlog.errors import Corrupt
+from eventlog.model import Add
+from eventlog.schema import to_arrow
+from eventlog.staging import Recipe, SegmentWriter, encode, put_segment
+from eventlog.store import ObjectStore
+
+_UPLOADS = 2
+_GROUP_BYTES = 32 * 2**20
+_DOUBT = 1.5  # times what rows took in the inputs: what they may take in the outputs
+_TINY = 16  # a part of a segment smaller than that is not worth a row group
+_LOOKS = 16  # at what is held, in the time that it takes to fill the memory
+_DECODED_ROWS = 64 * 1024
+_MANY = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What rows take in an encoded segment: so many bytes each, beside what any segment takes."""
+
+    row_bytes: float
+    fixed_bytes: int = 0
+
+    def rows_in(self, target_bytes: int, encoded_bytes: int = 0) -> int:
+        """Return how many rows more a segment takes; where hardly any fit, half of it is theirs."""
+        room = max(target_bytes - self.fixed_bytes, target_bytes / 2) - encoded_bytes
+        return int(room / self.row_bytes) if self.row_bytes > 0 else _MANY
+
+
+def share(left: int | None, size: Size, target_bytes: int) -> int:
+    """Return how many rows the next segment gets, so that all come out equal and below the target.
+
+    Args:
+        left: rows still to come; None if that is not known.
+        size: what they take.
+        target_bytes: the greatest size of a segment.
+    """
+    most = max(1, size.rows_in(target_bytes))
+    return most if left is None or left < 1 else -(-left // -(-left // most))
+
+
+def writing_bytes(memory_bytes: int) -> int:
+    """Return how much of the memory is for segments under way, encoded and not."""
+    return memory_bytes * 3 // 8
+
+
+@dataclass
+class _Chunk:
+    """One chunk's segments: the one that is being written, and what is known of the rest."""
+
+    left: int | None
+    size: Size
+    worst: Size
+    first: Size
+    writer: SegmentWriter | None = None
+
+    def room(self, target_bytes: int) -> int:
+        """Return how many more rows the segment that is being written takes."""
+        if self.writer is None:
+            return share(self.left, self.size, target_bytes)
+        encoded, size = self.writer.encoded_rows, self.writer.encoded_bytes
+        if encoded:
+            self.size = Size(size / encoded, self.size.fixed_bytes)
+        # A small row group takes more for a row than a large one: as much as was ever seen. Before
+        # the first one, nobody knows what rows of this chunk take.
+        self.worst = max(self.worst, self.size, key=lambda seen: seen.row_bytes)
+        rest = (self.worst if encoded else self.first).rows_in(target_bytes, size)
+        return min(share(self.left, self.size, target_bytes), encoded + rest) - self.writer.rows
+
+    def full(self, target_bytes: int) -> bool:
+        """Say whether the segment is complete, by what its rows really take."""
+        if self.writer is None or self.room(target_bytes) >= 1:
+            return False
+        self.writer.flush()
+        # What was guessed too high left room: the rest goes into a row group of its own, unless it
+        # would be a tiny one.
+        return self.room(target_bytes) <= self.writer.rows // _TINY
+
+
+class Outputs:
+    """Takes the rows of chunks and stages them as segments.
+
+    Use as `open(chunk, …)`, `write(chunk, …)` until its rows end, `seal()`; in the end `finish()`.
+
+    Args:
+        store: where segments go.
+        clock: ids and waits.
+        recipe: how they are written.
+        target_bytes: the greatest size of a segment.
+        memory_bytes: bound on what is being written and on its way to the store.
+        folder: where segments lie until they are stored; in memory if None, which makes them
+            smaller where it does not have the place.
+        verify: decode what was encoded, before it is stored.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        recipe: Recipe,
+        target_bytes: int,
+        memory_bytes: int,
+        *,
+        folder: str | None = None,
+        verify: bool = False,
+    ) -> None:
+        self._store, self._clock, self._recipe = store, clock, recipe
+        self._target, self._folder, self._verify = target_bytes, folder, verify
+        self._writing_bytes = writing_bytes(memory_bytes)
+        self._flying_bytes = memory_bytes // 4
+        self._open: dict[str, _Chunk] = {}
+        self._staged: list[Add] = []
+        self._flying: dict[Future[None], int] = {}
+        self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-rewrite")
+        self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()))
+        self._taken_bytes = 0  # since the last look at what is held
+        self.written = NOTHING
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def open(self, chunk: str, rows: int | None, row_bytes: float) -> None:
+        """Expect rows of a chunk: so many if known, of about so many bytes each.
+
+        Has no effect on a chunk that is open already.
+        """
+        if chunk not in self._open:
+            size = Size(row_bytes, self._fixed_bytes)
+            self._open[chunk] = _Chunk(
+                rows, size, size, Size(_DOUBT * row_bytes, self._fixed_bytes)
+            )
+
+    def is_open(self, chunk: str) -> bool:
+        """Say whether rows of the chunk are expected."""
+        return chunk in self._open
+
+    def write(self, chunk: str, table: pa.Table) -> None:
+        """Take rows of an open chunk, in their order.
+
+        Raises:
+            Corrupt: what was encoded does not decode.
+            Unavailable: the store does not answer.
+        """
+        state = self._open[chunk]
+        while table.num_rows:
+            if state.full(self._target):
+                self._seal(state)
+            part = table.slice(0, max(1, state.room(self._target)))
+            table = table.slice(part.num_rows)
+            self._taken_bytes += part.nbytes
+            if state.writer is None:
+                state.writer = self._writer(chunk)
+            state.writer.write(part)
+        if self._taken_bytes > self._writing_bytes // _LOOKS:
+            self._relieve()
+
+    def seal(self) -> None:
+        """Write out what is under way; no more rows of the open chunks come.
+
+        Raises:
+            Corrupt: what was encoded does not decode.
+            Unavailable: the store does not answer.
+        """
+        for state in self._open.values():
+            self._seal(state)
+        self._open = {}
+
+    def finish(self) -> list[Add]:
+        """Return all staged segments, in the order of their chunks and rows.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        for future in self._flying:
+            future.result()
+        return sorted(self._staged, key=lambda add: parse_chunk(add.chunk))
+
+    def _watch(self, rows: pa.Table) -> None:
+        if not self._verify:
+            self.written += digest(rows, self._recipe.layout.time_column)
+
+    def _writer(self, chunk: str) -> SegmentWriter:
+        name = f"{len(self._staged)}-{chunk}.parquet"
+        return SegmentWriter(
+            self._clock,
+            self._recipe,
+            chunk,
+            watch=self._watch,
+            group_bytes=min(_GROUP_BYTES, self._writing_bytes // 2),
+            path=None if self._folder is None else Path(self._folder, name),
+        )
+
+    def _relieve(self) -> None:
+        """Write out the largest segments under way until the rest fits."""
+        self._taken_bytes = 0
+        held = {
+            chunk: state.writer.held_bytes
+            for chunk, state in self._open.items()
+            if state.writer is not None
+        }
+        total = sum(held.values())
+        while total > self._writing_bytes:
+            largest = max(held, key=lambda chunk: held[chunk])
+            total -= held.pop(largest)
+            self._seal(self._open[largest])
+
+    def _seal(self, state: _Chunk) -> None:
+        writer = state.writer
+        if writer is None:
+            return
+        add, body = writer.seal()
+        state.writer = None
+        state.size = state.first = Size(
+            max(1, len(body) - self._fixed_bytes) / add.rows, self._fixed_bytes
+        )
+        if state.left is not None:
+            state.left -= add.rows
+        if self._verify:
+            self._decode(add, body)
+        held = 0 if self._folder else len(body)
+        while len(self._flying) > _UPLOADS or (
+            self._flying and sum(self._flying.values()) + held > self._flying_bytes
+        ):
+            done, _ = wait(self._flying, return_when="FIRST_COMPLETED")
+            for future in done:
+                del self._flying[future]
+                future.result()
+        put = self._pool.submit(put_segment, self._store, self._clock, add, body)
+        self._flying[put] = held
+        self._staged.append(add)
+
+    def _decode(self, add: Add, body: memoryview) -> None:
+        """Take the digest of what readers will find."""
+        try:
+            file = pq.ParquetFile(pa.BufferReader(body), page_checksum_verification=True)
+            for batch in file.iter_batches(batch_size=_DECODED_ROWS, use_threads=False):
+                rows = pa.Table.from_batches([batch])
+                self.written += digest(rows, self._recipe.layout.time_column)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Corrupt(
+                f"a segment of chunk {add.chunk} does not decode after it was encoded: {error}; "
+                "nothing was committed",
+                table=self._store.uri,
+            ) from error

@@ -1,0 +1,377 @@
+"""The plan: which segments of a version to rewrite, in which order, and why.
+
+`plan` reads a snapshot and never writes; everything it decides, `plan_entries` decides from values,
+so that the same version gives the same plan at any time and place. Imports eventlog only.
+
+Chunks that have not changed since the last analysis under the same policy are not looked at again:
+the log says how far it came (`Analysed`), and the difference between that version and this one says
+what changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import pyarrow as pa
+from msgspec import Struct
+
+from compaction.candidates import (
+    Draft,
+    Scored,
+    among,
+    bound,
+    drafts,
+    finished,
+    inputs_of,
+    stored_chunks,
+    task_of,
+)
+from compaction.policy import Policy
+from compaction.scoring import Verdict, score
+from compaction.spans import (
+    Sums,
+    TargetChunk,
+    classified,
+    empty_between,
+    home,
+    spans,
+    sums_by_chunk,
+    target_chunks,
+)
+from compaction.tasks import Task
+from eventlog import Snapshot, Table, diff
+from eventlog.assessment import is_current
+from eventlog.chunks import parse_chunk
+from eventlog.errors import Corrupt, NotFound
+from eventlog.keyframe import first_key
+from eventlog.model import Analysed, ChunkState, Granularity, Leaf
+
+Why = Literal["back-off", "deferred", "shed"]
+Interval = tuple[int, int]
+
+
+class Skipped(Struct, frozen=True):
+    """A chunk that needs compaction and gets no task now.
+
+    Attributes:
+        chunk: its name.
+        why: back-off: its task failed lately; deferred: it was shed before and the queue is still
+            filled; shed: the queue is full.
+        until: ms UTC, of a back-off; else 0.
+    """
+
+    chunk: str
+    why: Why
+    until: int = 0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What to compact at one version.
+
+    Attributes:
+        table: the table's id.
+        version: the version.
+        time: ms UTC that back-off was judged by.
+        granularity: the target granularity.
+        policy: the settings.
+        since: chunks that have not changed since that version, and needed nothing then, were not
+            looked at; None: all were.
+        verdicts: of every chunk that was looked at and holds segments, by start, the coarser first.
+        spans: runs of adjacent or overlapping chunks among them.
+        empty: chunks without segments in the gaps between those runs.
+        tasks: in the order to run, at most `policy.max_queue`.
+        skipped: what needs compaction and is in no task.
+    """
+
+    table: str
+    version: int
+    time: int
+    granularity: Granularity
+    policy: Policy
+    since: int | None
+    verdicts: tuple[Verdict, ...]
+    spans: int
+    empty: int
+    tasks: tuple[Task, ...]
+    skipped: tuple[Skipped, ...]
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What a plan knows of a table beside its segments.
+
+    Attributes:
+        table: its id.
+        version: the version to plan at.
+        granularity: of new rows.
+        states: what was noted of chunks, by name.
+        analysed: how far the last analysis came.
+    """
+
+    table: str
+    version: int
+    granularity: Granularity
+    states: Mapping[str, ChunkState] = {}
+    analysed: Analysed | None = None
+
+    def trusts(self, policy: Policy) -> bool:
+        """Say whether what was noted was noted under a policy that calls the same chunks stable."""
+        return self.analysed is not None and self.analysed.policy == policy.digest(self.granularity)
+
+
+def plan(
+    t: Table, policy: Policy | None = None, *, version: int | None = None, now_ms: int | None = None
+) -> Plan:
+    """Return what to compact. Never writes.
+
+    Args:
+        t: the table.
+        policy: the settings; the defaults if None.
+        version: plan as of that version; the newest if None.
+        now_ms: what back-off is judged by, ms UTC; the time of the version if None, so that a past
+            version always gives the same plan.
+
+    Raises:
+        InvalidInput: a setting of the policy is out of its bounds.
+        VersionNotFound: there is no such version.
+    """
+    chosen = (policy or Policy()).check()
+    snapshot = t.snapshot(version)
+    known = known_of(snapshot)
+    now = snapshot.header.time if now_ms is None else now_ms
+    changed = _changed(t, snapshot, known, chosen)
+    if changed is None:
+        return plan_entries(snapshot.entries(), known, chosen, now)
+    entries = _read(snapshot, changed, chosen)
+    since = known.analysed.version if known.analysed else None
+    return plan_entries(entries, known, chosen, now, since=since)
+
+
+def explain(
+    t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
+) -> Verdict:
+    """Return what the rules say of one chunk at a version, whatever was noted of others.
+
+    Args:
+        t: the table.
+        chunk: its name; of a chunk finer than the target granularity, the one that holds it.
+        policy: the settings; the defaults if None.
+        version: the newest if None.
+
+    Raises:
+        InvalidInput: the text names no chunk, or a setting is out of its bounds.
+        VersionNotFound: there is no such version.
+    """
+    chosen = (policy or Policy()).check()
+    snapshot = t.snapshot(version)
+    known = known_of(snapshot)
+    granularity = chosen.granularity or known.granularity
+    asked = home(parse_chunk(chunk), granularity)
+    entries = _overlapping(snapshot.entries(asked.start, asked.end), [(asked.start, asked.end)])
+    for target, verdict in judged(classified(entries, chosen), known, chosen):
+        if target.chunk == asked:
+            return verdict
+    nothing = TargetChunk(asked, Sums(), Sums(), earlier=False, later=False, coarser=False)
+    return score(nothing, chosen, known.states.get(asked.name))
+
+
+def known_of(snapshot: Snapshot) -> Known:
+    """Return what a plan needs of a snapshot beside its segments."""
+    return Known(
+        table=snapshot.header.table,
+        version=snapshot.version,
+        granularity=snapshot.layout.granularity,
+        states=snapshot.meta.chunks,
+        analysed=snapshot.meta.analysed,
+    )
+
+
+def judged(entries: pa.Table, known: Known, policy: Policy) -> list[Scored]:
+    """Return the verdict on every chunk of `classified` entries, by start, the coarser first."""
+    trusted = known.trusts(policy)
+    stored = sums_by_chunk(entries)
+    targets = target_chunks(stored, policy.granularity or known.granularity)
+    names = ((target, known.states.get(target.chunk.name)) for target in targets)
+    return [(target, score(target, policy, state, trusted=trusted)) for target, state in names]
+
+
+def plan_entries(
+    entries: pa.Table, known: Known, policy: Policy, now_ms: int, *, since: int | None = None
+) -> Plan:
+    """Return the plan over live entries, which hold the chunks to look at as a whole.
+
+    Args:
+        entries: columns of `eventlog.segments`.
+        known: the rest of the table.
+        policy: the settings, checked.
+        now_ms: what back-off is judged by, ms UTC.
+        since: see `Plan.since`.
+    """
+    granularity = policy.granularity or known.granularity
+    entries = classified(entries, policy)
+    scored = judged(entries, known, policy)
+    fresh, deferred, resting = _sorted_out(scored, known, policy, now_ms)
+    inputs = inputs_of(entries, [*fresh, *deferred], policy, granularity)
+    first, second = (
+        finished(
+            drafts(chunks, inputs, policy, granularity),
+            inputs,
+            policy,
+            table=known.table,
+            version=known.version,
+            now_ms=now_ms,
+        )
+        for chunks in (fresh, deferred)
+    )
+    shed = first[policy.max_queue :]
+    first = first[: policy.max_queue]
+    # Half a queue of room, so that what was shed does not come back only to be shed again.
+    room = policy.max_queue - len(first) if 2 * len(first) <= policy.max_queue else 0
+    tasks = [task_of(draft, inputs, known.version) for draft in [*first, *second[:room]]]
+    skipped = [*resting, *_skipped(shed, "shed"), *_skipped(second[room:], "deferred")]
+    runs = spans(target.chunk for target, _ in scored)
+    return Plan(
+        table=known.table,
+        version=known.version,
+        time=now_ms,
+        granularity=granularity,
+        policy=policy,
+        since=since,
+        verdicts=tuple(verdict for _, verdict in scored),
+        spans=len(runs),
+        empty=empty_between(runs, granularity),
+        tasks=tuple(tasks),
+        skipped=tuple(skipped),
+    )
+
+
+def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
+    """Return a black task as it is once those that it waited for have ended; None: needless.
+
+    Its inputs are what its chunks need now, what the others made included; so its id is another.
+    """
+    snapshot = t.snapshot()
+    chunks = (parse_chunk(name) for name in task.chunks)
+    entries = _read(snapshot, _merged((chunk.start, chunk.end) for chunk in chunks), policy)
+    return renewed_entries(task, entries, known_of(snapshot), policy, snapshot.header.time)
+
+
+def renewed_entries(
+    task: Task, entries: pa.Table, known: Known, policy: Policy, now_ms: int
+) -> Task | None:
+    """Return what `renewed` does, from the live entries of the task's chunks."""
+    entries = classified(entries, policy)
+    scored = [s for s in judged(entries, known, policy) if s[1].chunk in task.chunks]
+    chosen = [(target, verdict) for target, verdict in scored if verdict.act == "compact"]
+    if not chosen:
+        return None
+    inputs = inputs_of(entries, chosen, policy, task.granularity)
+    rows = sorted(row for found in inputs.rows.values() for row in found)
+    draft = Draft(chosen, task.granularity, rows, sum(inputs.sizes))
+    (draft,) = finished(
+        [draft], inputs, policy, table=known.table, version=known.version, now_ms=now_ms
+    )
+    return task_of(draft, inputs, known.version)
+
+
+def _sorted_out(
+    scored: Sequence[Scored], known: Known, policy: Policy, now_ms: int
+) -> tuple[list[Scored], list[Scored], list[Skipped]]:
+    """Return the chunks to compact now, those that were deferred, and those that rest.
+
+    Chunks that a rewrite has to take together share their lot.
+    """
+    fresh, deferred, resting = list[Scored](), list[Scored](), list[Skipped]()
+    trusted = known.trusts(policy)
+    for group in bound(scored, policy):
+        compact = [verdict for _, verdict in group if verdict.act == "compact"]
+        if not compact:
+            continue
+        states = [v.state for v in compact if v.state is not None]
+        until = max((s.until for s in states if s.failures), default=0)
+        if until > now_ms:
+            resting += [Skipped(verdict.chunk, "back-off", until) for verdict in compact]
+        elif trusted and all(_is_deferred(verdict) for verdict in compact):
+            deferred += group
+        else:
+            fresh += group
+    return fresh, deferred, resting
+
+
+def _is_deferred(verdict: Verdict) -> bool:
+    state = verdict.state
+    return (
+        state is not None
+        and state.state == "deferred"
+        and is_current(state, verdict.newest, verdict.segments)
+    )
+
+
+def _skipped(left_out: Iterable[Draft], why: Why) -> list[Skipped]:
+    names = {
+        verdict.chunk: None
+        for draft in left_out
+        for _, verdict in draft.scored
+        if verdict.act == "compact"
+    }
+    return [Skipped(name, why) for name in names]
+
+
+def _changed(t: Table, snapshot: Snapshot, known: Known, policy: Policy) -> list[Interval] | None:
+    """Return the times in which chunks have to be looked at; None: all of them.
+
+    They are those that changed since the last analysis, and those of which something is noted.
+    """
+    analysed = known.analysed
+    if analysed is None or not known.trusts(policy) or analysed.version < snapshot.meta.horizon:
+        return None
+    try:
+        found = diff.diff(t.snapshot(analysed.version), snapshot)
+    except (NotFound, Corrupt):
+        return None
+    names = {segment.chunk for segment in [*found.added, *found.dropped]} | known.states.keys()
+    granularity = policy.granularity or known.granularity
+    homes = (home(parse_chunk(name), granularity) for name in names)
+    return _merged((chunk.start, chunk.end) for chunk in homes)
+
+
+def _read(snapshot: Snapshot, intervals: Sequence[Interval], policy: Policy) -> pa.Table:
+    """Return the live entries that overlap the intervals.
+
+    Where a coarser chunk is to be cut, all that lies within it is read as well.
+    """
+    bounds = list(intervals)
+    while True:
+        entries = _overlapping(snapshot.entries(keep=_keeps(bounds)), bounds)
+        reached = [] if policy.granularity is None else stored_chunks(entries)
+        wider = _merged([*bounds, *((chunk.start, chunk.end) for chunk in reached)])
+        if wider == bounds:
+            return entries
+        bounds = wider
+
+
+def _keeps(intervals: Sequence[Interval]) -> Callable[[Leaf], bool]:
+    return lambda leaf: _meets((first_key(leaf).start, leaf.end), intervals)
+
+
+def _overlapping(entries: pa.Table, intervals: Sequence[Interval]) -> pa.Table:
+    met = [c for c in stored_chunks(entries) if _meets((c.start, c.end), intervals)]
+    return entries.filter(among(entries, met))
+
+
+def _meets(interval: Interval, intervals: Sequence[Interval]) -> bool:
+    """Say whether an interval overlaps one of those, which are disjoint and in order."""
+    after = bisect_right(intervals, interval[1] - 1, key=lambda other: other[0])
+    return after > 0 and intervals[after - 1][1] > interval[0]
+
+
+def _merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the intervals in order, those that touch as one."""
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

@@ -1,0 +1,144 @@
+"""What compaction aims at and what it may cost: one value with documented defaults.
+
+Pure. Imports eventlog only. Sizes are bytes of stored objects unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.codec import sha256
+from eventlog.errors import InvalidInput
+from eventlog.model import GRANULARITIES, Granularity
+
+MIB = 2**20
+GIB = 2**30
+
+Order = Literal["priority", "newest"]
+ORDERS: tuple[Order, ...] = ("priority", "newest")
+
+
+class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of compaction.
+
+    Attributes:
+        target_bytes: greatest size of a segment. 1 KiB to 5 GiB.
+        small_ratio: a segment of at least this share of `target_bytes` is good: it is not rewritten
+            to make it larger (hysteresis). Above 0, at most 1; at 1 only full segments are good.
+        min_gain: small segments are merged if that lowers their number by at least so many for each
+            `target_bytes` rewritten; at most 1,000. 0 merges whenever the number falls.
+        granularity: cut every segment by this granularity; None keeps what there is: small segments
+            are merged within the table's granularity, and coarser ones within their own.
+        sort_by: columns by which a task sorts its rows; None takes the table's `order_by`.
+        max_task_bytes: greatest size of a task's inputs, except that a segment is never divided
+            between tasks. At least four times `target_bytes`, so that a cut task makes good
+            segments.
+        small_task_bytes: neighbouring tasks below it are joined, up to `max_task_bytes`.
+        max_tasks: tasks that run at once. 1 to 10,000.
+        max_running_bytes: greatest size of the inputs of all tasks that run at once; a task above
+            it runs alone. At least 1.
+        max_queue: tasks that wait; above it those of lowest priority are deferred. 1 to 1,000,000.
+        order: what runs first: "priority" is what spares queries most for the bytes it costs,
+            "newest" the latest chunks. In both, a task gains on the others as it ages.
+        ageing_versions: versions after its last change at which a chunk goes before all younger
+            ones, in either order. At least 1.
+        backoff_s: seconds that a chunk rests after its task failed; doubled for each further
+            failure in a row, up to `max_backoff_s`. At least 0.
+        max_backoff_s: see `backoff_s`. At most ten years.
+        claim_bytes: a task whose inputs are at least so large takes a claim, so that nobody starts
+            the same work beside it; smaller ones only lose a race at the end. At least 0.
+        memory_bytes: bytes of Arrow data that one task may hold. At least 1 MiB.
+    """
+
+    target_bytes: int = 128 * MIB
+    small_ratio: float = 0.75
+    min_gain: float = 0.5
+    granularity: Granularity | None = None
+    sort_by: tuple[str, ...] | None = None
+    max_task_bytes: int = 2 * GIB
+    small_task_bytes: int = 64 * MIB
+    max_tasks: int = 4
+    max_running_bytes: int = 8 * GIB
+    max_queue: int = 1000
+    order: Order = "priority"
+    ageing_versions: int = 1000
+    backoff_s: int = 60
+    max_backoff_s: int = 86_400
+    claim_bytes: int = 256 * MIB
+    memory_bytes: int = 512 * MIB
+
+    def check(self) -> Policy:
+        """Return this policy.
+
+        Raises:
+            InvalidInput: a setting is out of its bounds.
+        """
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidInput(
+                    f"policy {name} is a whole number from {low} to {high}, not {value!r}"
+                )
+        if self.max_task_bytes < 4 * self.target_bytes:
+            raise InvalidInput(f"policy max_task_bytes is at least {4 * self.target_bytes} here")
+        # So written, both refuse NaN too.
+        if not 0 < self.small_ratio <= 1:
+            raise InvalidInput("policy small_ratio is above 0 and at most 1")
+        if not 0 <= self.min_gain <= _MAX_GAIN:
+            raise InvalidInput(f"policy min_gain is from 0 to {_MAX_GAIN}")
+        if self.granularity is not None and self.granularity not in GRANULARITIES:
+            raise InvalidInput(
+                f"granularity {self.granularity!r} is not one of {', '.join(GRANULARITIES)}"
+            )
+        if self.order not in ORDERS:
+            raise InvalidInput(f"policy order is one of {', '.join(ORDERS)}, not {self.order!r}")
+        return self
+
+    @property
+    def good_bytes(self) -> int:
+        """The least size of a segment that is good."""
+        return math.ceil(self.small_ratio * self.target_bytes)
+
+    def backoff_ms(self, failures: int) -> int:
+        """Return how long a chunk rests after so many failures in a row (at least 1)."""
+        doubled = self.backoff_s << min(failures - 1, 40)
+        return 1000 * min(doubled, self.max_backoff_s)
+
+    def digest(self, granularity: Granularity) -> str:
+        """Return a digest of all that decides whether a chunk is stable: 64 hexadecimal digits.
+
+        Limits of cost and order are no part of it: chunks need no new analysis when they change.
+
+        Args:
+            granularity: the table's.
+        """
+        parts = {
+            "target_bytes": self.target_bytes,
+            "small_ratio": float(self.small_ratio),
+            "min_gain": float(self.min_gain),
+            "cut": self.granularity,
+            "granularity": self.granularity or granularity,
+        }
+        return sha256(msgspec.json.encode(parts))
+
+
+_MAX_GAIN = 1000
+_DECADE_S = 10 * 366 * 86_400
+_MOST_BYTES = 2**60
+_BOUNDS = {
+    "target_bytes": (1024, 5 * GIB),
+    "max_task_bytes": (4096, _MOST_BYTES),
+    "small_task_bytes": (0, _MOST_BYTES),
+    "max_tasks": (1, 10_000),
+    "max_running_bytes": (1, _MOST_BYTES),
+    "max_queue": (1, 1_000_000),
+    "ageing_versions": (1, 2**62),
+    "backoff_s": (0, _DECADE_S),
+    "max_backoff_s": (0, _DECADE_S),
+    "claim_bytes": (0, _MOST_BYTES),
+    "memory_bytes": (MIB, _MOST_BYTES),
+}

@@ -1,0 +1,306 @@
+"""The score of a time chunk: whether to compact it, how urgently, and why.
+
+Pure. Imports eventlog only. The rules are those of the compaction notes for Druid, with a threshold
+below which a segment counts as small and a least gain, so that good segments are not rewritten
+again and again.
+
+Rules, the first that fits:
+
+- `empty`: no rows.
+- `rewritten`: stable; this very content is what a task under this policy left, whatever its sizes.
+- `granularity`: compact; the policy names a granularity, and segments have another.
+- `oversize`: compact; a segment is above the target and can be divided.
+- `one`: stable; one segment, not above the target.
+- `exact`: stable; n segments, none above the target, and n = ceil(bytes / target).
+- `good`: stable; the number could only fall by rewriting segments that are good already.
+- `gain`: stable; the number would fall, but by too little for the bytes.
+- `uneven`: stable; what is small could only be merged into one that is many times larger. That one
+  is left out of a rewrite of the others, too: else each late segment would cost it anew.
+- `small`: compact; fewer segments will do.
+
+A chunk that overlaps its neighbours through a coarser segment and would be stable is `no opinion`
+(rule `overlap`): it is taken along if the coarser segment is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from compaction.policy import MIB, Policy
+from compaction.spans import Sums, TargetChunk
+from eventlog.assessment import is_current
+from eventlog.model import ChunkState
+
+Act = Literal["empty", "stable", "compact", "no opinion"]
+Rule = Literal[
+    "empty", "rewritten", "granularity", "oversize", "one", "exact", "good", "gain", "uneven",
+    "small", "overlap",
+]  # fmt: skip
+
+# What a query pays for one more file (a request, a footer), in bytes that it could have read
+# meanwhile: the figure by which Spark's own file source weighs opening a file.
+FILE_COST = 4 * MIB
+
+# A small segment of this share of the target, and so many times larger than all others that a merge
+# would take, is left out of it: rewriting it would cost more than it saves.
+UNEVEN_SHARE = 1 / 8
+UNEVEN_TIMES = 8
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the rules say of one time chunk, with every number that they used.
+
+    Attributes:
+        chunk: its name.
+        act: empty, stable, compact or no opinion.
+        rule: the one that decided.
+        priority: 0 to 1, of `compact` alone: what queries are spared against what it costs, before
+            ageing.
+        segments, rows, bytes: live in it. A coarser segment above it is not counted.
+        small, good, large: how many are below the good size, from it to the target, above it.
+        largest: size of the largest.
+        foreign: how many have another granularity than the target.
+        newest: the version that last added to it; -1 if it is empty.
+        earlier, later: a coarser segment binds it to the chunk before it, or after it.
+        inputs, input_bytes: of the segments to rewrite.
+        outputs: how many are expected to come out of them; more where they are cut finer.
+        saved: segments that queries are spared.
+        left: size of a small segment that is left out, because it is many times larger than the
+            others; 0: none is.
+        state: what the log noted of it.
+        sentence: all of this for people.
+    """
+
+    chunk: str
+    act: Act
+    rule: Rule
+    priority: float
+    segments: int
+    rows: int
+    bytes: int
+    small: int
+    good: int
+    large: int
+    largest: int
+    foreign: int
+    newest: int
+    earlier: bool
+    later: bool
+    inputs: int
+    input_bytes: int
+    outputs: int
+    saved: int
+    left: int
+    state: ChunkState | None
+    sentence: str
+
+
+def score(
+    target: TargetChunk,
+    policy: Policy,
+    state: ChunkState | None = None,
+    *,
+    trusted: bool = True,
+) -> Verdict:
+    """Return what the rules say of a chunk.
+
+    Args:
+        target: the chunk and its sums.
+        policy: the settings.
+        state: what the log noted of the chunk.
+        trusted: it was noted under a policy that calls the same chunks stable.
+    """
+    sums, chosen = target.sums, rewritten_of(target, policy)
+    outputs = parts(chosen, policy)
+    # A large segment counts for the cuts that it lacks, the rest for the files that a merge avoids.
+    saved = chosen.splits + max(0, chosen.segments + chosen.splits - outputs)
+    rule = _rule(target, chosen, saved, policy)
+    noted = trusted and state is not None and state.state == "stable"
+    if noted and state is not None and is_current(state, sums.newest, sums.segments):
+        rule = "empty" if rule == "empty" else "rewritten"
+    act = _ACTS[rule]
+    if act == "stable" and (target.earlier or target.later):
+        act, rule = "no opinion", "overlap"
+    if rule == "granularity":
+        saved = max(saved, 1)  # whoever asks for one of the new chunks is spared the others
+    compact = act == "compact"
+    verdict = Verdict(
+        chunk=target.chunk.name,
+        act=act,
+        rule=rule,
+        priority=worth(saved, chosen.bytes) if compact else 0.0,
+        segments=sums.segments,
+        rows=sums.rows,
+        bytes=sums.bytes,
+        small=sums.small,
+        good=sums.segments - sums.small - sums.large,
+        large=sums.large,
+        largest=sums.largest,
+        foreign=target.foreign,
+        newest=sums.newest,
+        earlier=target.earlier,
+        later=target.later,
+        inputs=chosen.segments if compact else 0,
+        input_bytes=chosen.bytes if compact else 0,
+        outputs=outputs if compact else 0,
+        saved=saved if compact else 0,
+        left=left_out(target, policy),
+        state=state,
+        sentence="",
+    )
+    return structs.replace(verdict, sentence=_SENTENCES[rule](verdict, policy))
+
+
+def rewritten_of(target: TargetChunk, policy: Policy) -> Sums:
+    """Return the sums over the segments that a rewrite of the chunk takes: good ones stay.
+
+    Where the policy names a granularity, all segments of another one are taken as well.
+    """
+    if policy.granularity is not None and target.foreign:
+        return target.exact if target.coarser else target.exact.odd().plus(target.finer)
+    chosen, left = target.sums.odd(), left_out(target, policy)
+    if not left:
+        return chosen
+    return replace(chosen, segments=chosen.segments - 1, bytes=chosen.bytes - left)
+
+
+def left_out(target: TargetChunk, policy: Policy) -> int:
+    """Return the size of the one small segment that a merge leaves out as too large; 0: none.
+
+    None is where the policy merges whenever the number of segments falls (`min_gain` 0).
+    """
+    sums = target.sums
+    foreign = policy.granularity is not None and target.foreign
+    if foreign or sums.large or not policy.min_gain:
+        return 0
+    others = sums.odd_bytes - sums.top
+    uneven = sums.top >= UNEVEN_SHARE * policy.target_bytes and sums.top > UNEVEN_TIMES * others
+    return sums.top if uneven and sums.small > 1 else 0
+
+
+def parts(sums: Sums, policy: Policy) -> int:
+    """Return how few segments can hold these rows: ceil(bytes / target), at most one a row."""
+    return min(sums.rows, -(-sums.bytes // policy.target_bytes))
+
+
+def worth(saved: int, input_bytes: int) -> float:
+    """Return the priority of a rewrite, 0 to 1: gain / (gain + cost), both in bytes.
+
+    Args:
+        saved: segments that every query of the chunk is spared, `FILE_COST` bytes each.
+        input_bytes: what the rewrite reads, and about what it writes.
+    """
+    gain = saved * FILE_COST
+    return gain / (gain + input_bytes) if gain else 0.0
+
+
+def aged(priority: float, age_versions: int, policy: Policy) -> float:
+    """Return a priority raised towards 1 with the versions since the chunk last changed.
+
+    It reaches 1 at `policy.ageing_versions`: from then on only older chunks come before it, so that
+    none waits for ever however urgent the new ones are.
+    """
+    share = min(1.0, max(0, age_versions) / policy.ageing_versions)
+    return priority + (1.0 - priority) * share
+
+
+_ACTS: dict[Rule, Act] = {
+    "empty": "empty",
+    "rewritten": "stable",
+    "granularity": "compact",
+    "oversize": "compact",
+    "one": "stable",
+    "exact": "stable",
+    "good": "stable",
+    "gain": "stable",
+    "uneven": "stable",
+    "small": "compact",
+    "overlap": "no opinion",
+}
+
+
+def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule:
+    sums = target.sums
+    if not sums.rows:
+        return "empty"
+    if policy.granularity is not None and target.foreign:
+        return "granularity"
+    if sums.large:
+        return "oversize"
+    if sums.segments == 1:
+        return "one"
+    if sums.segments == parts(sums, policy) and sums.largest <= policy.target_bytes:
+        return "exact"
+    if not saved:
+        return "uneven" if left_out(target, policy) else "good"
+    if saved * policy.target_bytes < policy.min_gain * chosen.bytes:
+        return "gain"
+    return "small"
+
+
+def _size(number: int) -> str:
+    """Return bytes for a sentence, in powers of 1000 as the program shows them."""
+    for unit, width in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if number >= 0.9995 * width:
+            return f"{number / width:.3g} {unit}"
+    return f"{number} B"
+
+
+def _held(v: Verdict) -> str:
+    noun = "segment" if v.segments == 1 else "segments"
+    return f"{v.segments:,} {noun} of {_size(v.bytes)} in all"
+
+
+def _neighbours(v: Verdict) -> str:
+    sides = [name for name, bound in (("before", v.earlier), ("after", v.later)) if bound]
+    return f"chunk {' and the one '.join(sides)} it"
+
+
+def _rewrite(v: Verdict, policy: Policy) -> str:
+    return (
+        f"rewriting {v.inputs:,} of {_size(v.input_bytes)} into {v.outputs:,} or more"
+        if v.rule == "granularity"
+        else f"rewriting {v.inputs:,} of {_size(v.input_bytes)} into {v.outputs:,} of at most "
+        f"{_size(policy.target_bytes)}"
+    ) + f" saves queries {v.saved:,}"
+
+
+_SENTENCES: dict[Rule, Callable[[Verdict, Policy], str]] = {
+    "empty": lambda _v, _p: "no live rows",
+    "rewritten": lambda v, _p: (
+        f"{_held(v)}: a task under this policy left it so, and nothing has changed since"
+    ),
+    "granularity": lambda v, p: (
+        f"{_held(v)}, {v.foreign:,} of them not cut by {p.granularity}: {_rewrite(v, p)}"
+    ),
+    "oversize": lambda v, p: (
+        f"{_held(v)}, {v.large:,} above {_size(p.target_bytes)} (the largest "
+        f"{_size(v.largest)}): {_rewrite(v, p)}"
+    ),
+    "one": lambda v, p: (
+        f"{_held(v)}, not above {_size(p.target_bytes)}"
+        if v.largest <= p.target_bytes
+        else f"{_held(v)}: a single row cannot be divided"
+    ),
+    "exact": lambda v, p: f"{_held(v)}, none above {_size(p.target_bytes)}: no fewer can hold them",
+    "good": lambda v, p: (
+        f"{_held(v)}: {v.good:,} of at least {_size(p.good_bytes)} are good"
+        + (f", and the {v.small:,} smaller cannot be made fewer without them" if v.small else "")
+    ),
+    "gain": lambda v, p: (
+        f"{_held(v)}: the {v.small:,} below {_size(p.good_bytes)} could be made fewer, but by less "
+        f"than {p.min_gain:g} for each {_size(p.target_bytes)} rewritten"
+    ),
+    "uneven": lambda v, p: (
+        f"{_held(v)}: the {v.small:,} below {_size(p.good_bytes)} could only be made fewer by "
+        f"rewriting one of {_size(v.left)}, over {UNEVEN_TIMES} times the size of the others"
+    ),
+    "small": lambda v, p: f"{_held(v)}, {v.small:,} below {_size(p.good_bytes)}: {_rewrite(v, p)}",
+    "overlap": lambda v, _p: (
+        f"{_held(v)}, stable by their sizes; a coarser segment binds it to the {_neighbours(v)}"
+    ),
+}

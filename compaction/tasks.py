@@ -1,0 +1,84 @@
+"""A task of compaction: segments in, segments out, one commit.
+
+Words. Imports eventlog only. Tasks travel to Spark and to Lambda as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from eventlog.codec import sha256
+from eventlog.errors import InvalidInput
+from eventlog.model import Granularity, Segment
+
+Color = Literal["red", "black"]
+
+
+class Task(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rewrite these segments into the fewest good ones.
+
+    Attributes:
+        id: 32 hexadecimal digits, a function of the table, the granularity and the inputs: the same
+            work has the same id wherever and whenever it is planned.
+        version: the version that it was planned at.
+        granularity: of the segments that it makes.
+        chunks: the chunks whose rows it rewrites, in time order: at `granularity` or, where inputs
+            are coarser, those of the inputs.
+        inputs: the live segments that it replaces, in (chunk start, chunk end, version, partition)
+            order. Good segments of the same chunks are left alone.
+        priority: 0 to 1, ageing included.
+        reason: rule and numbers, for people.
+        after: ids of tasks that have to end first. What they make lies in this task's chunks, so
+            that its inputs have to be looked up again then (`compaction.planning.renewed`).
+    """
+
+    id: str
+    version: int
+    granularity: Granularity
+    chunks: tuple[str, ...]
+    inputs: tuple[Segment, ...]
+    priority: float
+    reason: str
+    after: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """What it costs: the size of its inputs."""
+        return sum(segment.bytes for segment in self.inputs)
+
+    @property
+    def rows(self) -> int:
+        """The rows of its inputs."""
+        return sum(segment.rows for segment in self.inputs)
+
+    @property
+    def color(self) -> Color:
+        """Red may run now; black waits for the tasks in `after`."""
+        return "black" if self.after else "red"
+
+
+def task_id(table: str, granularity: Granularity, inputs: Iterable[str]) -> str:
+    """Return the id of the task that rewrites the segments of these ids, in this order."""
+    text = " ".join((table, granularity, *inputs))
+    return sha256(text.encode())[:32]
+
+
+def encode(tasks: Iterable[Task]) -> bytes:
+    """Return tasks as JSON."""
+    return msgspec.json.encode(list(tasks))
+
+
+def decode(body: bytes) -> list[Task]:
+    """Return the tasks of `encode`.
+
+    Raises:
+        InvalidInput: the text is none of it.
+    """
+    try:
+        return msgspec.json.decode(body, type=list[Task])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"these are not tasks of compaction: {error}") from None

@@ -1,0 +1,121 @@
+"""A table for the planner's tests: segments as values, and tasks carried out by arithmetic."""
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+from compaction.assessing import Result, noted
+from compaction.planning import Known, Plan, plan_entries, renewed_entries
+from compaction.policy import Policy
+from compaction.tasks import Task
+from eventlog import segments
+from eventlog.assessment import assess
+from eventlog.chunks import TimeChunk, chunk_of, parse_chunk
+from eventlog.model import Meta, Segment
+
+TABLE = "7a" * 16
+HASH = "ab" * 32
+
+
+class Pretended:
+    """Live segments, versions and chunk states of a table that has no rows.
+
+    Args:
+        granularity: of the table.
+        shrink: outputs are so much of the size that was expected of them.
+    """
+
+    def __init__(self, granularity="day", *, shrink=1.0):
+        self.granularity, self.shrink = granularity, shrink
+        self.version, self.made = 0, 0
+        self.live: dict[str, Segment] = {}
+        self.meta = Meta()
+
+    def add(self, chunk: str, *sizes: int, rows: int = 1000) -> list[Segment]:
+        """One commit that adds segments of these sizes."""
+        self.version += 1
+        return [self._add(chunk, size, rows, n) for n, size in enumerate(sizes)]
+
+    def known(self) -> Known:
+        return Known(
+            table=TABLE,
+            version=self.version,
+            granularity=self.granularity,
+            states=self.meta.chunks,
+            analysed=self.meta.analysed,
+        )
+
+    def plan(self, policy: Policy, now_ms: int = 0) -> Plan:
+        """The plan over everything."""
+        entries = segments.from_segments(list(self.live.values()))
+        return plan_entries(entries, self.known(), policy.check(), now_ms)
+
+    def finish(self, task: Task, policy: Policy) -> Result:
+        """Carry out a task: each chunk gets ceil(bytes / target) segments of one size."""
+        if any(self.live.get(s.id) != s for s in task.inputs):
+            return Result(task, "superseded")
+        held: dict[TimeChunk, list[int]] = {}
+        for segment in task.inputs:
+            for chunk, size, rows in _pieces(segment, task):
+                sums = held.setdefault(chunk, [0, 0])
+                sums[0] += size
+                sums[1] += rows
+        for segment in task.inputs:
+            del self.live[segment.id]
+        self.version += 1
+        number = 0
+        for chunk in sorted(held):
+            size, rows = held[chunk]
+            count = max(1, min(rows, ceil(size / policy.target_bytes)))
+            for part in range(count):
+                share = int(self.shrink * (size // count + (part < size % count)))
+                self._add(chunk.name, share, rows // count + (part < rows % count), number)
+                number += 1
+        return Result(task, "done", self.version)
+
+    def note(self, results: Sequence[Result], policy: Policy, now_ms: int = 0) -> None:
+        """Note what a run left, as the log would."""
+        action = noted(self.plan(policy, now_ms), self.known(), results)
+        if action is not None:
+            meta = assess(action, self.meta, self.version + 1)
+            assert not isinstance(meta, str), meta
+            self.version, self.meta = self.version + 1, meta
+
+    def run(self, policy: Policy, now_ms: int = 0) -> list[Result]:
+        """Plan, carry everything out, black tasks as they are once the others have ended, note."""
+        results = []
+        for task in self.plan(policy, now_ms).tasks:
+            renewed = self.renewed(task, policy) if task.after else task
+            if renewed is not None:
+                results.append(self.finish(renewed, policy))
+        self.note(results, policy, now_ms)
+        return results
+
+    def renewed(self, task: Task, policy: Policy) -> Task | None:
+        """What `planning.renewed` gives: the chunks of the task as they are now."""
+        entries = segments.from_segments(list(self.live.values()))
+        return renewed_entries(task, entries, self.known(), policy, 0)
+
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.live.values())
+
+    def _add(self, chunk: str, size: int, rows: int, partition: int) -> Segment:
+        self.made += 1
+        name = f"{self.made:032x}"
+        segment = Segment(name, chunk, 0, self.version, partition, rows, size, HASH, 1)
+        self.live[name] = segment
+        return segment
+
+
+def _pieces(segment: Segment, task: Task) -> Iterable[tuple[TimeChunk, int, int]]:
+    """Where the rows of an input go: to its chunk, or evenly to the first few that it covers."""
+    own = parse_chunk(segment.chunk)
+    first = chunk_of(own.start, task.granularity)
+    if first.end >= own.end:
+        yield first, segment.bytes, segment.rows
+        return
+    inner = [first]
+    while len(inner) < min(3, segment.rows) and inner[-1].end < own.end:
+        inner.append(chunk_of(inner[-1].end, task.granularity))
+    for n, chunk in enumerate(inner):
+        size = segment.bytes // len(inner) + (n < segment.bytes % len(inner))
+        yield chunk, size, segment.rows // len(inner) + (n < segment.rows % len(inner))

@@ -1,0 +1,35 @@
+"""Tasks of compaction made by hand, for tests of what carries them out."""
+
+from builders import live
+
+from compaction.policy import Policy
+from compaction.tasks import Task, task_id
+from eventlog.chunks import parse_chunk
+from readers import scan
+
+MIB = 2**20
+SMALL = Policy(target_bytes=MIB, max_task_bytes=64 * MIB, small_task_bytes=0, memory_bytes=64 * MIB)
+
+
+def task_of(table, inputs=None, granularity=None, reason="by hand"):
+    """A task over these live segments of the head, or over all of them."""
+    head = table.refresh()
+    inputs = live(head) if inputs is None else inputs
+    inputs = sorted(inputs, key=lambda s: (parse_chunk(s.chunk), s.version, s.partition))
+    cut = granularity or head.layout.granularity
+    chunks = tuple(c.name for c in sorted({parse_chunk(s.chunk) for s in inputs}))
+    ids = [segment.id for segment in inputs]
+    return Task(task_id(table.id, cut, ids), head.version, cut, chunks, tuple(inputs), 0.5, reason)
+
+
+def policy(**settings):
+    """The policy of small tests with other settings."""
+    base = {name: getattr(SMALL, name) for name in SMALL.__struct_fields__}
+    base |= settings
+    base["max_task_bytes"] = max(base["max_task_bytes"], 4 * base["target_bytes"])
+    return Policy(**base).check()
+
+
+def content(table, by="at"):
+    """All rows of the head, in an order that does not depend on the segments."""
+    return scan(table).to_table().sort_by([(by, "ascending"), ("name", "ascending")])
