@@ -61,11 +61,11 @@ soak: $(STAMP) ## processes, a server, a proxy that breaks things, kill -9: MINU
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
 
-queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: compaction/queue.png
-	@$(PYTHON) -m compaction.load --out compaction/queue.png
+queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: compaction/planner/queue.png
+	@$(PYTHON) -m compaction.planner.load --out compaction/planner/queue.png
 
 bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
-	@$(PYTHON) -m compaction.bundle --out dist/lambda.zip
+	@$(PYTHON) -m compaction.aws.bundle --out dist/lambda.zip
 
 build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -4,7 +4,7 @@ Imports eventlog and readers only.
 """
 
 from compaction.perform import Outcome, perform
-from compaction.planning import Plan, explain, plan
+from compaction.planner.planning import Plan, explain, plan
 from compaction.policy import Policy
 from compaction.reclaim import VacuumReport, vacuum
 from compaction.runner import RunReport, run

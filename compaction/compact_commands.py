@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
-from compaction.planning import Plan, explain, judged, known_of, plan
+from compaction.planner.planning import Plan, explain, judged, known_of, plan
+from compaction.planner.scoring import Verdict
+from compaction.planner.spans import classified, home, sizes_by_chunk
 from compaction.policy import MIB, ORDERS, Policy
-from compaction.scoring import Verdict
-from compaction.spans import classified, home, sizes_by_chunk
 from compaction.tasks import Task
 from eventlog import Table, terminal
 from eventlog.chunks import TimeChunk, parse_chunk

@@ -1,14 +1,14 @@
 """A Lambda function that compacts the tables whose commits S3 announces.
 
-Shell. `handler` is what AWS calls. An event names tables (`compaction.events`); of each, what is
-worth it is planned and rewritten, task by task, for as long as size and time allow. What is left
+Shell. `handler` is what AWS calls. An event names tables (`compaction.aws.events`); of each, what
+is worth it is planned and rewritten, task by task, for as long as size and time allow. What is left
 over is asked for again by a message to the function's own queue, or waits for the schedule.
 
 Deliveries come at least once, late, out of order and at the same time (hazard I4). None of that
 matters: a task has the same id wherever it is planned, and takes effect once.
 
-Settings are environment variables (`compaction.lambda_settings`). The module needs neither Spark
-nor any other extra: a bundle of the base dependencies runs it (`compaction.bundle`).
+Settings are environment variables (`compaction.aws.settings`). The module needs neither Spark
+nor any other extra: a bundle of the base dependencies runs it (`compaction.aws.bundle`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from compaction.events import Message, Work, collapse, continuation, is_within, parse
-from compaction.json_lines import write_lines
-from compaction.lambda_settings import Settings
-from compaction.lambda_work import Budget, Context, Progress, compact, say
+from compaction.aws.events import Message, Work, collapse, continuation, is_within, parse
+from compaction.aws.json_lines import write_lines
+from compaction.aws.settings import Settings
+from compaction.aws.work import Budget, Context, Progress, compact, say
 from eventlog import Table
 from eventlog.errors import EventLogError, VersionNotFound
 
@@ -38,7 +38,7 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
     """Compact the tables that an event asks for.
 
     Args:
-        event: of SQS, S3, EventBridge, SNS or a schedule; see `compaction.events`.
+        event: of SQS, S3, EventBridge, SNS or a schedule; see `compaction.aws.events`.
         context: of the invocation.
 
     Returns:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compaction.policy import Policy
-from compaction.rewrite import Progress, Rewritten, rewrite
+from compaction.rewriting.rewrite import Progress, Rewritten, rewrite
 from compaction.tasks import Task
 from eventlog import Table
 from eventlog.chunks import parse_chunk
@@ -53,7 +53,7 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bytes_in: size of the inputs.
         bytes_out: size of what this attempt made of them.
         segments_in: number of inputs.
-        segments_out: number of segments that this attempt made of them.
+        made: ids of the segments that this attempt made of them.
         seconds: what it took, by the clock.
         error: why not, for people.
     """
@@ -66,9 +66,14 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bytes_in: int = 0
     bytes_out: int = 0
     segments_in: int = 0
-    segments_out: int = 0
+    made: tuple[str, ...] = ()
     seconds: float = 0.0
     error: str | None = None
+
+    @property
+    def segments_out(self) -> int:
+        """Number of segments that this attempt made."""
+        return len(self.made)
 
     @property
     def ok(self) -> bool:
@@ -99,9 +104,9 @@ def perform(
         t: the table.
         task: what `compaction.plan` made.
         policy: sizes, sort order, memory, what needs a claim.
-        progress: see `compaction.rewrite.rewrite`.
+        progress: see `compaction.rewriting.rewrite.rewrite`.
         deadline_s: seconds from now after which it stops before its commit.
-        verify: see `compaction.rewrite.rewrite`.
+        verify: see `compaction.rewriting.rewrite.rewrite`.
 
     Returns:
         What became of it: errors of the table, of its store or of the disk are in there.
@@ -193,7 +198,7 @@ class _Attempt:
             passed=max(0, version - head.version - 1),
             rows=made.rows,
             bytes_out=made.bytes,
-            segments_out=len(made.adds),
+            made=tuple(add.id for add in made.adds),
         )
 
     def judged(self, error: Exception) -> Outcome:

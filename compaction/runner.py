@@ -1,8 +1,8 @@
 """The runner: a plan carried out within its limits, by a driver.
 
-Imports eventlog only, and compaction's own. The queue decides what runs (`compaction.queueing`), a
-driver performs it, and the log is told how it ended (`compaction.assessing`). Nothing here is
-needed for safety: a runner may be killed at any moment, and several may run at once.
+Imports eventlog only, and compaction's own. The queue decides what runs (`planner.queueing`), a
+driver performs it, and the log is told how it ended (`planner.assessing`). Nothing here is needed
+for safety: a runner may be killed at any moment, and several may run at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from compaction.assessing import End, Result, record
 from compaction.perform import Outcome, perform
-from compaction.planning import plan, renewed
+from compaction.planner.assessing import End, Result, record
+from compaction.planner.planning import plan, renewed
+from compaction.planner.queueing import Queue
 from compaction.policy import MIB, Policy
-from compaction.queueing import Queue
 from compaction.tasks import Task
 from eventlog import Table
 from eventlog.errors import InvalidInput
@@ -94,7 +94,7 @@ def run(
         ended, cancelled = _drain(t, queue, performing, chosen, progress or (lambda *_: None))
     shed += cancelled
     results = [
-        Result(task, _ENDS[outcome.status], outcome.version)
+        Result(task, _ENDS[outcome.status], outcome.made)
         for task, outcome in ended
         if outcome.status in _ENDS
     ]

@@ -6,21 +6,18 @@ before another is tried. Nothing is ever deleted here.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eventlog import codec, keyframe, keys
+from eventlog import framing
 from eventlog.clock import Clock
 from eventlog.errors import (
     AlreadyExists,
     ClaimLost,
     CommitConflict,
     CommitUnknown,
-    Corrupt,
     EventLogError,
     InvalidInput,
-    KeyNotFound,
     Unavailable,
     VersionNotFound,
 )
@@ -28,10 +25,10 @@ from eventlog.fold import NoState
 from eventlog.log import Log
 from eventlog.model import Add, Transaction
 from eventlog.properties import setting
-from eventlog.proposal import Proposal, check_writable, commit_time, keyframe_due, propose
-from eventlog.publish import Intents, combinable, publication
+from eventlog.proposal import Proposal, check_writable, commit_time, propose
+from eventlog.publish import Intents, Lookout, patience, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
-from eventlog.slot import passed, put_once, settle, still_open, taken_in
+from eventlog.slot import passed, settle, still_open, taken_in
 from eventlog.snapshot import Snapshot
 
 MAX_LOST_RACES = 200
@@ -40,8 +37,6 @@ MAX_DEFERRALS = 8  # times that a writer lets the one before it go first
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 _SHORTEST_PACE_S = 0.005
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +73,7 @@ class Committer:
         self._clock = clock
         self._intents = Intents(log.store, clock)
         self._crowd = 0  # commits for which others are still expected: publish at once
+        self._lookout = Lookout()
         self._unsettled: dict[str, _Unsettled] = {}
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
@@ -124,53 +120,25 @@ class Committer:
             # What was sent may still arrive, also where it was a read that failed just now.
             raise self._open(transaction.id, error) from error
 
-    def write_keyframe(self, head: Snapshot) -> Snapshot:
-        """Write the key frame of the snapshot's version; return the snapshot based on it.
-
-        Two writers of one version write the same objects, so losing a race is fine.
-
-        Raises:
-            Corrupt: the state does not add up.
-            Unavailable: the store does not answer.
-        """
-        try:
-            leaves = self._log.leaves(keyframe.touched(head.base, head.delta))
-        except (Corrupt, KeyNotFound):
-            head.entries()  # moves the snapshot over to an older key frame
-            head = head.settled()
-            leaves = self._log.leaves(keyframe.touched(head.base, head.delta))
-        frame = keyframe.build(
-            head.base,
-            head.delta,
-            leaves,
-            header=head.header,
-            commit_hash=head.commit_hash,
-            meta=head.meta,
-        )
-        for key, body in frame.objects.items():
-            put_once(self._store, self._clock, key, body)
-        root_key = keys.keyframe_key(head.version)
-        put_once(self._store, self._clock, root_key, codec.encode_keyframe(frame.root))
-        self._log.remember_root(frame.root)
-        return head.on_keyframe(frame.root)
-
     def _carry(self, transaction: Transaction, head: Snapshot) -> Outcome:
         """Do as `commit` does; Unavailable says nothing of what `_unsettled` holds."""
         if transaction.read_version > head.version:
             head = self._log.newer(head)
-        patience = setting(head.properties, "combine_after") if combinable(transaction) else 0
+        losses = patience(transaction, setting(head.properties, "combine_after"))
         for lost in range(MAX_LOST_RACES):
             if transaction.id in self._unsettled:
                 found = self._settle_earlier(transaction.id)
                 if found is not None:
                     return found
             settled = transaction.id not in self._unsettled
-            if patience and settled and self._crowd > 0:
+            if losses and settled and self._crowd > 0:
                 return self._combine(transaction, head)
-            step = self._attempt(transaction, head)
+            others = self._waiting(transaction, head) if losses else None
+            step = self._attempt(transaction, head, others)
             if isinstance(step, Outcome):
                 return step
-            if patience and lost + 1 >= patience:
+            self._lookout.lost()
+            if losses and lost + 1 >= losses:
                 self._crowd = CROWD
             self._pause(lost)
             head = self._log.newer(step)
@@ -184,7 +152,7 @@ class Committer:
         Raises:
             CommitConflict: the transaction cannot be carried to the newest version.
         """
-        head = self._usable_keyframe(head.settled())
+        head = framing.on_own_keyframe(self._log, head.settled())
         time_ms = commit_time(head, self._now_ms())
         verdict = rebase(transaction, head, time_ms, others or ())
         if isinstance(verdict, Done):
@@ -226,7 +194,7 @@ class Committer:
             raise
         if stored is None:
             del self._unsettled[transaction.id]
-            return Outcome(version, self._after(proposal.snapshot))
+            return Outcome(version, framing.after(self._log, self._clock, proposal.snapshot))
         listed = any(t.id == transaction.id for t in stored.commit.transactions)
         # A handle that is behind loses slots below the one that is open: that one stays open.
         still_open = earlier is not None and version not in earlier.versions
@@ -313,6 +281,18 @@ class Committer:
             head = step
         return head
 
+    def _waiting(self, transaction: Transaction, head: Snapshot) -> list[Transaction]:
+        """Look now and then, though nobody was met, for those whom this writer keeps out."""
+        if not self._lookout.due():
+            return []
+        try:
+            found = self._taken(self._intents.pending(transaction, head))
+        except Unavailable:
+            return []  # it is for the others: this one can do without
+        if found:
+            self._crowd = CROWD
+        return found
+
     def _taken(self, others: Mapping[str, str]) -> list[Transaction]:
         """Return others' published appends, whose ids their publishers have looked at."""
         found = self._intents.read(others)
@@ -356,25 +336,6 @@ class Committer:
                 return Outcome(version, snapshot)
         del self._unsettled[transaction_id]
         return None
-
-    def _usable_keyframe(self, head: Snapshot) -> Snapshot:
-        """Move the head onto its own key frame where that is due and another writer wrote it."""
-        if not keyframe_due(head):
-            return head
-        try:
-            return head.on_keyframe(self._log.keyframe(head.version))
-        except EventLogError:
-            return head  # not there yet, or unusable: the road over the older one stands
-
-    def _after(self, head: Snapshot) -> Snapshot:
-        """Write the key frame if it is due. The commit stands whatever happens here."""
-        if not keyframe_due(head):
-            return head
-        try:
-            return self.write_keyframe(head)
-        except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
-            logger.warning("key frame %d could not be written: %s", head.version, error)
-            return head.settled()
 
     def _open(self, transaction_id: str, error: EventLogError) -> CommitUnknown:
         versions = self._unsettled[transaction_id].versions

@@ -1,8 +1,8 @@
-"""Published transactions: appends that their writer offers to whoever wins the next slot.
+"""Published transactions: what their writer offers to whoever wins the next slot.
 
-Shell layer. Under contention writers combine instead of racing: an append is published under
-`_intents/`, and the next winner takes along what it finds there (FORMAT.md "Combining"). The fold
-accepts a published transaction once, and only within its window.
+Shell layer. Under contention writers combine instead of racing: an append, or a replacement, is
+published under `_intents/`, and the next winner takes along what it finds there (FORMAT.md
+"Combining"). The fold accepts a published transaction once, and only within its window.
 """
 
 from __future__ import annotations
@@ -16,20 +16,50 @@ import msgspec
 from eventlog import codec, keys
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
-from eventlog.model import Add, Transaction
+from eventlog.model import Transaction
 from eventlog.proposal import check_transaction
-from eventlog.rules import MAX_WINDOW
+from eventlog.rules import MAX_WINDOW, can_be_published, is_append
 from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectInfo, ObjectStore
 
 WINDOW = 8  # versions for which a published append waits
+# A replacement waits longer than any writer goes without looking for it (`Lookout`).
+REPLACE_WINDOW = 48
 MAX_TAKEN = 64  # published transactions that one commit takes along
 MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # of them together: they must fit into the commit
 _MAX_SEEN = 4 * MAX_TAKEN
 _THREADS = 8
 
+# Direct commits after which a writer looks for others: seldom, or often while it has met some.
+_SELDOM, _OFTEN = 32, 4
+_REMEMBERED = 64  # direct commits for which others are remembered
+
 logger = logging.getLogger(__name__)
+
+
+class Lookout:
+    """When a writer that wins looks for those that wait: one LIST every so many commits.
+
+    Without it a writer that never pauses would never know of them, and they would starve.
+    """
+
+    def __init__(self) -> None:
+        self._since = 0  # direct commits since the last look
+        self._met = 0  # direct commits for which others are still remembered
+
+    def lost(self) -> None:
+        """Note that another writer was met."""
+        self._met = _REMEMBERED
+
+    def due(self) -> bool:
+        """Count a direct commit, and say whether to look before it."""
+        self._since += 1
+        self._met = max(0, self._met - 1)
+        if self._since < (_OFTEN if self._met else _SELDOM):
+            return False
+        self._since = 0
+        return True
 
 
 class Intents:
@@ -41,7 +71,7 @@ class Intents:
         self._known: dict[str, Transaction | None] = {}  # by key; None: not usable
 
     def publish(self, published: Transaction) -> None:
-        """Publish an append in the form that `publication` gave it.
+        """Publish a transaction in the form that `publication` gave it.
 
         Raises:
             Unavailable: the store does not answer; it may be published nevertheless.
@@ -103,26 +133,37 @@ class Intents:
             logger.warning("ignoring published transaction %s: %s", key, error)
             return None
         named = keys.parse_intent_key(key)
-        if named != (transaction.until, transaction.id) or not _is_append(transaction):
-            logger.warning("ignoring published transaction %s: not an append of that name", key)
+        if named != (transaction.until, transaction.id) or not _may_ride(transaction):
+            logger.warning("ignoring published transaction %s: it is none of that name", key)
             return None
         return transaction
 
 
 def publication(transaction: Transaction, head: Snapshot) -> Transaction:
-    """Return an append in the form to publish: to take effect within the next `WINDOW` versions."""
-    return msgspec.structs.replace(transaction, until=head.version + WINDOW)
+    """Return a transaction in the form to publish: to take effect within the next versions."""
+    window = WINDOW if is_append(transaction) else REPLACE_WINDOW
+    return msgspec.structs.replace(transaction, until=head.version + window)
+
+
+def patience(transaction: Transaction, combine_after: int) -> int:
+    """Return how many races it may lose before it is published; 0: it never is.
+
+    A replacement took far more work than an append, and is published after its first.
+    """
+    if not combine_after or not combinable(transaction):
+        return 0
+    return combine_after if is_append(transaction) else 1
 
 
 def combinable(transaction: Transaction) -> bool:
-    """Say whether a transaction may be published: an append that is small enough."""
+    """Say whether a transaction may be published: an append or replacement, and small enough."""
     # The window that it is published with takes room too.
     size_limit = codec.MAX_INTENT_BYTES - 64
-    return _is_append(transaction) and len(codec.encode_transaction(transaction)) < size_limit
+    return _may_ride(transaction) and len(codec.encode_transaction(transaction)) < size_limit
 
 
-def _is_append(transaction: Transaction) -> bool:
-    return transaction.spill is None and all(isinstance(a, Add) for a in transaction.actions)
+def _may_ride(transaction: Transaction) -> bool:
+    return transaction.spill is None and can_be_published(transaction)
 
 
 def _first(wanted: Mapping[str, ObjectInfo]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from eventlog.model import (
     Attach,
     Break,
     Detach,
+    Drop,
     Fence,
     Horizon,
     Meta,
@@ -54,9 +55,20 @@ def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
         return f"it was published for more than {MAX_WINDOW} versions"
     if txn.id in meta.published:
         return f"it took effect in version {meta.published[txn.id].version} already"
-    if txn.claim is not None or not all(isinstance(action, Add) for action in txn.actions):
-        return "only appends can be published"
+    if not can_be_published(txn):
+        return "only appends and replacements can be published"
     return None
+
+
+def is_append(txn: Transaction) -> bool:
+    """Say whether a transaction only adds."""
+    return txn.claim is None and all(isinstance(action, Add) for action in txn.actions)
+
+
+def can_be_published(txn: Transaction) -> bool:
+    """Say whether others may commit it (R11.1): an append, or a replacement that keeps the rows."""
+    kinds = {type(action) for action in txn.actions}
+    return is_append(txn) or (Replace in kinds and kinds <= {Replace, Drop, Add, Release})
 
 
 def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:

@@ -26,6 +26,7 @@ from eventlog.errors import (
     InvalidInput,
     UnsupportedFormat,
 )
+from eventlog.framing import write_keyframe
 from eventlog.history import HistoryEntry
 from eventlog.holding import Holding
 from eventlog.location import check_absent, open_store, probe
@@ -343,7 +344,7 @@ class Table(Holding):
         """Write the key frame of the head now, whether due or not; return its version."""
         head = self.refresh()
         if head.base is None or head.base.version != head.version:
-            self._advance(self._committer.write_keyframe(head))
+            self._advance(write_keyframe(self._log, self.clock, head))
         return head.version
 
     def __repr__(self) -> str:

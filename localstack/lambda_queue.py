@@ -3,12 +3,12 @@
     localstack/deploy --bucket flights --prefix tables/flights
     localstack/drive
 
-A local server runs no Lambda function without Docker. So `deploy` takes compaction/template.yaml as
-it is, leaves out the function and what refers to it, and creates the rest: queues, rules, policies,
-role, log group, alarms. `drive` is what stands between a queue and a function on AWS, the event
-source mapping: it receives batches, calls the handler in this process, and deletes what the handler
-did not report as failed. Tests use both. Traffic goes where AWS_ENDPOINT_URL says, and only to
-127.0.0.1.
+A local server runs no Lambda function without Docker. So `deploy` takes the template in
+compaction/aws/ as it is, leaves out the function and what refers to it, and creates the rest:
+queues, rules, policies, role, log group, alarms. `drive` is what stands between a queue and a
+function on AWS, the event source mapping: it receives batches, calls the handler in this process,
+and deletes what the handler did not report as failed. Tests use both. Traffic goes where
+AWS_ENDPOINT_URL says, and only to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.exceptions import ClientError
 
-TEMPLATE = Path(__file__).resolve().parent.parent / "compaction" / "template.yaml"
+TEMPLATE = Path(__file__).resolve().parent.parent / "compaction" / "aws" / "template.yaml"
 STACK = "eventlog-compaction"
 FUNCTION = "AWS::Serverless::Function"
 RECEIVE = 10  # the most that one request to SQS brings

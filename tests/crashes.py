@@ -28,12 +28,12 @@ from builders import (
     live,
 )
 
-from compaction import vacuum
+from compaction import Policy, perform, plan, run, vacuum
 from eventlog import Table, codec, errors, fold, keyframe, keys, proposal
 from eventlog.clock import ManualClock
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
-from eventlog.model import Fence
+from eventlog.model import Analysed, Assess, ChunkChange, ChunkState, Fence, Replace
 from eventlog.restage import commit_staged
 from writers import append, overwrite
 from writers.batch import stage
@@ -43,6 +43,10 @@ HOWS = ("before", "after", "lost", "refused")
 # What says that a call did not do what it was to do.
 ENDS = (Crash, errors.Unavailable, errors.CommitUnknown)
 WIDER = SCHEMA.append(pa.field("extra", pa.int64()))
+DAY_1 = (86_400_000, 2 * 86_400_000)
+# Every task takes a claim.
+COMPACTION = Policy(target_bytes=4096, max_task_bytes=16_384, claim_bytes=0, backoff_s=1)
+MOST_RUNS = 5
 SMALL_LEAVES = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 3, "LEAF_SMALL": 1}
 BASE = range(4)
 PACKAGES = ("eventlog", "readers", "writers", "compaction")
@@ -140,6 +144,82 @@ def replace_day(day):
     return act
 
 
+def held(t):
+    """The claims that stand, by their group."""
+    return {claim.group: name for name, claim in t.refresh().meta.claims.items()}
+
+
+def take(t):
+    """Claim a day, as one work that asks again has the claim that it had."""
+    return t.claim(*DAY_1, group="job", owner="me")
+
+
+def renew(t):
+    """Renew the claim, once: whoever starts this program again sees that it is done."""
+    lease = take(t)
+    if lease.claim.renewed == lease.claim.token:
+        lease.renew()
+
+
+def release(t):
+    if "job" in held(t):
+        take(t).release()
+
+
+def break_claim(t):
+    if "job" in held(t):
+        t.break_claim(held(t)["job"], silent_s=1.5)
+
+
+def replace_under_claim(t):
+    """Claim a day, let one segment take the place of all of its, and give the claim up."""
+    head = t.refresh()
+    inputs = live(head, *DAY_1)
+    if len(inputs) < 2:
+        release(t)
+        return
+    lease = take(t)
+    parts = [pq.read_table(BytesIO(t.store.get(keys.key_of(s)))) for s in inputs]
+    adds = stage(t, head, pa.concat_tables(parts).select(SCHEMA.names), 2**29)
+    actions = [Replace(head.version, 0), *map(drop_of, inputs), *adds]
+    commit_staged(t, t.transaction("compact", actions, claim=lease.token))
+    lease.release()
+
+
+def assess(t):
+    """Note something of a chunk, if nothing was noted before."""
+    head = t.refresh()
+    if head.meta.analysed is None:
+        state = ChunkState("deferred", head.version - 1, 1)
+        changes = (ChunkChange("1970-01-02", state),)
+        action = Assess(None, Analysed(head.version, "a" * 64), changes)
+        t.commit(t.transaction("assess", [action]))
+
+
+def claim_now(store):
+    take(fresh(store, 63))
+
+
+def compact(t):
+    """Perform the task that the table called for at first: as where its message comes again."""
+    (task,) = plan(t, COMPACTION, version=3).tasks
+    outcome = perform(t, task, COMPACTION)
+    if not outcome.ok:
+        raise errors.Unavailable(outcome.error)
+
+
+def compact_all(t):
+    """Plan and perform until nothing is left, as a runner that is started again."""
+    for _ in range(MOST_RUNS):
+        report = run(t, policy=COMPACTION)
+        failed = [outcome for outcome in report.outcomes if not outcome.ok]
+        if failed:
+            raise errors.Unavailable(failed[0].error)
+        if not report.planned:
+            return
+    raise AssertionError(f"never done: {report}")
+
+
 def sweep(t, *, full=False):
     return vacuum(t, dry_run=False, retention=timedelta(0), staging=timedelta(0), full=full)
 
@@ -172,6 +252,12 @@ def lose_frames(store):
     store.delete(lost)
 
 
+def merged(t):
+    """Day 1 has one segment, and nobody holds a claim."""
+    return len(live(t.head(), *DAY_1)) == 1 and not t.head().meta.claims
+
+
+CLAIMED = {"prepare": claim_now, "done": lambda t: not t.head().meta.claims}
 PINNED = {"prepare": hold_two, "done": lambda t: not t.head().meta.pins}
 OPERATIONS = {
     "append": Operation(append_rows(100, "job"), (*BASE, *range(100, 106))),
@@ -197,6 +283,24 @@ OPERATIONS = {
     ),
     "unpin": Operation(gone_already(lambda t: t.unpin("keep", owner="me")), **PINNED),
     "break pin": Operation(gone_already(lambda t: t.break_pin("keep")), **PINNED),
+    "claim": Operation(take, done=lambda t: len(t.head().meta.claims) == 1),
+    "renew": Operation(
+        renew,
+        prepare=claim_now,
+        done=lambda t: all(c.renewed > c.token for c in t.claims().values()),
+    ),
+    "release": Operation(release, **CLAIMED),
+    "break claim": Operation(break_claim, **CLAIMED),
+    "replace under a claim": Operation(replace_under_claim, done=merged),
+    "granularity": Operation(
+        lambda t: t.set_granularity("hour"),
+        done=lambda t: t.head().layout.granularity == "hour",
+    ),
+    "assess": Operation(assess, done=lambda t: len(t.head().meta.chunks) == 1),
+    "compact": Operation(compact, done=merged),
+    "compact all": Operation(
+        compact_all, done=lambda t: merged(t) and t.head().meta.analysed is not None
+    ),
     "restore": Operation(lambda t: t.restore(1), (0, 1), (0, 1)),
     "fenced append": Operation(
         append_rows(100, "job", 2),

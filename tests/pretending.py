@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import ceil
 
-from compaction.assessing import Result, noted
-from compaction.planning import Known, Plan, plan_entries, renewed_entries
+from compaction.planner.assessing import Result, noted
+from compaction.planner.planning import Known, Plan, plan_entries, renewed_entries
 from compaction.policy import Policy
 from compaction.tasks import Task
 from eventlog import segments
@@ -62,15 +62,15 @@ class Pretended:
         for segment in task.inputs:
             del self.live[segment.id]
         self.version += 1
-        number = 0
+        made: list[str] = []
         for chunk in sorted(held):
             size, rows = held[chunk]
             count = max(1, min(rows, ceil(size / policy.target_bytes)))
             for part in range(count):
                 share = int(self.shrink * (size // count + (part < size % count)))
-                self._add(chunk.name, share, rows // count + (part < rows % count), number)
-                number += 1
-        return Result(task, "done", self.version)
+                rows_here = rows // count + (part < rows % count)
+                made.append(self._add(chunk.name, share, rows_here, len(made)).id)
+        return Result(task, "done", tuple(made))
 
     def note(self, results: Sequence[Result], policy: Policy, now_ms: int = 0) -> None:
         """Note what a run left, as the log would."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from compaction import Policy, plan, run
-from compaction.planning import Plan
+from compaction.planner.planning import Plan
 from eventlog import Table
 from writers import demo_spark
 

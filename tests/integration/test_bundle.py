@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction import bundle
+from compaction.aws import bundle
 from eventlog.errors import InvalidInput, Unavailable
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,8 @@ DROPPED = [
     "pyarrow/table.pxi",
     "pyarrow/tests/test_array.py",
 ]
+
+CHECK = "compaction/aws/bundle_check.py"
 
 
 def names(tree):
@@ -149,16 +151,22 @@ def test_what_pip_says_is_passed_on(monkeypatch, tmp_path, capsys):
 
 
 def test_a_bundle_that_lacks_something_is_found_out(tmp_path):
-    fill(tmp_path, {"compaction/__init__.py": b"", "compaction/bundle_check.py": b"import nowhere"})
+    fill(
+        tmp_path,
+        {"compaction/__init__.py": b"", CHECK: b"import nowhere"},
+    )
     with pytest.raises(InvalidInput, match="No module named 'nowhere'"):
         bundle.verify(tmp_path, sys.executable)
 
 
 def test_a_bundle_is_tried_with_nothing_else_to_import_from(tmp_path):
-    fill(tmp_path, {"compaction/__init__.py": b"", "compaction/bundle_check.py": b"import pytest"})
+    fill(
+        tmp_path,
+        {"compaction/__init__.py": b"", CHECK: b"import pytest"},
+    )
     with pytest.raises(InvalidInput, match="No module named 'pytest'"):
         bundle.verify(tmp_path, sys.executable)
-    (tmp_path / "compaction" / "bundle_check.py").write_text("import json, ssl, zlib")
+    (tmp_path / CHECK).write_text("import json, ssl, zlib")
     bundle.verify(tmp_path, sys.executable)
     assert not list(tmp_path.rglob("*.pyc"))
 
@@ -171,7 +179,7 @@ def test_a_real_bundle_compacts(tmp_path):
     python = subprocess.run([finder, "3.13"], capture_output=True, text=True, check=True)
     out = tmp_path / "lambda.zip"
     built = subprocess.run(
-        [sys.executable, "-m", "compaction.bundle", "--out", out, "--python", "3.13",
+        [sys.executable, "-m", "compaction.aws.bundle", "--out", out, "--python", "3.13",
          "--interpreter", python.stdout.strip()],
         capture_output=True, text=True, timeout=500, cwd=ROOT,
     )  # fmt: skip

@@ -1,9 +1,10 @@
 """Two operations at once: one stops before a call, the other runs or dies, the first goes on.
 
-Every ordered pair of append, replace, vacuum and key frame, also of one with itself. The whole
-product (`EVENTLOG_CRASH_FULL=1`) has every call of the first with every death of the second, and
-every death of the first after that; the default run has every stop with the second running whole,
-and a fixed part of the rest.
+Every ordered pair of append, replace, vacuum and key frame, also of one with itself, and of a
+compaction with these, and with itself as where its task is delivered twice. The whole product
+(`EVENTLOG_CRASH_FULL=1`) has every call of the first with every death of the second, and every
+death of the first after that; the default run has every stop with the second running whole, and a
+fixed part of the rest.
 """
 
 import os
@@ -35,6 +36,10 @@ FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60
 LONG_AGO = 1  # the version that the appending handles know
 NAMES = ("append", "replace", "vacuum", "key frame")
+COMPACT = "compact"
+PAIRS = [(*pair, commits) for pair in product(NAMES, NAMES) for commits in ("1", "64")]
+PAIRS += [(COMPACT, other, "64") for other in NAMES if other != "key frame"]
+PAIRS += [(other, COMPACT, "64") for other in ("append", "replace", "vacuum", COMPACT)]
 
 
 def behind(act):
@@ -49,7 +54,7 @@ def behind(act):
 
 FIRST = {
     "append": Operation(behind(append_rows(100, "job", 2)), (*range(4), 100, 101)),
-    **{name: OPERATIONS[name] for name in NAMES[1:]},
+    **{name: OPERATIONS[name] for name in (*NAMES[1:], COMPACT)},
 }
 SECOND = {**FIRST, "append": Operation(behind(append_rows(300, "other", 2)), (*range(4), 300, 301))}
 tried, pairs = Counter(), set()
@@ -133,7 +138,8 @@ def check_end(name, other, end):
     """Only who needs what is gone, or came too late for a vacuum, may be told to decide again."""
     if isinstance(end, errors.CommitConflict):
         late = "gave it up" in str(end)
-        assert (name == other == "replace") or (other == "vacuum" and late), (name, other, end)
+        replaced = name == "replace" and other in ("replace", COMPACT)
+        assert replaced or (other == "vacuum" and late), (name, other, end)
 
 
 def stops(first, second, keyframe_commits):
@@ -145,8 +151,7 @@ def stops(first, second, keyframe_commits):
         yield stop, run
 
 
-@pytest.mark.parametrize("keyframe_commits", ["1", "64"])
-@pytest.mark.parametrize(("first", "second"), [*product(NAMES, NAMES)])
+@pytest.mark.parametrize(("first", "second", "keyframe_commits"), PAIRS)
 def test_two_operations_at_once(first, second, keyframe_commits):
     pairs.add((first, second, keyframe_commits))
     for stop, whole in stops(first, second, keyframe_commits):
@@ -178,7 +183,7 @@ def part(fates):
 
 
 def test_they_are_so_many_points():
-    if len(pairs) < 2 * len(NAMES) ** 2:
+    if len(pairs) < len(PAIRS):
         pytest.skip("counts what the other tests of this file ran")
     print(f"crash pairs: {tried['stops']} stops, {tried['deaths']} with deaths")  # noqa: T201
     assert tried["stops"] > 200

@@ -29,7 +29,7 @@ FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60  # calls of one operation
 SEEN = [how for how in HOWS if FULL or how != "after"]
 # Where a key frame at every commit takes other calls than none at all.
-FRAMED = ("append", "overwrite", "replace", "published append", "vacuum", "repair")
+FRAMED = ("append", "overwrite", "replace", "published append", "vacuum", "repair", "compact")
 CASES = [(name, "64") for name in OPERATIONS]
 CASES += [(name, "1") for name in (OPERATIONS if FULL else FRAMED)]
 

@@ -12,8 +12,8 @@ import builders
 import pytest
 import queues
 
+from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
-from compaction.lambda_settings import Settings
 from eventlog import Table
 from writers import append
 

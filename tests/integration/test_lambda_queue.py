@@ -1,7 +1,7 @@
 """From a commit to a compacted chunk: the bucket, EventBridge or S3, the queue, the function.
 
-The stack is compaction/template.yaml without its function; the function runs in this process, fed
-by what stands for Lambda's event source mapping. moto's servers, and nothing of them faked.
+The stack is that of compaction/aws/ without its function; that runs in this process, fed by what
+stands for Lambda's event source mapping. moto's servers, and nothing of them faked.
 """
 
 import itertools
@@ -13,10 +13,10 @@ import builders
 import pytest
 import queues
 
-from compaction import lambda_work
-from compaction.events import parse
+from compaction.aws import work as lambda_work
+from compaction.aws.events import parse
+from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
-from compaction.lambda_settings import Settings
 from eventlog import Table
 from writers import append
 

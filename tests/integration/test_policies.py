@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 from iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
 from compaction import vacuum as reclaim
-from compaction.assessing import Result, record
 from compaction.perform import perform
-from compaction.planning import plan
+from compaction.planner.assessing import Result, record
+from compaction.planner.planning import plan
 from compaction.policy import Policy
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
@@ -139,7 +139,7 @@ def compact(place):
         outcome = perform(table, task, policy)
         if not outcome.ok:  # it raises nothing itself
             raise errors.Unavailable(outcome.error)
-        ended.append(Result(task, outcome.status, outcome.version))
+        ended.append(Result(task, outcome.status, outcome.made))
     record(table, policy, ended)
     table.write_keyframe()
     assert table.refresh().totals.segments == 3

@@ -13,6 +13,7 @@ def transactions(state: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
         yield (rules.Txn(1, (action,), read=state.version - 1),)
     yield from _marks(state)
     yield from _pairs(state)
+    yield from _rewrites(state)
 
 
 def _bounds(*values: int) -> list[int]:
@@ -43,6 +44,21 @@ def _actions(s: rules.State) -> Iterator[object]:
         yield rules.Swept(rules.Sweep(s.fence, s.horizon, version))
     yield from _holds(s, now)
     yield from _claims(s, now)
+    yield from (rules.SetGranularity(old, "month") for old in ("hour", "day"))
+    yield from _assessments(s, now)
+
+
+def _assessments(s: rules.State, now: int) -> Iterator[object]:
+    for old in dict.fromkeys((s.analysed, None, (1, 7))):
+        yield rules.Assess(old, (s.version, 7))
+        yield rules.Assess(old, None)
+    yield from (rules.Assess(s.analysed, (version, 7)) for version in _bounds(now))
+    yield rules.Assess(s.analysed, (s.version, -1))
+    for version in (*_bounds(now), None):
+        yield rules.Assess(s.analysed, s.analysed, ((0, version),))
+    noted = ((0, 0), (2, s.version))
+    for chunks in (noted, noted[::-1], (noted[0], (0, None)), ((rules.NAMELESS + 5, 0),)):
+        yield rules.Assess(s.analysed, (s.version, 7), chunks)
 
 
 def _holds(s: rules.State, now: int) -> Iterator[object]:
@@ -131,3 +147,36 @@ def _pairs(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
         yield (rules.Txn(1, (drop,)), rules.Txn(2, (again,)))
         yield (rules.Txn(1, (drop, again)),)
         yield (rules.Txn(1, (drop, rules.Fence(now + 1))), rules.Txn(2, (drop,)))
+
+
+def _rewrites(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
+    """Replacements that balance and that do not, of what is old enough and of what is not."""
+    now, add, more = s.version + 1, rules.Add(90, 0, s.version), rules.Add(92, 1, s.version)
+    yield (rules.Txn(1, (rules.Replace(s.version, 0),), read=s.version),)
+    yield (rules.Txn(1, (rules.Replace(s.version, 0), add), read=s.version),)
+    for entry in sorted(s.live)[:2]:
+        drop, planned = rules.Drop(entry), rules.Replace(entry.version, 0)
+        for version in (*_bounds(entry.version), *_bounds(s.version)):
+            replace = rules.Replace(version, 0)
+            yield (rules.Txn(1, (replace, drop, add), read=s.version),)
+            yield (rules.Txn(1, (replace, drop, add), read=version),)
+        for deletes in (0, 1, 2):
+            for adds in ((), (add,), (add, more)):
+                actions = (rules.Replace(entry.version, deletes), drop, *adds)
+                yield (rules.Txn(1, actions, read=s.version),)
+        yield (rules.Txn(1, (planned, planned, drop, add), read=s.version),)
+        once = rules.Txn(1, (planned, drop, add), read=s.version)
+        yield (once, rules.Txn(2, (planned, drop, more), read=s.version))
+        yield (rules.Txn(3, (drop,)), once)
+        for extra in ((), (rules.Fence(now),), (rules.Unchanged(0, 1),)):
+            yield (rules.Txn(1, (planned, drop, add, *extra), read=s.version, until=now),)
+        yield (rules.Txn(1, (drop, add), read=s.version, until=now),)
+        for claim in sorted(s.claims)[:1]:
+            token = (claim.id, claim.token)
+            for actions in ((), (rules.Release(*token),), (rules.Renew(*token),)):
+                held = (planned, drop, add, *actions)
+                yield (rules.Txn(1, held, read=s.version, until=now, claim=token),)
+    fresh = rules.Drop(rules.Entry(90, 0, s.version, now, 0))
+    for version in (s.version, now):
+        again = (rules.Replace(version, 0), fresh, more)
+        yield (rules.Txn(1, (add,)), rules.Txn(2, again, read=now))

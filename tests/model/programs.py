@@ -7,7 +7,7 @@ is deleted.
 
 from __future__ import annotations
 
-from model.terms import Add, Break, Drop, Restore, SetPin, Txn, Unpin
+from model.terms import Add, Break, Drop, Replace, Restore, SetPin, Txn, Unpin
 from model.world import World
 
 NEVER, DELETED = -1, -2
@@ -105,7 +105,9 @@ class Programs(World):
             yield self._stage(state, i, seg, epoch, actor[3])
         elif at == "read":
             seg, epoch, entry = actor[3]
-            txn = Txn(10 + i, (Drop(entry), Add(seg, 0, epoch)), read=epoch)
+            # A rewrite; an overwrite drops what it read in the same way, and holds other rows.
+            planned = (Replace(epoch, 0),) if self.actors[i] == "replace" else ()
+            txn = Txn(10 + i, (*planned, Drop(entry), Add(seg, 0, epoch)), read=epoch)
             yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))
 
     def _restore(self, state, i, actor):

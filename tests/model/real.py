@@ -18,8 +18,11 @@ TIME_MS = 1_600_000_000_000
 SCHEMA = words.Schema(1, 1, (words.Column(1, "at", "timestamp", nullable=False),))
 META = words.Meta(layout=words.Layout("at", "day"), schema=SCHEMA)
 # The fields of the small state that the model knows, and those that it leaves to other tests.
-COMPARED = {"apps", "published", "claims", "pins", "replicas", "fence", "horizon", "swept"}
-NOT_COMPARED = {"layout", "schema", "properties", "chunks", "analysed"}
+COMPARED = {
+    *("layout", "apps", "published", "claims", "pins", "replicas"),
+    *("fence", "horizon", "swept", "chunks", "analysed"),
+}
+NOT_COMPARED = {"schema", "properties"}
 # The package's action: the model's, and the fields of the package's that the model stands for. A
 # new action or field makes the test fail until it is entered here, until the model knows it.
 ACTIONS: dict[type, tuple[type, str]] = {
@@ -40,16 +43,12 @@ ACTIONS: dict[type, tuple[type, str]] = {
     actions.Ack: (rules.Ack, "name token version"),
     actions.Detach: (rules.Detach, "name token"),
     actions.Restore: (rules.Restore, "version"),
+    actions.Replace: (rules.Replace, "version deletes"),
+    actions.SetGranularity: (rules.SetGranularity, "old new"),
+    actions.Assess: (rules.Assess, "old analysed chunks"),
 }
 # These touch neither segments nor what holds vacuum back; `unit/test_fold.py` has them.
-OTHER_ACTIONS = {
-    actions.SetSchema,
-    actions.SetProperties,
-    actions.SameSegments,
-    actions.Replace,
-    actions.SetGranularity,
-    actions.Assess,
-}
+OTHER_ACTIONS = {actions.SetSchema, actions.SetProperties, actions.SameSegments}
 
 
 def all_actions() -> set[type]:
@@ -99,10 +98,21 @@ def _sweep(sweep: rules.Sweep | None) -> words.Sweep | None:
     return words.Sweep(sweep.fence, sweep.horizon, sweep.version, pending)
 
 
+def _analysed(noted: tuple[int, int] | None) -> words.Analysed | None:
+    if noted is None:
+        return None
+    version, policy = noted
+    return words.Analysed(version, "no digest" if policy < 0 else f"{policy:064x}")
+
+
+def _noted(version: int | None) -> words.ChunkState | None:
+    return None if version is None else words.ChunkState("unstable", version, 1, 0, 0)
+
+
 def to_state(state: rules.State) -> fold.State:
     """The package's state."""
     meta = words.Meta(
-        layout=META.layout,
+        layout=words.Layout("at", state.granularity),
         schema=META.schema,
         apps={n: words.AppMark(seq, v, TIME_MS) for n, seq, v in sorted(state.apps)},
         published={hex_id(i): words.Published(v, u) for i, v, u in sorted(state.published)},
@@ -112,6 +122,8 @@ def to_state(state: rules.State) -> fold.State:
         fence=state.fence,
         horizon=state.horizon,
         swept=_sweep(state.swept),
+        chunks={_chunk(n): _noted(version) for n, version in sorted(state.chunks)},
+        analysed=_analysed(state.analysed),
     )
     header = words.Header(
         "eventlog",
@@ -172,6 +184,9 @@ def to_action(action: object) -> words.Action:
             return words.Unchanged(_ms(start), _ms(end))
         case rules.Swept(sweep):
             return words.Swept(_sweep(sweep))
+        case rules.Assess(old, analysed, chunks):
+            changes = tuple(words.ChunkChange(_chunk(n), _noted(v)) for n, v in chunks)
+            return words.Assess(_analysed(old), _analysed(analysed), changes)
         case rules.TakeClaim(claim_id, start, end, segments, kind, priority, group):
             ids = tuple(map(hex_id, segments))
             return words.TakeClaim(
@@ -214,5 +229,5 @@ def _comparable(meta: words.Meta) -> tuple:
     """The small state as plain values, without the times of clocks."""
     apps = {name: (mark.seq, mark.version) for name, mark in meta.apps.items()}
     pins = {name: (pin.version, pin.owner, pin.token) for name, pin in meta.pins.items()}
-    rest = (meta.published, meta.claims, meta.replicas, meta.fence, meta.horizon, meta.swept)
+    rest = [getattr(meta, name) for name in sorted(COMPARED - {"apps", "pins"})]
     return (apps, pins, *rest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from model.terms import (
     Ack,
     Add,
+    Assess,
     Attach,
     Break,
     Claim,
@@ -19,8 +20,10 @@ from model.terms import (
     Pin,
     Release,
     Renew,
+    Replace,
     Replica,
     Restore,
+    SetGranularity,
     SetLayout,
     SetPin,
     State,
@@ -33,6 +36,7 @@ from model.terms import (
 )
 
 WINDOW = 64
+NAMELESS = 90  # chunks from here on
 
 # What can be switched off, and the rule that it belongs to.
 GUARDS = {
@@ -41,7 +45,7 @@ GUARDS = {
     "window": "F3 until",
     "window_bound": "F3 until + 64",
     "published_once": "F3 published",
-    "published_adds_only": "F3 adds",
+    "published_adds_only": "R11.1",
     "marks_kept": "published is forgotten only after until",
     "fence_rises": "F4",
     "drop_live": "F5",
@@ -67,6 +71,18 @@ GUARDS = {
     "claim_revokes": "R13.2 revoked",
     "claim_group": "R13.3",
     "claim_shape": "R13.4",
+    "replace_once": "F10 two",
+    "replace_drops": "F10 no drop",
+    "replace_read": "F10 read_version",
+    "replace_plan": "F10 version",
+    "replace_rows": "F10 rows",
+    "granularity": "R14.4",
+    "assess_old": "R14.6 old",
+    "assess_names": "R14.6 names",
+    "assess_order": "R14.6 ascending",
+    "assess_version": "R14.6 analysed.version",
+    "assess_state": "R14.6 state's version",
+    "assess_policy": "R14.6 policy",
     "marks_in_key_frames": "P4: a key frame holds apps and published",
 }
 
@@ -135,7 +151,9 @@ class Rules:
             self._need(now.version <= txn.until, "window")
             self._need(txn.until <= now.version + WINDOW, "window_bound")
             self._need(all(mark[0] != txn.id for mark in now.published), "published_once")
-            only = txn.claim is None and all(isinstance(a, Add) for a in txn.actions)
+            kinds = {type(a) for a in txn.actions}
+            only = kinds <= {Replace, Drop, Add, Release} if Replace in kinds else kinds <= {Add}
+            only = only and (txn.claim is None or Replace in kinds)
             self._need(only, "published_adds_only")
             rest = {mark for mark in now.published if mark[0] != txn.id}
             now = now._replace(published=frozenset({*rest, (txn.id, now.version, txn.until)}))
@@ -154,9 +172,11 @@ class Rules:
     def _segments(self, txn: Txn, before: State, now: State, added: list[int]) -> State:
         """F5, F6, F7: drops and adds, against the small state that the actions made."""
         live = set(now.live)
-        for drop in (a for a in txn.actions if isinstance(a, Drop)):
-            self._need(drop.entry in live, "drop_live")
-            live.discard(drop.entry)
+        drops = [a.entry for a in txn.actions if isinstance(a, Drop)]
+        for entry in drops:
+            self._need(entry in live, "drop_live")
+            live.discard(entry)
+        self._replace(txn, drops)
         adds = [a for a in txn.actions if isinstance(a, Add)]
         restored = any(isinstance(a, Restore) for a in txn.actions)
         seen = {entry.seg for entry in before.live} | set(added)
@@ -173,6 +193,37 @@ class Rules:
             )
             self._need(not arrived, "unchanged")
         return now._replace(live=frozenset(live))
+
+    def _replace(self, txn: Txn, drops: list[Entry]) -> None:
+        """F10: a rewrite holds the rows that it replaces, as they were when it was planned."""
+        replaces = [a for a in txn.actions if isinstance(a, Replace)]
+        if not replaces:
+            return
+        planned = replaces[0]
+        self._need(len(replaces) == 1, "replace_once")
+        self._need(bool(drops), "replace_drops")
+        self._need(planned.version <= txn.read, "replace_read")
+        self._need(all(entry.version <= planned.version for entry in drops), "replace_plan")
+        rows = sum(isinstance(a, Add) for a in txn.actions) + planned.deletes
+        self._need(len(drops) == rows, "replace_rows")
+
+    def _assess(self, action: Assess, now: State) -> State:
+        """R14.6, but for its bound on the number of states."""
+        self._need(action.old == now.analysed, "assess_old")
+        names = [chunk for chunk, _ in action.chunks]
+        self._need(names == sorted(set(names)), "assess_order")
+        self._need(all(name < NAMELESS for name in names), "assess_names")
+        if action.analysed is not None:
+            version, policy = action.analysed
+            self._need(version < now.version, "assess_version")
+            self._need(policy >= 0, "assess_policy")
+        states = dict(now.chunks)
+        for chunk, version in action.chunks:
+            self._need(version is None or version < now.version, "assess_state")
+            states.pop(chunk, None)
+            if version is not None:
+                states[chunk] = version
+        return now._replace(chunks=frozenset(states.items()), analysed=action.analysed)
 
     def _small(self, action, now: State) -> State:
         """F9: what an action does to the small state."""
@@ -194,6 +245,11 @@ class Rules:
                 rises = rises and last.horizon <= sweep.horizon <= now.horizon
                 self._need(rises, "sweep_rises")
                 return now._replace(swept=sweep)
+            case SetGranularity(old, new):
+                self._need(old == now.granularity, "granularity")
+                return now._replace(granularity=new)
+            case Assess():
+                return self._assess(action, now)
             case Restore(version):
                 self._need(now.horizon <= version < now.version, "restore_above_horizon")
             case SetPin() | Unpin() | Attach() | Ack() | Detach() | Break():

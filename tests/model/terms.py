@@ -1,7 +1,8 @@
 """The words of the model: the state of a table in small, and the actions of transactions.
 
 Segments, claims and transactions are small integers, a chunk is the interval [n, n + 1), an entry's
-hash is the entry itself.
+hash is the entry itself; every segment has one row. A policy is a number, a negative one no digest;
+chunks from 90 on have no name that parses.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ class State(NamedTuple):
     claims: frozenset[Claim] = frozenset()
     apps: frozenset[tuple[str, int, int]] = frozenset()  # (id, sequence, version)
     published: frozenset[tuple[int, int, int]] = frozenset()  # (id, version, until)
+    granularity: str = "day"
+    chunks: frozenset[tuple[int, int]] = frozenset()  # (chunk, version of its state)
+    analysed: tuple[int, int] | None = None  # (version, policy)
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,27 @@ class Detach:
 @dataclass(frozen=True)
 class Restore:
     version: int
+
+
+@dataclass(frozen=True)
+class Replace:
+    version: int
+    deletes: int
+
+
+@dataclass(frozen=True)
+class SetGranularity:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Assess:
+    """`chunks` is of (chunk, version of its state or None: removed)."""
+
+    old: tuple[int, int] | None
+    analysed: tuple[int, int] | None
+    chunks: tuple[tuple[int, int | None], ...] = ()
 
 
 @dataclass(frozen=True)

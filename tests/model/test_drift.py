@@ -10,7 +10,7 @@ from model.alphabet import transactions
 from model.checker import explore
 from model.scopes import SCOPES
 
-from eventlog import holds
+from eventlog import assessment, holds
 from eventlog import rules as package_rules
 from eventlog.model import Meta
 
@@ -32,6 +32,9 @@ SEEDS = (
         ),
         apps=frozenset({("job", 5, 6)}),
         published=frozenset({(40, 8, 9), (41, 9, 10), (42, 9, 12)}),
+        granularity="hour",
+        chunks=frozenset({(0, 5), (3, 2)}),
+        analysed=(8, 3),
     ),
     rules.State(
         version=3, horizon=1, claims=frozenset({rules.Claim(70, 0, 1, (), "shared", 1, "g", 2, 3)})
@@ -96,7 +99,12 @@ def test_every_action_is_seen_accepted_and_void():
     }
     ours = {model for model, _ in real.ACTIONS.values()}
     assert {(a, True) for a in ours} <= seen
-    assert {(a, False) for a in ours - {rules.SetLayout}} <= seen  # of version 0 only
+    # A layout is of version 0 only, and a replacement drops something.
+    assert {(a, False) for a in ours - {rules.SetLayout, rules.Replace}} <= seen
+    accepted = [
+        t for _, txns, outcome in cases() for t, v in zip(txns, outcome[0], strict=True) if not v
+    ]
+    assert any(isinstance(a, rules.Replace) for t in accepted for a in t.actions)
 
 
 @pytest.mark.parametrize("guard", sorted(set(rules.GUARDS) - {"marks_in_key_frames"}))
@@ -110,6 +118,8 @@ def test_a_rule_that_the_model_lacks_is_noticed(guard):
         (holds, "check_restore", lambda action, meta, version: meta),
         (holds, "_unheld", lambda *rest: None),
         (package_rules, "published_problem", lambda *rest: None),
+        (package_rules, "replace_problem", lambda *rest: None),
+        (assessment, "_changes_problem", lambda *rest: None),
         (package_rules, "forget_published", lambda meta, version: meta),
     ],
 )

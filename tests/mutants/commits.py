@@ -87,9 +87,9 @@ COMMITS = (
         (
             Edit(
                 "eventlog.commit:Committer._carry",
-                "step = self._attempt(transaction, head)",
+                "step = self._attempt(transaction, head, others)",
                 'new = __import__("msgspec").structs.replace(transaction, id=self._clock.token())\n'
-                "        step = self._attempt(new, head)",
+                "        step = self._attempt(new, head, others)",
             ),
         ),
         (FAULTS + "test_c8_a_lost_race_keeps_the_transaction_id",),
@@ -217,8 +217,8 @@ COMMITS = (
         "every attempt stages under fresh ids",
         (
             Edit(
-                "eventlog.staging:Stager._write_segment",
-                "id=self._clock.token(),",
+                "eventlog.staging:_add",
+                "id=clock.token(),",
                 "id=codec.sha256(body)[:32],",
             ),
         ),

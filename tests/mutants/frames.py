@@ -21,7 +21,7 @@ def loses(field):
         f"{field} survive a key frame",
         (
             Edit(
-                "eventlog.commit:Committer.write_keyframe",
+                "eventlog.framing:write_keyframe",
                 "meta=head.meta,",
                 "meta=__import__('msgspec').structs.replace("
                 f"head.meta, {field}=type(head.meta)().{field}),",
@@ -94,10 +94,10 @@ FRAMES = (
         "key-frame-overwritten",
         "P2 C4",
         "a key frame that is there stays",
-        "eventlog.commit:Committer.write_keyframe",
-        "put_once(self._store, self._clock, root_key, codec.encode_keyframe(frame.root))",
-        "self._store.delete([root_key])\n"
-        "    put_once(self._store, self._clock, root_key, codec.encode_keyframe(frame.root))",
+        "eventlog.framing:write_keyframe",
+        "put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))",
+        "log.store.delete([root_key])\n"
+        "    put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))",
         FAULTS + "test_c4_no_verb_deletes_or_reuses_a_key",
     ),
     rule(

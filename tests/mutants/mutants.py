@@ -1,10 +1,12 @@
 """The mutants: the protocol with one guard removed at a time, and the tests that notice."""
 
 from mutants.commits import COMMITS
+from mutants.compactions import COMPACTIONS
 from mutants.frames import FRAMES
+from mutants.replacements import REPLACEMENTS
 from mutants.rules import RULES
 from mutants.sweeps import SWEEPS
 
-MUTANTS = (*COMMITS, *RULES, *FRAMES, *SWEEPS)
+MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SWEEPS)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

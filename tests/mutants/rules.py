@@ -67,9 +67,9 @@ RULES = (
     rule(
         "published-replace",
         "F3 K1",
-        "only appends ride along",
+        "only appends and replacements ride along",
         "eventlog.rules:published_problem",
-        "if txn.claim is not None or not all(isinstance(action, Add) for action in txn.actions):",
+        "if not can_be_published(txn):",
         "if False:",
         COMBINING + "test_hostile_transactions_are_not_taken_along",
         GUARDS + "test_f3_a_published_replace_is_void",

@@ -21,7 +21,7 @@ from builders import (
     row_names,
 )
 
-from compaction import vacuum
+from compaction import Policy, plan, run, vacuum
 from eventlog import Table, codec, errors, fold, keys, proposal, rebase
 from eventlog.faults import Crash
 from eventlog.model import Add, App, Fence, PropertyChange, SetProperties
@@ -221,3 +221,24 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     assert after.head().meta == before
     commit(after, add(after))
     assert reopen(table.store).head().meta == before
+
+
+def test_k1_what_waited_for_others_takes_in_what_they_made():
+    """Else the chunks that both touch would need another round."""
+    table = create()
+    for number in range(12):
+        append(table, events(4, first=4 * number))
+    table.set_granularity("hour")
+    append(table, events(4, first=100))
+    append(table, events(4, first=200))
+    before = row_names(table)
+    policy = Policy(
+        target_bytes=2048, max_task_bytes=8192, small_task_bytes=0, granularity="hour", max_tasks=1
+    )
+    blacks = {task.id: task for task in plan(table, policy).tasks if task.after}
+    report = run(table, policy=policy)
+    assert blacks
+    assert report.count("done") == report.planned == len(report.outcomes)
+    assert not blacks.keys() & {outcome.task for outcome in report.outcomes}
+    assert report.outcomes[-1].segments_in > min(len(task.inputs) for task in blacks.values())
+    assert row_names(table) == before

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rewriting import policy, task_of
 
-from compaction.digest import NOTHING, digest
-from compaction.external_sort import sort_rows
 from compaction.perform import perform
+from compaction.rewriting.digest import NOTHING, digest
+from compaction.rewriting.external_sort import sort_rows
 from eventlog import schema, stats
 from readers import scan
 from writers import append

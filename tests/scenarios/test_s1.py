@@ -15,7 +15,7 @@ from scenes import cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction import vacuum
 from compaction.perform import perform
-from compaction.planning import plan
+from compaction.planner.planning import plan
 from compaction.policy import Policy
 from eventlog import Table, errors, keys
 from eventlog.location import open_store

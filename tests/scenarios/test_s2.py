@@ -12,7 +12,7 @@ from replacing import recipe, replace, rewrite
 from scenes import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction.perform import perform
-from compaction.planning import plan
+from compaction.planner.planning import plan
 from compaction.policy import Policy
 from eventlog import errors, keys, proposal
 from eventlog.lineage import change_of, members

@@ -3,7 +3,7 @@
 import random
 
 from msgspec import structs
-from simulation.world import CHUNKS, Crash, drop_of, live
+from simulation.world import CHUNKS, CUTS, Crash, drop_of, live
 
 from eventlog import errors
 from eventlog.chunks import parse_chunk
@@ -86,7 +86,8 @@ class Actor:
         self.off_ms = self.table.clock.off_ms = off_ms
 
     def add(self, rows=1, chunk=None):
-        chosen = self.random.choice(CHUNKS)
+        """Stage a segment, in a chunk of the table's granularity as this handle knows it."""
+        chosen = self.random.choice(CUTS[self.table.head().layout.granularity])
         return self.world.stage(self.table, chunk or chosen, rows)
 
     def commit(self, kind, actions, app=None, claim=None, **fields):

@@ -5,6 +5,7 @@ Pure: values in, a `Violation` out; nothing of the production code decides anyth
 
 import json
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from io import BytesIO
 
@@ -92,12 +93,25 @@ def check(record, objects, ledger=None):
     if ledger is None or [objects.get(stored.get(v)) for v in range(len(stored))] != ledger.bodies:
         ledger = read_log(objects)
     check_answers(record.calls, ledger)
-    placed = [(c, ledger.accepted[c.id]) for c in record.calls if c.id in ledger.accepted]
-    check_real_time([(c.began, c.ended if told(c) else None, v) for c, v in placed])
+    check_real_time(placed(record.calls, ledger))
     check_looks(record, ledger)
     check_roots(objects, ledger)
     lost = sorted(ledger.needed() - objects.keys())
     hold(not lost, "loss", f"missing, and not given up: {lost}")
+
+
+def placed(calls, ledger):
+    """Return (began, ended or None, version) of each transaction that took effect.
+
+    Where one was handed in by several, it began with the first, and ended when the first was told.
+    """
+    found = {}
+    for call in calls:
+        if call.id in ledger.accepted and call.id not in ledger.repeated:
+            began, ended, version = found.get(call.id, (call.began, None, ledger.accepted[call.id]))
+            ends = [end for end in (ended, call.ended if told(call) else None) if end is not None]
+            found[call.id] = min(began, call.began), min(ends, default=None), version
+    return list(found.values())
 
 
 def told(call):
@@ -105,10 +119,16 @@ def told(call):
 
 
 def check_answers(calls, ledger):
-    """Acknowledged: in the log once. Failed: not there, ever. Unknown: at most once."""
+    """Acknowledged: in the log once. Failed: not there, ever. Unknown: at most once.
+
+    A task that is delivered to several is one transaction in several forms: it is refused to one
+    of them where it is in by another.
+    """
+    delivered = Counter(call.id for call in calls)
+    refused = Counter(call.id for call in calls if call.answer == "failed")
     for call in calls:
-        at = ledger.accepted.get(call.id)  # at most one: the ledger has seen to that
-        if call.answer == "failed":
+        at = ledger.accepted.get(call.id)  # at most one, but for what was undone in between
+        if call.answer == "failed" and refused[call.id] == delivered[call.id]:
             hold(at is None, "failed", f"{call} was refused, and is version {at}")
         if not told(call):
             continue
@@ -117,7 +137,8 @@ def check_answers(calls, ledger):
             done = unit is not None and unit <= call.version
             hold(done, "acknowledged", f"{call} is in no version")
         else:
-            hold(at == call.version, "acknowledged", f"{call} is version {at}")
+            there = call.version in ledger.versions_of(call.id)
+            hold(there, "acknowledged", f"{call} is version {at}")
 
 
 def check_real_time(placed):
@@ -153,8 +174,8 @@ def check_looks(record, ledger):
         kept = fetch.missing and fetch.version >= fetch.horizon
         hold(not kept, "loss", f"{fetch} found objects missing above the horizon")
     for transaction, version in record.found:
-        at = ledger.accepted.get(transaction)
-        hold(version == at, "found", f"{transaction} was said to be in {version}: it is in {at}")
+        at = ledger.versions_of(transaction)
+        hold(version in at, "found", f"{transaction} was said to be in {version}: it is in {at}")
 
 
 def check_roots(objects, ledger):

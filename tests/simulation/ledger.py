@@ -3,10 +3,13 @@
 import json
 import re
 from dataclasses import dataclass
+from itertools import combinations
 
 from simulation import naive
 
-SEGMENT = re.compile(r"data/(\d{12})/(\d{4}-\d\d-\d\d)/([0-9a-f]{32})\.parquet", re.ASCII)
+SEGMENT = re.compile(
+    r"data/(\d{12})/(\d{4}(?:-\d\d){1,2}(?:T\d\d)?)/([0-9a-f]{32})\.parquet", re.ASCII
+)
 COMMIT = re.compile(r"_log/(\d{12})\.json", re.ASCII)
 ROOT = re.compile(r"_log/(\d{12})\.keyframe\.json", re.ASCII)
 TOP = 999_999_999_999
@@ -46,6 +49,29 @@ def segment_key(entry):
     return f"data/{entry['epoch']:012d}/{entry['chunk']}/{entry['id']}.parquet"
 
 
+def check_claims(claims, version):
+    """Exclusive means exclusive: two claims that stand together meet nowhere, or share (R13.1)."""
+    for (first, a), (second, b) in combinations(claims.items(), 2):
+        if a["kind"] == b["kind"] == "shared":
+            continue
+        if a["segments"] and b["segments"]:
+            met = not set(a["segments"]).isdisjoint(b["segments"])
+        else:
+            met = max(a["start"], b["start"]) < min(a["end"], b["end"])
+        hold(not met, "claims", f"version {version}: {first} and {second} both stand")
+
+
+def is_done_again(txn, live, first):
+    """Say whether a task of compaction was undone since it was done in version `first`.
+
+    Its id is made from its inputs: where a restore brings them all back, in a later version, the
+    same work is due again.
+    """
+    drops = [action["id"] for action in txn["actions"] if action["action"] == "drop"]
+    came = [live[name]["version"] for name in drops]
+    return txn["operation"] == "compact" and bool(came) and min(came) > first
+
+
 class Ledger:
     """Every version so far, checked as it comes."""
 
@@ -53,6 +79,7 @@ class Ledger:
         self.steps = []
         self.bodies = []
         self.accepted = {}  # transaction id -> version
+        self.repeated = {}  # transaction id -> further versions, of what was undone in between
         self.last_live = {}  # segment id -> the last version that has it, of those dropped
         self.units = {}  # (app id, sequence) -> version
 
@@ -80,7 +107,8 @@ class Ledger:
         hold(all(t["spill"] is None for t in txns), "log", "a spill in a small table")
         after, accepted, void = naive.fold(state, txns, version, header["time"])
         hold(not void, "void", f"version {version} holds void transactions: {void}")
-        self._check_effects(txns, accepted, version)
+        self._check_effects(txns, accepted, version, state)
+        check_claims(after["claims"], version)
         step = Step(commit, naive.digest(body), after, accepted, void)
         self.steps.append(step)
         self.bodies.append(body)
@@ -104,12 +132,28 @@ class Ledger:
             wanted.update(segment_key(entry) for entry in step.state["live"].values())
         return wanted
 
-    def _check_effects(self, txns, accepted, version):
+    def versions_of(self, transaction):
+        """Return the versions in which a transaction took effect."""
+        first = [self.accepted[transaction]] if transaction in self.accepted else []
+        return first + self.repeated.get(transaction, [])
+
+    def _check_effects(self, txns, accepted, version, before):
+        """Each transaction takes effect once, each unit too, and no work is done without its claim.
+
+        A transaction under a claim is never published: the claim stood before the commit.
+        """
         for txn in txns:
             if txn["id"] not in accepted:
                 continue
+            if txn.get("claim"):
+                claim = before["claims"].get(txn["claim"]["id"])
+                stood = claim is not None and claim["token"] == txn["claim"]["token"]
+                hold(stood, "claim", f"version {version} worked under a claim that was gone: {txn}")
             first = self.accepted.setdefault(txn["id"], version)
-            hold(first == version, "once", f"{txn['id']} took effect in {first} and {version}")
+            if first != version:
+                again = is_done_again(txn, before["live"], first)
+                hold(again, "once", f"{txn['id']} took effect in {first} and {version}")
+                self.repeated.setdefault(txn["id"], []).append(version)
             if txn["app"]:
                 unit = txn["app"]["id"], txn["app"]["seq"]
                 hold(unit not in self.units, "unit", f"unit {unit} took effect twice")

@@ -1,16 +1,16 @@
 """A second fold, written from FORMAT.md and sharing no code with the first: slow, plain, on JSON.
 
-It knows the tables that the simulation makes: day chunks, no spills.
+It knows the tables that the simulation makes: chunks of days, hours and months, no spills.
 """
 
 import hashlib
 import json
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 
-DAY_MS = 86_400_000
-VALUES = ("layout", "schema", "fence", "horizon", "swept")
-DEFAULTS = {"layout": None, "schema": None, "fence": 0, "horizon": 0, "swept": None}
-MAPS = ("properties", "apps", "published", "claims", "pins", "replicas")
+VALUES = ("layout", "schema", "fence", "horizon", "swept", "analysed")
+DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0}
+MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
     *("rows", "bytes", "checksum", "schema", "stats"),
@@ -36,8 +36,17 @@ def canonical(value):
 
 
 def interval(chunk):
-    start = int(datetime.fromisoformat(chunk).replace(tzinfo=UTC).timestamp() * 1000)
-    return start, start + DAY_MS
+    """Section 4; ValueError where the text is no chunk's name."""
+    named = re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d)(?:T(\d\d))?)?", chunk, re.ASCII)
+    if not named:
+        raise ValueError(chunk)
+    year, month, day, hour = (int(part) if part else None for part in named.groups())
+    start = datetime(year, month, day or 1, hour or 0, tzinfo=UTC)
+    if day is None:
+        end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    else:
+        end = start + (timedelta(days=1) if hour is None else timedelta(hours=1))
+    return int(start.timestamp() * 1000), int(end.timestamp() * 1000)
 
 
 def empty():
@@ -79,7 +88,7 @@ def judge(txn, state, before, version, time):
     actions = txn["actions"]
     if txn["until"] is not None:
         ok = version <= txn["until"] <= version + 64 and txn["id"] not in state["published"]
-        need(ok and all(a["action"] == "add" for a in actions), "F3")
+        need(ok and may_ride(txn), "F3")
         state["published"][txn["id"]] = {"version": version, "until": txn["until"]}
     if txn["app"] is not None:
         name, seq = txn["app"]["id"], txn["app"]["seq"]
@@ -89,10 +98,13 @@ def judge(txn, state, before, version, time):
         held(state["claims"], txn["claim"]["id"], txn["claim"]["token"], "F8")
     for action in actions:
         small(action, state, version, time)
+    dropped = []
     for drop in (a for a in actions if a["action"] == "drop"):
         entry = state["live"].pop(drop["id"], None)
         need(entry and entry["chunk"] == drop["chunk"] and digest(entry) == drop["hash"], "F5")
-        state["drops"].append(entry)
+        dropped.append(entry)
+    state["drops"] += dropped
+    balance(txn, dropped)
     restored = any(a["action"] == "restore" for a in actions)
     for action in actions:
         if action["action"] == "add":
@@ -113,8 +125,30 @@ def judge(txn, state, before, version, time):
             total = sum(int(digest(entry), 16) for entry in before["live"].values())
             same = f"{total % 2**256:064x}" == action["hash_sum"]
             earlier = len(state["adds"]) > sum(a["action"] == "add" for a in actions)
-            dropped = len(state["drops"]) > sum(a["action"] == "drop" for a in actions)
-            need(same and not earlier and not dropped, "F7 same segments")
+            fewer = len(state["drops"]) > len(dropped)
+            need(same and not earlier and not fewer, "F7 same segments")
+
+
+def may_ride(txn):
+    """R11.1: an append, or a replacement."""
+    kinds = {a["action"] for a in txn["actions"]}
+    if "replace" in kinds:
+        return kinds <= {"replace", "drop", "add", "release"}
+    return kinds <= {"add"} and txn["claim"] is None
+
+
+def balance(txn, dropped):
+    """F10."""
+    replaces = [a for a in txn["actions"] if a["action"] == "replace"]
+    if replaces:
+        need(len(replaces) == 1, "F10 twice")
+        need(dropped, "F10 nothing")
+        planned = replaces[0]["version"]
+        need(planned <= txn["read_version"], "F10 read")
+        need(all(entry["version"] <= planned for entry in dropped), "F10 late")
+        kept = sum(a["rows"] for a in txn["actions"] if a["action"] == "add")
+        lost = sum(entry["rows"] for entry in dropped) - kept
+        need(lost == replaces[0]["deletes"], "F10 rows")
 
 
 def held(there, name, token, rule):
@@ -127,6 +161,11 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case an action
     if kind == "set_layout":
         need(version == 0, "F4")
         state["layout"] = a["layout"]
+    elif kind == "set_granularity":
+        need(state["layout"]["granularity"] == a["old"], "R14.4")
+        state["layout"] = state["layout"] | {"granularity": a["new"]}
+    elif kind == "assess":
+        assess(a, state, version)
     elif kind == "set_schema":
         need(state["schema"] is None, "F4: the simulation changes no schema")
         state["schema"] = a["schema"]
@@ -179,7 +218,30 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case an action
         held(claims, a["id"], a["token"], "R13.5")
         del claims[a["id"]]
     else:  # judged above, with the segments
-        assert kind in ("add", "drop", "unchanged", "same_segments"), f"unknown action {kind}"
+        judged = ("add", "drop", "unchanged", "same_segments", "replace")
+        assert kind in judged, f"unknown action {kind}"
+
+
+def assess(a, state, version):
+    """R14.6."""
+    need(a["old"] == state["analysed"], "R14.6 old")
+    names, new = [one["chunk"] for one in a["chunks"]], a["analysed"]
+    need(names == sorted(set(names)), "R14.6 order")
+    if new is not None:
+        need(new["version"] < version, "R14.6 version")
+        need(re.fullmatch("[0-9a-f]{64}", new["policy"], re.ASCII), "R14.6 policy")
+    for one in a["chunks"]:
+        try:
+            interval(one["chunk"])
+        except ValueError:
+            need(False, "R14.6 name")
+        if one["state"] is None:
+            state["chunks"].pop(one["chunk"], None)
+        else:
+            need(one["state"]["version"] < version, "R14.6 state")
+            state["chunks"][one["chunk"]] = one["state"]
+    need(len(state["chunks"]) <= 500, "R14.6 number")
+    state["analysed"] = new
 
 
 SCOPE = ("group", "start", "end", "segments", "kind")

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, replace
 
-from simulation import actors, keepers
+from simulation import actors, compactors, keepers, runners
 from simulation.harsh import ALL, FAIR, Weather
 
 REGISTRY = {
@@ -32,6 +32,20 @@ REGISTRY = {
     "restorer": [keepers.restore, actors.drop],
     "vacuum": [keepers.vacuum, keepers.vacuum, keepers.vacuum, keepers.dry_vacuum],
     "marker": [keepers.fence, keepers.horizon],
+    "compactor": [compactors.compact],
+    "holder": [
+        compactors.hold,
+        compactors.hold,
+        compactors.renew_held,
+        compactors.renew_held,
+        compactors.work_held,
+        compactors.work_held,
+        compactors.forsake,
+    ],
+    "challenger": [compactors.challenge, compactors.challenge, compactors.break_silent],
+    "planner": [compactors.regranulate, compactors.assess, compactors.assess],
+    "runner": [runners.compact_all],
+    "worker": [runners.deliver, runners.deliver, actors.append],
 }
 # Whom a plan draws its actors from. Most have everybody; some bring those together who meet least.
 EVERYBODY = ("appender", "appender", "replacer", "reader", "vacuum", "vacuum", *REGISTRY)
@@ -42,6 +56,9 @@ THEMES = (
     ("appender", "appender", "appender", "slow writer", "vacuum", "marker", "framer"),
     ("restorer", "restorer", "vacuum", "vacuum", "marker", "pinner", "replacer", "reader"),
     ("claimer", "claimer", "replacer", "overwriter", "vacuum", "restorer"),
+    ("compactor", "compactor", "compactor", "challenger", "appender", "planner", "vacuum"),
+    ("runner", "worker", "worker", "challenger", "appender", "planner", "vacuum", "restorer"),
+    ("compactor", "holder", "challenger", "challenger", "restorer", "slow writer", "planner"),
 )
 
 

@@ -154,7 +154,7 @@ def one_thread():
     for name in PACKAGES:
         package = importlib.import_module(name)
         for found in pkgutil.iter_modules(package.__path__):
-            if found.name in {"log", "publish", "history", "reclaim", "restage"}:
+            if found.name in {"log", "publish", "history", "reclaim", "restage", "runner"}:
                 importlib.import_module(f"{name}.{found.name}")
     changed = []
     for name, module in list(sys.modules.items()):

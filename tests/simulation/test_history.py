@@ -4,17 +4,32 @@ import copy
 import itertools
 import json
 import random
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
-from simulation import naive, plans
+from simulation import compactors, naive, plans
+from simulation.contents import Contents, body_of
 from simulation.history import Call, Fetch, Look, check, check_real_time, read_log
-from simulation.ledger import COMMIT, ROOT, Ledger, Violation
+from simulation.ledger import COMMIT, ROOT, Ledger, Step, Violation, check_claims, segment_key
+from simulation.runners import check_outcome
 from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish, run
 from simulation.world import WatchedStore, World
 
 import compaction
-from eventlog.model import App, Fence, Horizon, SetPin
+from eventlog.chunks import parse_chunk
+from eventlog.model import (
+    Analysed,
+    App,
+    Assess,
+    ChunkChange,
+    ChunkState,
+    Fence,
+    Horizon,
+    Replace,
+    SetPin,
+)
 
 WRONG = "0" * 64
 
@@ -43,6 +58,29 @@ def sound():
     world.fetch(table, snapshot.version, snapshot.segments())
     world.look(table)
     check(world.record, world.store.objects())
+    return world
+
+
+@pytest.fixture(scope="module")
+def compacted():
+    """A world with a compaction under a claim in version 4, another granularity, an analysis."""
+    world = World(plans.Plan(seed=4, roles=(), segments=2, keyframe_commits=100))
+    table = world.open("compactor")
+    day = parse_chunk("2013-01-07")
+    lease = table.claim(day.start, day.end, owner="compactor")
+    task = compactors.task_of(table.head(), day.start, day.end, "hour")
+    rows = world.fetch(table, task.version, task.inputs)
+    adds = [world.stage(table, chunk, part) for chunk, part in compactors.cut(task, rows)]
+    actions = [Replace(task.version, 0), *map(compactors.drop_of, task.inputs), *adds]
+    table.commit(table.transaction("compact", actions, claim=lease.token))
+    lease.release()
+    table.set_granularity("hour")
+    state = ChunkChange("2013-01-08", ChunkState("deferred", 1, 1, 0, 0))
+    analysed = Analysed(table.head().version, WRONG)
+    table.commit(table.transaction("assess", [Assess(None, analysed, (state,))]))
+    world.fetch(table, table.head().version, table.head().segments())
+    check(world.record, world.store.objects())
+    assert world.store.contents.rewritten == len(rows) > 0
     return world
 
 
@@ -108,6 +146,167 @@ def test_a_spoilt_commit_is_found(plant, what):
     assert found(record, spoil(objects, 4, change)) == rule
 
 
+def in_compaction(field, to, action=0):
+    return 4, set_in("transactions", 0, "actions", action, field, to=to)
+
+
+def actions_to(change):
+    return 4, set_in("transactions", 0, "actions", to=change)
+
+
+REWRITES = {
+    "rows too many": (in_compaction("rows", lambda n: n + 1, action=-1), "F10 rows"),
+    "more deleted than said": (in_compaction("deletes", 1), "F10 rows"),
+    "inputs younger than the plan": (in_compaction("version", 0), "F10 late"),
+    "a plan later than what was read": (in_compaction("version", 4), "F10 read"),
+    "nothing replaced": (
+        actions_to(lambda actions: [a for a in actions if a["action"] != "drop"]),
+        "F10 nothing",
+    ),
+    "two plans": (actions_to(lambda actions: [actions[0], *actions]), "F10 twice"),
+    "another claim's token": (
+        (4, set_in("transactions", 0, "claim", "token", to=lambda token: token - 1)),
+        "F8",
+    ),
+    "another granularity": (
+        (6, set_in("transactions", 0, "actions", 0, "old", to="month")),
+        "R14.4",
+    ),
+    "another analysis": (
+        (7, set_in("transactions", 0, "actions", 0, "old", to={"version": 1, "policy": WRONG})),
+        "R14.6 old",
+    ),
+    "an analysis to come": (
+        (7, set_in("transactions", 0, "actions", 0, "analysed", "version", to=7)),
+        "R14.6 version",
+    ),
+    "a policy without a name": (
+        (7, set_in("transactions", 0, "actions", 0, "analysed", "policy", to="z" * 64)),
+        "R14.6 policy",
+    ),
+    "a chunk without a name": (
+        (7, set_in("transactions", 0, "actions", 0, "chunks", 0, "chunk", to="2013-13")),
+        "R14.6 name",
+    ),
+    "a state to come": (
+        (7, set_in("transactions", 0, "actions", 0, "chunks", 0, "state", "version", to=7)),
+        "R14.6 state",
+    ),
+    "a chunk twice": (
+        (7, set_in("transactions", 0, "actions", 0, "chunks", to=lambda chunks: chunks * 2)),
+        "R14.6 order",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REWRITES)
+def test_a_spoilt_rewrite_is_found(compacted, what):
+    (version, change), rule = REWRITES[what]
+    objects = spoil(compacted.store.objects(), version, change)
+    with pytest.raises(Violation, match=rule) as caught:
+        check(compacted.record, objects)
+    assert caught.value.rule == "void"
+
+
+def test_work_under_a_claim_that_is_gone_is_found():
+    work = {"id": "x", "app": None, "claim": {"id": "a", "token": 3}}
+    Ledger()._check_effects([work], ["x"], 6, {"claims": {"a": {"token": 3}}})
+    Ledger()._check_effects([work], [], 6, {"claims": {}})
+    for claims in ({}, {"a": {"token": 4}}, {"b": {"token": 3}}):
+        with pytest.raises(Violation, match="gone"):
+            Ledger()._check_effects([work], ["x"], 6, {"claims": claims})
+
+
+def test_a_task_is_done_again_only_where_it_was_undone():
+    """Its id says what it replaces: after a restore the same work has the same id."""
+    drop = {"action": "drop", "id": "s"}
+    task = {"id": "x", "app": None, "operation": "compact", "actions": [drop]}
+    for came, operation, sound in ((5, "compact", True), (3, "compact", False), (5, "drop", False)):
+        ledger = Ledger()
+        ledger._check_effects([task], ["x"], 4, {"live": {"s": {"version": 2}}})
+        again = task | {"operation": operation}, {"live": {"s": {"version": came}}}
+        if sound:
+            ledger._check_effects([again[0]], ["x"], 6, again[1])
+            assert ledger.versions_of("x") == [4, 6]
+        else:
+            with pytest.raises(Violation, match="took effect in 4 and 6"):
+                ledger._check_effects([again[0]], ["x"], 6, again[1])
+
+
+def test_an_outcome_that_is_not_so_is_found(compacted):
+    head = compacted.open("somebody").head()
+    there = compactors.task_of(head, 0, 2**45, "day")
+    for status, why in (("superseded", "are live"), ("out of time", "out of time")):
+        outcome = compaction.Outcome(task="f" * 32, status=status)
+        with pytest.raises(Violation, match=why) as caught:
+            check_outcome(compacted, outcome, there)
+        assert caught.value.rule == "outcome"
+    check_outcome(compacted, compaction.Outcome(task="f" * 32, status="failed"), there)
+    record = copy.deepcopy(compacted.record)
+    wrong = compaction.Outcome(task=record.calls[1].id, status="done", version=7)
+    world = SimpleNamespace(record=record, done=Counter())
+    check_outcome(world, wrong, there)
+    assert found(record, compacted.store.objects()) == "found"
+
+
+def test_claims_that_cannot_stand_together_are_found():
+    def claim(start, end, kind="exclusive", segments=()):
+        return {"start": start, "end": end, "kind": kind, "segments": [*segments]}
+
+    mine = claim(0, 10)
+    for other in (claim(10, 20), claim(-5, 0)):
+        check_claims({"a": mine, "b": other}, 1)
+    for other in (claim(9, 20), claim(3, 4, "shared"), claim(0, 10, segments="x")):
+        with pytest.raises(Violation, match="both stand"):
+            check_claims({"a": mine, "b": other}, 1)
+    check_claims({"a": claim(0, 10, "shared"), "b": claim(0, 10, "shared")}, 1)
+    check_claims({"a": claim(0, 10, segments="xy"), "b": claim(0, 10, segments="z")}, 1)
+    with pytest.raises(Violation, match="both stand"):
+        check_claims({"a": claim(0, 10, segments="xy"), "b": claim(0, 10, segments="y")}, 1)
+
+
+def rewritten(outputs, deletes=0, rows=None):
+    """Let segments of rows 1, 2 and of row 3 be replaced by outputs with these rows."""
+    segments = {"a": ["1", "2"], "b": ["3"]} | {f"out{n}": out for n, out in enumerate(outputs)}
+
+    def add(name):
+        count = len(segments[name]) if rows is None or not name.startswith("out") else rows
+        return {"action": "add", "id": name, "epoch": 0, "chunk": "2013-01-07", "rows": count}
+
+    objects = {segment_key(add(name)): body_of(found) for name, found in segments.items()}
+    contents = Contents(objects.__getitem__)
+
+    def advance(version, *actions):
+        commit = {"transactions": [{"id": "t", "actions": actions}]}
+        contents.advance(Step(commit, "", {}, ["t"], {}), version)
+
+    advance(1, add("a"), add("b"))
+    drops = [{"action": "drop", "id": name} for name in "ab"]
+    replace = {"action": "replace", "version": 1, "deletes": deletes}
+    advance(2, replace, *drops, *(add(f"out{n}") for n in range(len(outputs))))
+    return sorted(contents.live)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"outputs": [["1", "2"]]}, "lost rows"),
+        ({"outputs": [["1", "2"]], "deletes": 2}, "lost rows"),
+        ({"outputs": [["1", "2", "3"]], "deletes": 1}, "lost rows"),
+        ({"outputs": [["1", "2"], ["3", "3"]]}, "twice"),
+        ({"outputs": [["1", "2"], ["3", "1"]]}, "twice"),
+        ({"outputs": [["1", "2"], ["4"]]}, "made rows"),
+        ({"outputs": [["1", "2", "3"]], "rows": 4}, "has 3 rows"),
+    ],
+)
+def test_rows_that_a_rewrite_lost_or_doubled_are_found(options, why):
+    assert rewritten([["3", "1"], ["2"]]) == ["1", "2", "3"]
+    assert rewritten([["3"]], deletes=2) == ["3"]
+    with pytest.raises(Violation, match=why) as caught:
+        rewritten(**options)
+    assert caught.value.rule == "rows"
+
+
 def test_the_spoiler_alone_is_not_what_is_found(plant):
     record, objects = plant
     spoil(objects, 4, lambda commit: None)
@@ -147,7 +346,7 @@ def test_a_transaction_and_a_unit_that_take_effect_twice_are_found(plant):
     ledger.units["job", 1] = 2
     ledger.steps.pop()
     with pytest.raises(Violation, match="unit"):
-        ledger._check_effects([{"id": "x", "app": {"id": "job", "seq": 1}}], ["x"], 6)
+        ledger._check_effects([{"id": "x", "app": {"id": "job", "seq": 1}}], ["x"], 6, {})
 
 
 def root_of(objects):

@@ -2,18 +2,21 @@
 
 # ruff: noqa: T201 - counts are shown
 import gc
+from collections import Counter
 
 import pytest
 from builders import drop_of, live
-from simulation import plans
+from msgspec import structs
+from simulation import compactors, plans
 from simulation.history import check
 from simulation.ledger import Violation
 from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish
 from simulation.world import World
 
-from eventlog import errors, rebase
-from eventlog.model import Fence, Horizon, SetPin, Unchanged
+from eventlog import claims, errors, rebase
+from eventlog.chunks import parse_chunk
+from eventlog.model import Fence, Horizon, Replace, SetPin, Unchanged
 
 PREEMPTIONS = 2
 
@@ -102,6 +105,54 @@ def two_writers_and_a_compactor(world):
     return [*jobs, commit(table, "replace", [*map(drop_of, found), added])]
 
 
+def compacting(world, name, *, priority=0, seen=None):
+    """Return a compactor under a claim, from plan to release; `seen` notes what became of it."""
+    table = world.open(name)
+    chunk = parse_chunk("2013-01-07")
+
+    def work():
+        end = "claimed by another"
+        try:
+            lease = table.claim(chunk.start, chunk.end, priority=priority, owner=name)
+            end = "lost"
+            task = compactors.task_of(table.head(), chunk.start, chunk.end, "day")
+            rows = world.fetch(table, task.version, task.inputs)
+            added = world.stage(table, "2013-01-07", rows)
+            actions = [Replace(task.version, 0), *map(drop_of, task.inputs), added]
+            replace = table.transaction("compact", actions, claim=lease.token)
+            table.commit(structs.replace(replace, read_version=task.version))
+            end = "done"
+            lease.release()
+        except (errors.CommitConflict, errors.ClaimLost) as error:
+            world.done[f"{end}: {type(error).__name__}"] += 1
+        if seen is not None:
+            seen[f"{name} {end}"] += 1
+
+    table.head()
+    return work
+
+
+def two_writers_and_a_claim(world):
+    jobs = []
+    for name in ("writer 1", "writer 2"):
+        table = world.open(name)
+        jobs.append(commit(table, "append", [world.stage(table, "2013-01-07")]))
+    return [*jobs, compacting(world, "compactor")]
+
+
+def two_compactors_and_a_challenger(seen):
+    """Two of one priority, and one of a greater that revokes the claim of either."""
+
+    def jobs(world):
+        return [
+            compacting(world, "compactor 1", seen=seen),
+            compacting(world, "compactor 2", seen=seen),
+            compacting(world, "challenger", priority=1, seen=seen),
+        ]
+
+    return jobs
+
+
 def two_replacers_and_an_overwriter(world):
     jobs = []
     for name in ("replacer 1", "replacer 2", "overwriter"):
@@ -138,6 +189,27 @@ def test_two_writers_and_a_compactor(combine_after, capsys):
     assert count > 200
     assert len(ends) >= 6  # each order of the three
     assert all(sum(map(len, end)) == 7 for end in ends)  # nobody ever fails
+
+
+def test_two_writers_and_a_compactor_under_a_claim(capsys):
+    count, ends = explore(two_writers_and_a_claim, bound=1)
+    with capsys.disabled():
+        print(f"\n{count} schedules of 2 writers and a claim, {len(ends)} different logs")
+    assert len(ends) >= 10
+    assert all(sum(map(len, end)) == 9 for end in ends)  # claim, work and release: nobody fails
+
+
+def test_two_compactors_with_claims_and_a_challenger(capsys):
+    seen = Counter()
+    count, ends = explore(two_compactors_and_a_challenger(seen), bound=1)
+    with capsys.disabled():
+        print(f"\n{count} schedules of 3 compactors with claims, {len(ends)} different logs")
+    assert len(ends) >= 10
+    assert seen["challenger done"] == count  # nobody can take its claim away
+    assert seen["compactor 1 lost"] > 0
+    assert seen["compactor 2 lost"] > 0
+    assert seen["compactor 2 claimed by another"] > 0
+    assert seen["compactor 1 done"] > 0
 
 
 def test_two_replacers_and_an_overwriter(capsys):
@@ -181,3 +253,10 @@ def test_a_planted_race_is_found(monkeypatch):
     monkeypatch.setattr(rebase.fold, "_judge_drops", lambda drops, view, so_far: [])
     with pytest.raises(Violation):
         explore(two_replacers_and_an_overwriter)
+
+
+def test_a_claim_that_revokes_nobody_is_found(monkeypatch):
+    """Two who may both think that they work alone."""
+    monkeypatch.setattr(claims, "conflicts", lambda a, b: False)
+    with pytest.raises(Violation, match=r"R13\.2|state hash"):
+        explore(two_compactors_and_a_challenger(None), bound=1)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 from builders import Crash, create, drop_of, live
+from simulation.contents import Contents, body_of, rows_in
 from simulation.harsh import HarshStore, Late
 from simulation.history import Call, Fetch, Look, Record
 from simulation.ledger import COMMIT, SEGMENT, Ledger, Violation, hold, segment_key
@@ -19,8 +20,11 @@ from eventlog.slot import put_once
 # What says that nothing was committed.
 REFUSED = (errors.CommitConflict, errors.ClaimLost, errors.Unavailable, errors.InvalidInput)
 CHUNKS = ("2013-01-07", "2013-01-08", "2013-01-09")
+HOURS = tuple(f"{day}T{hour}" for day in CHUNKS[:2] for hour in ("00", "23"))
+# The chunks that rows fall into, by granularity.
+CUTS = {"hour": HOURS, "day": CHUNKS, "month": ("2013-01",)}
 
-__all__ = ["CHUNKS", "Crash", "World", "drop_of", "live"]
+__all__ = ["CHUNKS", "CUTS", "Crash", "World", "drop_of", "live"]
 
 
 class WatchedStore:
@@ -30,6 +34,7 @@ class WatchedStore:
         self.inner = inner
         self.uri = inner.uri
         self.ledger = ledger
+        self.contents = Contents(inner.get)
         self.deleted = 0
         self.broken = []
         self.get, self.list, self.filesystem = inner.get, inner.list, inner.filesystem
@@ -42,6 +47,7 @@ class WatchedStore:
                 for entry in self.ledger.head["adds"]:
                     there = self._has(segment_key(entry))
                     hold(there, "loss", f"version {self._head()} adds {entry}: no object")
+                self.contents.advance(self.ledger.steps[-1], self._head())
         return created
 
     def delete(self, keys):
@@ -90,6 +96,7 @@ class World:
         self.struck = Counter()
         self.done = Counter()
         self.tick = 0
+        self.mail = []  # tasks of compaction, delivered to whoever asks
         self._tokens = plan.seed * 1000
         self._sessions = 0
         self._told = WaitingClock(self.scheduler, 0) if plan.told else None
@@ -130,6 +137,7 @@ class World:
         )
         clock = WaitingClock(self.scheduler, self._seed(), off_ms)
         table = Table(store, clock)
+        table.world = self
         self._sessions += 1
         table.session = f"{actor}.{self._sessions}"
         commit, calls = table.commit, {}
@@ -158,9 +166,17 @@ class World:
         return table
 
     def stage(self, table, chunk, rows=1):
-        """Store an object of the new segment's, and return the add of it."""
+        """Store an object of the new segment's, and return the add of it.
+
+        Args:
+            table: whose handle does it.
+            chunk: the segment's.
+            rows: how many new rows, or the names of those that are there already.
+        """
         name, epoch = table.clock.token(), table.head().version
-        body = name.encode()
+        if isinstance(rows, int):
+            rows = [f"{name[:12]}/{n}" for n in range(rows)]
+        body, rows = body_of(rows), len(rows)
         put_once(table.store, table.clock, keys.segment_key(epoch, chunk, name), body)
         checksum = hashlib.sha256(body).hexdigest()
         return Add(name, chunk, epoch, rows, len(body), checksum, 1)
@@ -176,8 +192,8 @@ class World:
         return snapshot
 
     def fetch(self, table, version, segments):
-        """Fetch a version's segments, and record which are missing."""
-        missing = []
+        """Fetch a version's segments, record which are missing, and return the rows of the rest."""
+        missing, rows = [], []
         for segment in segments:
             try:
                 body = table.store.get(keys.key_of(segment))
@@ -186,9 +202,11 @@ class World:
             else:
                 whole = hashlib.sha256(body).hexdigest() == segment.checksum
                 hold(whole, "read", f"segment {segment.id} has other bytes")
+                rows += rows_in(body)
         horizon = self.store.ledger.head["horizon"]
         self.record.fetches.append(Fetch(table.session, version, missing, horizon))
         self.done["fetch in vain" if missing else "fetch"] += 1
+        return rows
 
 
 def plain(snapshot):

@@ -1,6 +1,6 @@
 """A Spark job writes, S3 says so, the Lambda function compacts, and Spark reads the same rows.
 
-Scenario S3.7. The servers are moto's, in this process; the stack is compaction/template.yaml
+Scenario S3.7. The servers are moto's, in this process; the stack is compaction/aws/template.yaml
 without its function, which runs here.
 """
 
@@ -12,8 +12,8 @@ import boto3
 import pytest
 import queues
 
+from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
-from compaction.lambda_settings import Settings
 from eventlog import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS::")

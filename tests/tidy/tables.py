@@ -74,6 +74,7 @@ LAYER_OF = {
     "wrappers": "ports",
     "__init__": "shell",
     "commit": "shell",
+    "framing": "shell",
     "history": "shell",
     "holding": "shell",
     "leases": "shell",

@@ -121,6 +121,18 @@ def test_a_replace_under_a_claim_needs_the_claim_of_that_token(table):
     assert table.commit(new) == again + 1
 
 
+@pytest.mark.parametrize("action", [Renew, Release])
+def test_a_renewal_or_release_is_of_the_claim_of_that_token(table, action):
+    first = commit(table, claim())
+    commit(table, Release(A, first))
+    second = commit(table, claim())
+    with pytest.raises(errors.CommitConflict, match="no longer held"):
+        commit(table, action(A, first))
+    assert table.refresh().meta.claims[A].renewed == second
+    commit(table, action(A, second))
+    check_sound(table.store)
+
+
 def test_a_claim_can_be_given_up_by_the_replace_itself(table):
     token = commit(table, claim())
     segment = live(table.head())[0]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.events import (
+from compaction.aws.events import (
     MAX_BODY_CHARS,
     MAX_SKIPPED,
     Ask,

@@ -4,7 +4,17 @@ import pytest
 from builders import HASH, add, check_sound, commit, create, drop_of, fold_all, live, replaced
 
 from eventlog import errors, fold, rules, segments
-from eventlog.model import App, Drop, Fence, Layout, SetLayout, Transaction, Unchanged
+from eventlog.model import (
+    App,
+    Drop,
+    Fence,
+    Layout,
+    Replace,
+    SetGranularity,
+    SetLayout,
+    Transaction,
+    Unchanged,
+)
 
 
 @pytest.fixture
@@ -171,3 +181,82 @@ def test_a_replace_of_what_was_replaced_meanwhile_is_void():
     with pytest.raises(errors.CommitConflict, match="no longer live"):
         table.commit(second)
     assert len(live(table.refresh())) == 1
+
+
+@pytest.fixture
+def day():
+    """One day: 3 rows of version 1, 2 rows of version 2."""
+    t = create()
+    commit(t, add(t, rows=3))
+    commit(t, add(t, rows=2))
+    return t
+
+
+@pytest.mark.parametrize(
+    ("plan", "rows", "read", "why"),
+    [
+        (Replace(2, 0), [5], 2, None),
+        (Replace(2, 0), [1, 4], 2, None),
+        (Replace(2, 2), [3], 2, None),
+        (Replace(2, 5), [], 2, None),
+        (Replace(2, 0), [4], 2, "lost or doubled"),
+        (Replace(2, 0), [6], 2, "lost or doubled"),
+        (Replace(2, 0), [5, 5], 2, "lost or doubled"),
+        (Replace(2, 0), [], 2, "lost or doubled"),
+        (Replace(2, 1), [5], 2, "lost or doubled"),
+        (Replace(2, 1), [3], 2, "lost or doubled"),
+        (Replace(1, 0), [5], 2, "came after the plan"),
+        (Replace(2, 0), [5], 1, "later than it read"),
+    ],
+)
+def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, rows, read, why):
+    drops = [drop_of(s) for s in live(day.head())]
+    adds = [add(day, rows=n) for n in rows]
+    reason = judged(day, plan, *drops, *adds, read_version=read)
+    assert reason is None if why is None else judged_text(reason, why)
+    unbalanced = judged(day, *drops, *adds, read_version=read)
+    assert unbalanced is None  # only where the transaction says that it replaces
+
+
+def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
+    first, _ = live(day.head())
+    same = add(day, rows=first.rows)
+    assert judged_text(judged(day, Replace(2, 0)), "drops something")
+    assert judged_text(judged(day, Replace(2, 0), add(day, rows=0)), "drops something")
+    twice = (Replace(2, 0), Replace(2, 0), drop_of(first), same)
+    assert judged_text(judged(day, *twice), "drops something")
+    assert judged(day, *twice[1:]) is None
+
+
+def test_k7_what_arrives_after_the_plan_stays(day):
+    """A late append to the same chunk is neither dropped nor in the way, in either order."""
+    drops = [drop_of(s) for s in live(day.head())]
+    rewrite = day.transaction("compact", [Replace(2, 0), *drops, add(day, rows=5)])
+    version = commit(day, late := add(day, rows=7))
+    assert day.commit(rewrite) == version + 1
+    assert sorted(s.rows for s in live(day.head())) == [5, 7]
+    (arrived,) = [s for s in live(day.head()) if s.id == late.id]
+    greedy = [Replace(2, 0), drop_of(arrived), add(day, rows=7)]
+    assert judged_text(judged(day, *greedy, read_version=4), "came after the plan")
+    assert judged(day, Replace(3, 0), *greedy[1:], read_version=4) is None
+
+
+def test_k1_of_two_rewrites_of_one_segment_the_second_is_void(day):
+    first, second = live(day.head())
+    one = day.transaction("compact", [Replace(2, 0), drop_of(first), add(day, rows=first.rows)])
+    both = [Replace(2, 0), drop_of(first), drop_of(second), add(day, rows=5)]
+    assert judged_text(judged(day, *both, others=[one]), "no longer live")
+    day.commit(one)
+    with pytest.raises(errors.CommitConflict, match="no longer live"):
+        day.commit(day.transaction("compact", both))
+    assert day.head().totals.rows == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "void"),
+    [("day", "hour", False), ("day", "day", False), ("hour", "month", True), ("all", "day", True)],
+)
+def test_a_granularity_is_changed_as_it_was_seen(table, old, new, void):
+    assert (judged(table, SetGranularity(old, new)) is not None) == void
+    again = Transaction("b" * 32, "test", "test", 2, actions=(SetGranularity("day", "year"),))
+    assert judged_text(judged(table, SetGranularity(old, new), others=[again]), "'year'")

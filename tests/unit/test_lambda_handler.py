@@ -11,11 +11,13 @@ import pytest
 from queues import Invocation, commits, logging_of_its_own, row_list
 from tidy.tables import EXTRAS
 
-from compaction import bundle, json_lines, lambda_handler, lambda_work
+from compaction import lambda_handler
+from compaction.aws import bundle, json_lines
+from compaction.aws import work as lambda_work
+from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
-from compaction.lambda_settings import Settings
 from compaction.perform import Outcome
-from compaction.planning import plan
+from compaction.planner.planning import plan
 from compaction.policy import MIB, Policy
 from eventlog import Table, keys
 from eventlog.clock import ManualClock
@@ -571,7 +573,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
-import compaction.lambda_handler, compaction.bundle_check
+import compaction.lambda_handler, compaction.aws.bundle_check
 print(*sys.modules)
 """
 

@@ -25,7 +25,7 @@ from rewriting import SMALL, content, policy, task_of
 
 from compaction import vacuum
 from compaction.perform import RENEW_S, Outcome, needs_claim, perform
-from compaction.rewrite import rewrite
+from compaction.rewriting.rewrite import rewrite
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
 from eventlog.model import Fence
@@ -68,9 +68,10 @@ def test_a_task_is_done(table):
         bytes_in=task.bytes,
         bytes_out=live(table.head())[0].bytes,
         segments_in=4,
-        segments_out=1,
+        made=(live(table.head())[0].id,),
     )
     assert found.ok
+    assert found.segments_out == 1
     assert content(table).equals(before)
     newest = next(table.history())
     assert (newest.operation, newest.adds, newest.drops, newest.rows) == ("compact", 1, 4, 0)
@@ -354,7 +355,7 @@ def test_a_full_disk_fails_the_task(table, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("compaction.rewrite.sort_rows", full)
+    monkeypatch.setattr("compaction.rewriting.rewrite.sort_rows", full)
     found = perform(table, task_of(table), policy(sort_by=("value",)))
     assert found.status == "failed"
     assert "No space left" in found.error

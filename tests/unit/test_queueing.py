@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from compaction.load import Load, draw, main, simulate
+from compaction.planner.load import Load, draw, main, simulate
+from compaction.planner.queueing import Queue
 from compaction.policy import Policy
-from compaction.queueing import Queue
 from compaction.tasks import Task
 from eventlog.model import Segment
 

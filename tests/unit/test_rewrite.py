@@ -21,12 +21,12 @@ from builders import (
 )
 from rewriting import SMALL, content, policy, task_of
 
-from compaction import outputs
-from compaction.digest import NOTHING, check_same, digest
-from compaction.external_sort import sort_rows
-from compaction.outputs import Size, share
 from compaction.perform import perform
-from compaction.rewrite import rewrite
+from compaction.rewriting import outputs
+from compaction.rewriting.digest import NOTHING, check_same, digest
+from compaction.rewriting.external_sort import sort_rows
+from compaction.rewriting.outputs import Size, share
+from compaction.rewriting.rewrite import rewrite
 from eventlog import Table, errors, keys
 from eventlog.chunks import parse_chunk
 from eventlog.memory import MemoryStore

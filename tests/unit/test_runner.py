@@ -4,7 +4,7 @@ import pytest
 from builders import create, events
 
 from compaction import Policy, plan, run
-from compaction.assessing import record
+from compaction.planner.assessing import record
 from eventlog import keys
 from eventlog.errors import InvalidInput
 from eventlog.local import LocalStore

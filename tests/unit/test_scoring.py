@@ -3,9 +3,9 @@
 import pytest
 from pretending import Pretended
 
+from compaction.planner.scoring import FILE_COST, aged, score, worth
+from compaction.planner.spans import Span, Sums, TargetChunk, empty_between, spans, target_chunks
 from compaction.policy import MIB, Policy
-from compaction.scoring import FILE_COST, aged, score, worth
-from compaction.spans import Span, Sums, TargetChunk, empty_between, spans, target_chunks
 from eventlog.chunks import TimeChunk, parse_chunk
 from eventlog.errors import InvalidInput
 from eventlog.model import ChunkState

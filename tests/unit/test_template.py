@@ -1,4 +1,4 @@
-"""compaction/template.yaml: that AWS would take it, and that it says what it is meant to say."""
+"""The template in compaction/aws/: that AWS would take it, and that it says what is meant."""
 
 import copy
 import importlib
@@ -10,9 +10,9 @@ import queues
 from cfnlint.api import lint_file
 from iam import NOBODY, Asked, is_allowed, load
 
-from compaction import bundle
-from compaction.events import parse
-from compaction.lambda_settings import Settings
+from compaction.aws import bundle
+from compaction.aws.events import parse
+from compaction.aws.settings import Settings
 from eventlog import keys
 
 GIVEN = {

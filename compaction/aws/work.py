@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from compaction.assessing import Result, record
-from compaction.lambda_settings import Settings
+from compaction.aws.settings import Settings
 from compaction.perform import Outcome, perform
-from compaction.planning import plan
+from compaction.planner.assessing import Result, record
+from compaction.planner.planning import plan
 from compaction.policy import MIB, Policy
 from compaction.tasks import Task
 from eventlog import Table
@@ -184,8 +184,9 @@ def _perform(
     progress.outcomes[status] = progress.outcomes.get(status, 0) + 1
     match status:
         case "done" | "superseded" | "failed" as end:
-            progress.ended.append(Result(task, end, outcome.version))
+            progress.ended.append(Result(task, end, outcome.made))
     facts = {**_facts(table, task), **msgspec.to_builtins(outcome)}
+    facts["made"] = len(outcome.made)
     if status == "failed":
         progress.errors.append(str(outcome.error))
         say(logging.ERROR, "task failed", **facts)
@@ -214,5 +215,5 @@ def _facts(table: Table, task: Task) -> dict[str, Any]:
 
 
 def say(level: int, event: str, **facts: Any) -> None:
-    """Log that something happened, with its facts (`compaction.json_lines`)."""
+    """Log that something happened, with its facts (`compaction.aws.json_lines`)."""
     logger.log(level, event, extra={"facts": facts})

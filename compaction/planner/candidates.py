@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction.planner.scoring import Verdict, aged, worth
+from compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
 from compaction.policy import Policy
-from compaction.scoring import Verdict, aged, worth
-from compaction.spans import LARGE, SMALL, TargetChunk, groups, home
 from compaction.tasks import Task, task_id
 from eventlog.chunks import TimeChunk
 from eventlog.model import Granularity

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pyarrow as pa
 
-from compaction.digest import NOTHING, Digest, check_same, digest
-from compaction.external_sort import sort_rows
-from compaction.outputs import Outputs, writing_bytes
 from compaction.policy import Policy
+from compaction.rewriting.digest import NOTHING, Digest, check_same, digest
+from compaction.rewriting.external_sort import sort_rows
+from compaction.rewriting.outputs import Outputs, writing_bytes
 from compaction.tasks import Task
 from eventlog import Table
 from eventlog.chunks import chunk_name, chunk_of, parse_chunk

@@ -17,7 +17,7 @@ from typing import Literal
 import pyarrow as pa
 from msgspec import Struct
 
-from compaction.candidates import (
+from compaction.planner.candidates import (
     Draft,
     Scored,
     among,
@@ -28,9 +28,8 @@ from compaction.candidates import (
     stored_chunks,
     task_of,
 )
-from compaction.policy import Policy
-from compaction.scoring import Verdict, score
-from compaction.spans import (
+from compaction.planner.scoring import Verdict, score
+from compaction.planner.spans import (
     Sums,
     TargetChunk,
     classified,
@@ -40,6 +39,7 @@ from compaction.spans import (
     sums_by_chunk,
     target_chunks,
 )
+from compaction.policy import Policy
 from compaction.tasks import Task
 from eventlog import Snapshot, Table, diff
 from eventlog.assessment import is_current

@@ -20,10 +20,10 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from compaction.planning import Known, Plan, known_of, plan
+from compaction.planner.planning import Known, Plan, known_of, plan
+from compaction.planner.scoring import Verdict
+from compaction.planner.spans import home
 from compaction.policy import Policy
-from compaction.scoring import Verdict
-from compaction.spans import home
 from compaction.tasks import Task
 from eventlog import Table
 from eventlog.assessment import MAX_STATES, is_current
@@ -54,12 +54,12 @@ class Result(Struct, frozen=True):
     Attributes:
         task: the task.
         end: done; superseded: others changed its inputs; failed; shed: cancelled under load.
-        version: of its commit, if done.
+        made: ids of the segments that this attempt put into the log; none where another did it.
     """
 
     task: Task
     end: End
-    version: int | None = None
+    made: tuple[str, ...] = ()
 
 
 def record(
@@ -109,7 +109,7 @@ def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess |
     )
     old = known.analysed
     recent = old is not None and old.policy == digest and version < old.version + REFRESH
-    if recent and not changes and not results:
+    if recent and not changes:
         return None
     return Assess(old, Analysed(version, digest), changes)
 
@@ -180,9 +180,10 @@ def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segmen
     """
     if not needed or any(result.end != "done" for result in ended):
         return False
-    made = {result.version for result in ended}
+    made = {name for result in ended for name in result.made}
     planned = min((result.task.version for result in ended), default=-1)
-    if any(s.version > planned and s.version not in made for s in needed):
+    # An append may have come in the very commit of a task: its version says nothing.
+    if any(s.version > planned and s.id not in made for s in needed):
         return False
     return bool(made) and (len(ended) == 1 or 2 * verdict.outputs >= verdict.inputs)
 

@@ -4,7 +4,7 @@ The planner, the queue and the notes in the log are the real ones; segments are 
 takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
 eventlog only; drawing needs the extra `plot`.
 
-    python -m compaction.load --out compaction/queue.png
+    python -m compaction.planner.load --out compaction/planner/queue.png
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compaction.assessing import Result, noted
-from compaction.planning import Known, Plan, plan_entries
+from compaction.planner.assessing import Result, noted
+from compaction.planner.planning import Known, Plan, plan_entries
+from compaction.planner.queueing import Queue
+from compaction.planner.scoring import aged
 from compaction.policy import MIB, Policy
-from compaction.queueing import Queue
-from compaction.scoring import aged
 from compaction.tasks import Task
 from eventlog import segments
 from eventlog.assessment import assess
@@ -144,9 +144,11 @@ class _World:
                 del self.live[segment.id]
             size = ceil(task.bytes / MIB)
             outputs = ceil(task.bytes / self.policy.target_bytes)
-            for part in range(outputs):
+            made = [
                 self._add(task.chunks[0], size // outputs + (part < size % outputs))
-            self.results.append(Result(task, "done", self.version))
+                for part in range(outputs)
+            ]
+            self.results.append(Result(task, "done", tuple(made)))
 
     def plan(self, minute: int) -> list[tuple[int, float, float]]:
         """Plan, offer, and note what is known of the chunks; return what was shed."""
@@ -192,7 +194,7 @@ class _World:
             analysed=self.meta.analysed,
         )
 
-    def _add(self, chunk: str, mib: int) -> None:
+    def _add(self, chunk: str, mib: int) -> str:
         name = self.clock.token()
         self.live[name] = Segment(
             id=name,
@@ -205,6 +207,7 @@ class _World:
             checksum="0" * 64,
             schema=1,
         )
+        return name
 
 
 def draw(trace: Trace, policy: Policy, load: Load, path: Path) -> None:
@@ -279,7 +282,7 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate the default load and draw it."""
-    parser = argparse.ArgumentParser(prog="python -m compaction.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m compaction.planner.load", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out
     load = Load()

@@ -1,6 +1,6 @@
 """Makes the zip file that Lambda runs: this project and what it needs, for one Python.
 
-    python -m compaction.bundle --out dist/lambda.zip --arch arm64 --python 3.13
+    python -m compaction.aws.bundle --out dist/lambda.zip --arch arm64 --python 3.13
 
 Shell. The wheels come from PyPI, in the versions that are installed here, so that what was tested
 is what runs. boto3 is left out: Lambda's runtime has it. So is what pyarrow brings along and this
@@ -102,7 +102,7 @@ def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> N
     if done.returncode:
         raise Unavailable(f"pip could not get the wheels: {done.stderr.strip()[-2000:]}")
     for package in PACKAGES:
-        source = Path(__file__).parent.parent / package
+        source = Path(__file__).parents[2] / package
         for path in sorted(source.rglob("*.py")):
             target = tree / path.relative_to(source.parent)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ def verify(tree: Path, interpreter: str) -> None:
     """
     start = (
         "import runpy, sys; sys.path.insert(0, sys.argv[1]); "
-        "runpy.run_module('compaction.bundle_check', run_name='__main__')"
+        "runpy.run_module('compaction.aws.bundle_check', run_name='__main__')"
     )
     # -B: what is tried out is packed afterwards, without caches of this machine.
     done = subprocess.run(  # noqa: S603 - a Python that the caller named
@@ -191,7 +191,7 @@ def verify(tree: Path, interpreter: str) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="compaction.bundle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="compaction.aws.bundle", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("dist/lambda.zip"))
     parser.add_argument("--arch", choices=sorted(_MACHINES), default="x86_64")
     parser.add_argument("--python", choices=PYTHONS, default="3.13")

@@ -30,8 +30,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from compaction.planner.spans import Sums, TargetChunk
 from compaction.policy import MIB, Policy
-from compaction.spans import Sums, TargetChunk
 from eventlog.assessment import is_current
 from eventlog.model import ChunkState
 

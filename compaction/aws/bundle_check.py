@@ -1,6 +1,6 @@
 """Tries a bundle: makes a small table in a folder and has the function compact it.
 
-Shell. Run by `compaction.bundle` with nothing but the bundle to import from; it fails with a
+Shell. Run by `compaction.aws.bundle` with nothing but the bundle to import from; it fails with a
 traceback where something is missing.
 """
 

@@ -15,7 +15,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction.digest import NOTHING, digest
+from compaction.rewriting.digest import NOTHING, digest
 from eventlog.chunks import parse_chunk
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt

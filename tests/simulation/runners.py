@@ -1,0 +1,137 @@
+"""Actors that run compaction as programs do: `plan`, `perform` and `run`, the code itself.
+
+Only the Parquet in between is another: `rewritten` stands in for `rewriting.rewrite.rewrite`, and
+makes segments whose objects list their rows.
+"""
+
+from msgspec import structs
+from simulation.contents import rows_in
+from simulation.history import Call
+from simulation.ledger import hold
+from simulation.world import live
+
+import compaction
+from compaction.policy import Policy
+from compaction.rewriting.digest import NOTHING
+from compaction.rewriting.rewrite import Rewritten, home
+from eventlog import errors, keys
+from eventlog.chunks import chunk_of, parse_chunk
+
+SMALL = Policy(
+    target_bytes=1024,
+    max_task_bytes=4096,
+    small_task_bytes=200,
+    max_tasks=2,
+    max_queue=3,
+    backoff_s=1,
+    memory_bytes=2**20,
+)
+CLAIMS_BYTES = (0, 0, 2**40)
+CLUMSY_ROWS = 5
+MOST_RUNS = 8  # until nothing is left to do
+ENDS = {"done", "superseded", "claimed", "failed"}
+
+
+def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
+    """Take the place of `compaction.rewriting.rewrite.rewrite`.
+
+    Raises:
+        DataLoss: an input is missing.
+    """
+    pulse()
+    parts = {}
+    for segment in task.inputs:
+        try:
+            rows = rows_in(t.store.get(keys.key_of(segment)))
+        except errors.KeyNotFound:
+            raise errors.DataLoss("an input is missing", key=keys.key_of(segment)) from None
+        for chunk, found in spread(segment, task.granularity, rows):
+            parts.setdefault(chunk, []).extend(found)
+        pulse()
+    adds = []
+    for chunk, rows in sorted((chunk, rows) for chunk, rows in parts.items() if rows):
+        size = sum(len(row) + 4 for row in rows)
+        # As where rows compress worse than expected: one more than the plan wants of it, each time.
+        count = -(-size // policy.target_bytes) + (len(rows) >= CLUMSY_ROWS)
+        step = -(-len(rows) // count)
+        adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
+    count = sum(add.rows for add in adds)
+    return Rewritten(tuple(adds), count, sum(add.bytes for add in adds), NOTHING)
+
+
+def spread(segment, granularity, rows):
+    """Say which chunk takes which rows of an input; of a coarser one, the first or the last."""
+    name = home(segment.chunk, granularity)
+    if name is not None:
+        return [(name, rows)]
+    whole, half = parse_chunk(segment.chunk), (len(rows) + 1) // 2
+    ends = [chunk_of(ms, granularity).name for ms in (whole.start, whole.end - 1)]
+    return [(ends[0], rows[:half]), (ends[1], rows[half:])]
+
+
+def policy_of(me):
+    """Draw when tasks take claims, and now and then what all segments are to be cut by."""
+    cut = me.random.choice(("hour", "day", "month")) if me.random.random() < 0.2 else None
+    return structs.replace(SMALL, claim_bytes=me.random.choice(CLAIMS_BYTES), granularity=cut)
+
+
+def compact_all(me):
+    """A runner: plans, performs what there is, and notes what it found."""
+    policy = policy_of(me)
+    report = compaction.run(me.table, policy=policy)
+    for outcome in report.outcomes:
+        check_outcome(me.world, outcome, None)
+    me.world.done["tasks run"] += len(report.outcomes)
+    me.world.done["runs noted"] += report.noted is not None
+
+
+def deliver(me):
+    """Perform a task from the queue that everybody shares; what is done may come again."""
+    mail = me.world.mail
+    if not mail or me.random.random() < 0.4:
+        found = compaction.plan(me.table, policy_of(me)).tasks
+        mail += [task for task in found if not task.after]
+    if not mail:
+        return
+    task = me.random.choice(mail[-4:])
+    outcome = compaction.perform(me.table, task, policy_of(me))
+    check_outcome(me.world, outcome, task)
+
+
+def check_outcome(world, outcome, task):
+    """What a task is said to have come to, against the log as it is now."""
+    world.done[f"task {outcome.status}"] += 1
+    hold(outcome.status in ENDS, "outcome", f"{outcome}")
+    if outcome.status == "done":
+        world.record.found.append((outcome.task, outcome.version))
+    if outcome.status == "superseded" and task is not None:
+        there = world.store.ledger.head["live"]
+        same = [s for s in task.inputs if there.get(s.id, {}).get("version") == s.version]
+        hold(len(same) < len(task.inputs), "outcome", f"{outcome}: all of its inputs are live")
+
+
+def check_fixed_point(world, table):
+    """Once nobody else works, compaction comes to an end (hazard K8).
+
+    Raises:
+        Violation: it goes on and on, or leaves chunks that its own rules call for.
+    """
+    for claim in sorted(table.claims()):
+        table.break_claim(claim)
+    before = set(world.store.contents.live)
+    for _ in range(MOST_RUNS):
+        began = world.count()
+        report = compaction.run(table, policy=SMALL)
+        ended = world.count()
+        world.record.calls += [  # a task that was refused before may be done now
+            Call("the last", "compact", o.task, None, began, ended, "acknowledged", o.version)
+            for o in report.outcomes
+        ]
+        ends = [outcome.status for outcome in report.outcomes]
+        hold(set(ends) <= {"done"}, "fixed point", f"alone at work: {report.outcomes}")
+        if not report.planned:
+            break
+    hold(not report.planned, "fixed point", f"still to do after {MOST_RUNS} runs: {report}")
+    hold(before == set(world.store.contents.live), "rows", "compaction changed what rows there are")
+    world.done["fixed points"] += 1
+    world.done["segments at fixed points"] += len(live(table.head()))

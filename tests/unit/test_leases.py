@@ -1,0 +1,262 @@
+"""Claims as their holders have them, and granularity, through the public face of a table."""
+
+import pytest
+from builders import HASH, START_MS, add, check_sound, commit, create, drop_of, live, reopen
+
+from eventlog import Table, errors
+from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.clock import ManualClock
+from eventlog.model import Add, Release, Replace
+
+DAY = "2013-01-07"
+YEARS_MS = 10 * 365 * 86_400_000
+
+
+class Watching(ManualClock):
+    """The clock of a program that sleeps: `meanwhile` happens once, after so many seconds."""
+
+    def __init__(self, now_ms=START_MS, *, after_s=0.0, meanwhile=lambda: None):
+        super().__init__(now_ms, 77)
+        self.slept_s = 0.0
+        self._after_s, self._meanwhile = after_s, meanwhile
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self.slept_s += seconds
+        if self._meanwhile is not None and self.slept_s >= self._after_s:
+            happens, self._meanwhile = self._meanwhile, None
+            happens()
+
+
+@pytest.fixture
+def table():
+    table = create()
+    commit(table, add(table, rows=3), add(table, "2013-01-08"))
+    return table
+
+
+def watcher(table, **options):
+    return Table(table.store, Watching(**options))
+
+
+def rewrite(table, lease, version=None):
+    """Return the transaction that puts one segment in the place of all of the day's, under it."""
+    chunk, head = parse_chunk(DAY), table.refresh()
+    inputs = live(head, chunk.start, chunk.end)
+    output = Add(table.clock.token(), DAY, head.version, sum(s.rows for s in inputs), 9, HASH, 1)
+    actions = [Replace(version or head.version, 0), *map(drop_of, inputs), output]
+    return table.transaction("compact", actions, claim=lease.token)
+
+
+def test_a_claim_is_taken_worked_under_and_given_up(table):
+    other = reopen(table.store)
+    with table.claim("2013-01-07", "2013-01-08", owner="me") as lease:
+        standing = other.claims()[lease.id]
+        chunk = parse_chunk(DAY)
+        assert (standing.start, standing.end, standing.owner) == (chunk.start, chunk.end, "me")
+        assert lease.token.token == standing.token == table.head().version
+        with pytest.raises(errors.CommitConflict, match=f"claim {lease.id} of me"):
+            other.claim("2013-01-07T05", "2013-01-09")
+        commit(other, add(other, DAY))  # appends need no claim, and heed none
+        table.commit(rewrite(table, lease))
+        assert lease.held()
+    assert not other.claims()
+    assert [s.rows for s in live(table.refresh()) if s.chunk == DAY] == [4]
+    check_sound(table.store)
+
+
+def test_the_range_of_a_claim(table):
+    first, second = live(table.head())
+    with table.claim() as lease:
+        assert (lease.claim.start, lease.claim.end) == (MIN_MS, MAX_MS)
+        assert lease.claim.segments == ()
+    with table.claim(segments=[second, first]) as lease:
+        assert lease.claim.segments == tuple(sorted((first.id, second.id)))
+        assert lease.claim.start == parse_chunk(DAY).start
+        assert lease.claim.end == parse_chunk("2013-01-08").end
+        with table.claim(segments=live(table.head())[:0], start="2014-01-01") as later:
+            assert later.claim.end == MAX_MS
+    assert not table.claims()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"start": "2013-01-08", "end": "2013-01-08"},
+        {"start": 0, "end": MAX_MS + 1},
+        {"group": ""},
+        {"owner": "x" * 256},
+    ],
+)
+def test_a_claim_that_cannot_be_is_not_even_asked_for(table, wrong):
+    version = table.head().version
+    with pytest.raises(errors.InvalidInput):
+        table.claim(**wrong)
+    assert table.refresh().version == version
+
+
+def test_one_work_asking_again_has_the_claim_that_it_has(table):
+    """As where its message is delivered twice, or its program was started again."""
+    lease = table.claim(0, 10, group="task 1")
+    version = table.head().version
+    again = reopen(table.store).claim(0, 10, group="task 1")
+    assert (again.id, again.token) == (lease.id, lease.token)
+    assert table.refresh().version == version
+    with pytest.raises(errors.CommitConflict):
+        table.claim(0, 10, group="task 2")
+
+
+def test_a_lease_is_released_once(table):
+    lease = table.claim(0, 10)
+    lease.release()
+    version = table.head().version
+    lease.release()
+    assert table.refresh().version == version
+    kept = table.claim(0, 10)
+    table.commit(table.transaction("work", [Release(kept.id, kept.claim.token)], claim=kept.token))
+    kept.forget()
+    kept.release()
+    assert table.refresh().version == version + 2
+
+
+def test_a_renewal_is_seen_by_others(table):
+    lease = table.claim(0, 10)
+    commit(table, add(table))
+    lease.renew()
+    seen = reopen(table.store).claims()[lease.id]
+    assert seen == lease.claim
+    assert seen.renewed == table.head().version > seen.token
+
+
+def test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect(table):
+    lease = table.claim("2013-01-07", "2013-01-08")
+    work = rewrite(table, lease)
+    other = reopen(table.store)
+    with pytest.raises(errors.CommitConflict, match="stands in the way"):
+        other.claim("2013-01-07", "2013-01-10")
+    mine = other.claim("2013-01-07", "2013-01-10", priority=1)
+    before = live(other.head())
+    for attempt in (lambda: table.commit(work), lease.renew, lease.release):
+        with pytest.raises(errors.ClaimLost):
+            attempt()
+    assert not lease.held()
+    assert live(table.refresh()) == before
+    with pytest.raises(errors.CommitConflict, match="priority 1"):
+        table.claim("2013-01-07", "2013-01-08", priority=1)
+    other.commit(rewrite(other, mine))
+    mine.release()
+    check_sound(table.store)
+
+
+def test_a_block_whose_claim_was_lost_ends_without_noise(table):
+    other = reopen(table.store)
+    with table.claim(0, 10) as lease:
+        other.break_claim(lease.id)
+    assert not table.claims()
+
+
+def test_k3_a_silent_holder_is_waited_for_and_then_broken(table):
+    lease = table.claim(0, 10)
+    other = watcher(table)
+    other.break_claim(lease.id, silent_s=7.5)
+    assert other.clock.slept_s == pytest.approx(7.5)
+    assert not table.claims()
+    with pytest.raises(errors.ClaimLost):
+        table.commit(rewrite(table, lease))
+
+
+@pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, 0, YEARS_MS // 20])
+def test_k3_no_clock_ends_the_claim_of_a_holder_that_renews(table, off_ms):
+    lease = table.claim(0, 10)
+    other = watcher(table, now_ms=START_MS + off_ms, after_s=6, meanwhile=lease.renew)
+    with pytest.raises(errors.CommitConflict, match="its holder is alive"):
+        other.break_claim(lease.id, silent_s=7.5)
+    assert other.clock.slept_s < 7.5  # it stops to wait as soon as it sees
+    assert lease.held()
+    table.commit(rewrite(table, lease))
+
+
+def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
+    """Between the last look and the break nobody looks: the break names what it saw."""
+    lease = table.claim(0, 10)
+    other = reopen(table.store)
+    found, asked = other.commit, []
+
+    def late(transaction):
+        if not asked:
+            asked.append(transaction)
+            lease.renew()
+        return found(transaction)
+
+    other.commit = late
+    with pytest.raises(errors.CommitConflict, match="renewed in version"):
+        other.break_claim(lease.id)
+    assert lease.held()
+
+
+def test_k3_a_renewal_after_the_last_look_is_seen(table):
+    """A break is of the claim as it was when the watch began, however late it is formed."""
+    lease = table.claim(0, 10)
+    other = reopen(table.store)
+    look = other.refresh
+
+    def once():
+        seen = look()
+        if lease.claim.renewed == lease.claim.token:
+            lease.renew()
+        return seen
+
+    other.refresh = once
+    with pytest.raises(errors.CommitConflict, match="renewed in version"):
+        other.break_claim(lease.id)
+    assert lease.held()
+
+
+def test_a_claim_that_goes_while_it_is_watched_is_not_broken(table):
+    lease = table.claim(0, 10)
+    other = watcher(table, after_s=1, meanwhile=lease.release)
+    with pytest.raises(errors.CommitConflict, match="went meanwhile"):
+        other.break_claim(lease.id, silent_s=3)
+    with pytest.raises(errors.InvalidInput, match="no claim"):
+        other.break_claim(lease.id)
+
+
+def test_two_who_break_one_claim(table):
+    lease = table.claim(0, 10)
+    first = reopen(table.store, 1)
+    second = watcher(table, after_s=1, meanwhile=lambda: first.break_claim(lease.id))
+    with pytest.raises(errors.CommitConflict):
+        second.break_claim(lease.id, silent_s=1)
+    assert [entry.operation for entry in table.history(limit=2)] == ["break", "claim"]
+
+
+def test_granularity_is_changed_as_it_was_seen(table):
+    other = reopen(table.store)
+    assert table.set_granularity("day") == table.head().version
+    table.set_granularity("hour")
+    assert reopen(table.store).head().layout.granularity == "hour"
+    changed, head = other.commit, other.head()
+
+    def meanwhile(transaction):
+        table.set_granularity("month")
+        return changed(transaction)
+
+    other.refresh()
+    other.commit = meanwhile
+    with pytest.raises(errors.CommitConflict, match="granularity was changed meanwhile"):
+        other.set_granularity("day")
+    assert head.layout.granularity == "day"
+    assert table.refresh().layout.granularity == "month"
+    with pytest.raises(errors.InvalidInput, match="week"):
+        table.set_granularity("week")
+
+
+def test_segments_of_every_granularity_stand_side_by_side(table):
+    late = add(table, DAY)  # staged by a writer that knows of days only
+    table.set_granularity("hour")
+    commit(table, late, add(table, "2013-01-07T05"), add(table, "2013-01"), add(table, "all"))
+    chunk = parse_chunk("2013-01-07T05")
+    found = {s.chunk for s in live(table.head(), chunk.start, chunk.end)}
+    assert found == {DAY, "2013-01-07T05", "2013-01", "all"}
+    assert table.head().totals.rows == 8
+    check_sound(table.store)
