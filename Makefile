@@ -65,7 +65,7 @@ queue: $(STAMP) ## a day of overload, simulated with the real planner and queue:
 	@$(PYTHON) -m compaction.planner.load --out compaction/planner/queue.png
 
 bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
-	@$(PYTHON) -m compaction.aws.bundle --out dist/lambda.zip
+	@$(PYTHON) -m compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"
 
 build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .

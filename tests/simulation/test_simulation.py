@@ -98,7 +98,7 @@ FIGURES = {
     "task done": 60,
     "task superseded": 15,
     "task failed": 15,
-    "fixed points": 100,
+    "fixed points": 60,
     # Actions of accepted transactions: an operation that raised nothing may have done nothing.
     "did drop": 300,
     "did unchanged": 30,
