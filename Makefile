@@ -55,8 +55,9 @@ mutants: $(STAMP) ## the protocol with one guard removed at a time: which test n
 fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
 	@PYTHONPATH=tests $(PYTHON) tests/fuzz/run.py $(SECONDS) --save fuzz-crashes
 
-soak: $(STAMP) ## processes, a server, a proxy that breaks things, kill -9: MINUTES=1, SEED=…
+soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MINUTES=1 each, SEED=…
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration/test_continuous.py
 
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py

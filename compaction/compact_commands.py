@@ -18,7 +18,7 @@ from compaction.policy import MIB, ORDERS, Policy
 from compaction.tasks import Task
 from eventlog import Table, terminal
 from eventlog.chunks import TimeChunk, parse_chunk
-from eventlog.errors import InvalidInput
+from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model import GRANULARITIES, ChunkState
 from eventlog.program import Place, common
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SHOWN_CHUNKS = 3  # of a task, before its further chunks are only counted
+_SHOWN_CLAIMS = 3  # that stood in the way
 
 at_version = click.option(
     "--at", "--version", "version", type=click.IntRange(min=0), metavar="VERSION",
@@ -82,8 +83,14 @@ _OPTIONS = (
     click.option("--sort-by", metavar="A,B", help="Columns to sort by; the table's if not given."),
     click.option("--order", type=click.Choice(ORDERS), help="What goes first (priority)."),
     click.option("--max-task-mb", type=_MB, help="Greatest size of a task, MiB (2048)."),
-    click.option("--max-tasks", type=click.IntRange(min=1), help="Tasks that run at once (4)."),
-    click.option("--memory-mb", type=_MB, help="Memory that a run may take, MiB (512)."),
+    click.option(
+        "--max-tasks",
+        type=click.IntRange(min=1),
+        help="Tasks that run at once (4; with Spark, its parallelism).",
+    ),
+    click.option(
+        "--memory-mb", type=_MB, help="Memory for a run, with Spark for a task, MiB (512)."
+    ),
 )
 
 
@@ -110,7 +117,9 @@ def compact(
 ) -> int:
     """Show which segments are worth rewriting, in what order and why; do it with --run.
 
-    Exit code 1 if a task failed. Readers and writers are never in its way, nor it in theirs.
+    Readers and writers are never in its way, nor it in theirs. Exit code of --run: 1 if a task
+    failed; 3 if nothing was done, because claims of others stood in the way of every task or others
+    were faster; else 0.
     """
     if run and (chunk is not None or version is not None):
         raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
@@ -205,7 +214,14 @@ def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place:
         )
     else:
         _show_run(report)
-    return 1 if failed else 0
+    return _exit_code(report)
+
+
+def _exit_code(report: RunReport) -> int:
+    """Return what the program says of a run: 3 where others were in the way of all of it."""
+    if report.count("failed"):
+        return 1
+    return CommitConflict.exit_code if report.outcomes and not report.count("done") else 0
 
 
 def _show_run(report: RunReport) -> None:
@@ -229,6 +245,9 @@ def _show_run(report: RunReport) -> None:
         ),
         right=("version", "rows", "segments", "bytes", "seconds"),
     )
+    claimed = [o.error for o in report.outcomes if o.status == "claimed" and o.error]
+    for error in list(dict.fromkeys(claimed))[:_SHOWN_CLAIMS]:
+        terminal.note(f"not done: {error}; `eventlog claims` lists who holds what")
     parts = [f"{report.count('done'):,} of {report.planned:,} tasks done"]
     others = ("superseded", "claimed", "failed", "out of time")
     parts += [f"{report.count(name):,} {name}" for name in others if report.count(name)]

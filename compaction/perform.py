@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import inf
 from typing import Literal
 
-import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,14 +24,13 @@ from eventlog.chunks import parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.history import find_transaction
-from eventlog.leases import Lease
+from eventlog.leases import RENEW_S, Lease
 from eventlog.model import Action, Release, Replace, Transaction
 from eventlog.restage import commit_staged
 from eventlog.snapshot import Snapshot
 from eventlog.writer import writer_name
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
-RENEW_S = 60
 _MAX_REASON = 500
 
 logger = logging.getLogger(__name__)
@@ -43,9 +42,10 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         task: its id.
         status: `done`: the replacement is in the log. `superseded`: others replaced what it was to
-            replace, so that there is nothing to do. `claimed`: somebody holds a claim that stands
-            in the way. `failed`: see `error`. `out of time`: it stopped at its deadline. Unless it
-            is done, nothing of this attempt is visible.
+            replace, so that there is nothing to do. `claimed`: somebody who passes for alive holds
+            a claim that stands in the way. `failed`: see `error`. `out of time`: it stopped at its
+            deadline. Unless it is done, nothing of this attempt is visible; after a CommitUnknown
+            (`failed`) it may still land, and the next attempt then finds it done.
         version: the version that holds the replacement, if it is done.
         passed: commits of others that got in between this attempt's last look at the table and its
             own commit; None where this attempt committed nothing.
@@ -54,7 +54,7 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bytes_out: size of what this attempt made of them.
         segments_in: number of inputs.
         made: ids of the segments that this attempt made of them.
-        seconds: what it took, by the clock.
+        seconds: what it took.
         error: why not, for people.
     """
 
@@ -92,13 +92,14 @@ def perform(
     *,
     progress: Progress | None = None,
     deadline_s: float | None = None,
-    verify: bool = False,
 ) -> Outcome:
     """Rewrite a task's inputs and commit the replacement, once whoever else does the same.
 
     A task whose inputs are at least `policy.claim_bytes` takes an exclusive claim on them, one that
-    changes the granularity on the whole range of its chunks; all attempts at one task share it.
-    What arrives in the chunks meanwhile stays beside the new segments.
+    changes the granularity on the whole range of its chunks. All attempts at one task share it, and
+    it ends with the one that took it, or with the one that commits. A claim in the way whose holder
+    passes for dead is broken first (`eventlog.leases.is_silent`); what this handle saw in earlier
+    calls counts for that. What arrives in the chunks meanwhile stays beside the new segments.
 
     Args:
         t: the table.
@@ -106,20 +107,21 @@ def perform(
         policy: sizes, sort order, memory, what needs a claim.
         progress: see `compaction.rewriting.rewrite.rewrite`.
         deadline_s: seconds from now after which it stops before its commit.
-        verify: see `compaction.rewriting.rewrite.rewrite`.
 
     Returns:
-        What became of it: errors of the table, of its store or of the disk are in there.
+        What became of it. Errors of whatever kind are in there.
     """
     attempt = _Attempt(t, task, policy, deadline_s)
     try:
         outcome = attempt.run(
-            lambda pulse: rewrite(t, task, policy, progress=progress, pulse=pulse, verify=verify)
+            lambda pulse: rewrite(t, task, policy, progress=progress, pulse=pulse)
         )
     except _OutOfTime:
         outcome = attempt.outcome("out of time", error=f"it was given {deadline_s} s")
-    except (EventLogError, pa.ArrowException, OSError) as error:
+    except Exception as error:  # whatever one task meets, others must go on
         outcome = attempt.judged(error)
+        if outcome.status == "failed" and not isinstance(error, EventLogError):
+            logger.exception("task %s", task.id)
     if not outcome.ok:
         logger.warning("task %s: %s: %s", task.id, outcome.status, outcome.error)
     return outcome
@@ -161,11 +163,9 @@ class _Attempt:
 
     def __init__(self, t: Table, task: Task, policy: Policy, deadline_s: float | None) -> None:
         self._t, self._task, self._policy = t, task, policy
-        self._started_ms = t.clock.now_ms()
-        self._renewed_ms = self._started_ms
-        self._deadline_ms = (
-            None if deadline_s is None else self._started_ms + round(deadline_s * 1000)
-        )
+        self._started_s = t.clock.elapsed_s()
+        self._renewed_s = self._started_s
+        self._deadline_s = inf if deadline_s is None else self._started_s + deadline_s
         self._lease: Lease | None = None
 
     def run(self, work: Callable[[Callable[[], None]], Rewritten]) -> Outcome:
@@ -186,6 +186,8 @@ class _Attempt:
                 known = self._settled(t.refresh())
                 if known is not None:
                     return known
+                if claimed.joined:  # whoever took it may have been dead for long
+                    self._renew()
             made = work(self._pulse)
             self._pulse()
             head = t.refresh()
@@ -222,7 +224,7 @@ class _Attempt:
             status=status,
             bytes_in=task.bytes,
             segments_in=len(task.inputs),
-            seconds=(self._t.clock.now_ms() - self._started_ms) / 1000,
+            seconds=round(self._t.clock.elapsed_s() - self._started_s, 3),
         )
         return replace(found, **facts)
 
@@ -253,6 +255,7 @@ class _Attempt:
                 segments=() if cuts_anew(task) else task.inputs,
                 group=task.id,
                 owner=writer_name(),
+                take_over=True,
             )
         except CommitConflict as conflict:
             return self.outcome("claimed", error=conflict.message)
@@ -265,9 +268,13 @@ class _Attempt:
         Raises:
             ClaimLost: it was revoked or broken.
         """
-        now_ms = self._t.clock.now_ms()
-        if self._deadline_ms is not None and now_ms >= self._deadline_ms:
+        now_s = self._t.clock.elapsed_s()
+        if now_s >= self._deadline_s:
             raise _OutOfTime
-        if self._lease is not None and now_ms - self._renewed_ms >= RENEW_S * 1000:
+        if now_s - self._renewed_s >= RENEW_S:
+            self._renew()
+
+    def _renew(self) -> None:
+        if self._lease is not None:
             self._lease.renew()
-            self._renewed_ms = now_ms
+            self._renewed_s = self._t.clock.elapsed_s()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -28,36 +28,37 @@ if TYPE_CHECKING:
 _COLUMN = "outcome"
 
 
-def perform_on(
-    spark: SparkSession | None, t: Table, tasks: Sequence[Task], policy: Policy
-) -> list[Outcome]:
-    """Perform the tasks on the executors, each in a partition of its own; return the outcomes.
+def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Outcome:
+    """Perform a task on an executor, as a job of one partition, and return the outcome.
 
-    Executors need this distribution installed, and reach the store as this process does: storage
-    options travel with the table.
+    Jobs of several threads run side by side, and each ends by itself. Executors need this
+    distribution installed, and reach the store as this process does: storage options travel with
+    the table.
 
     Args:
-        spark: the session; the active one if None.
+        spark: the session.
         t: the table.
-        tasks: red ones: none waits for another.
-        policy: the settings.
+        task: a red one: it waits for no other.
+        policy: the settings; `memory_bytes` is what this task may hold on its executor.
 
     Raises:
-        InvalidInput: there is no session.
+        Exception: what Spark raises where the executor could not even say what became of it.
     """
-    session = spark or _active()
-    shipped = [encode([task]) for task in tasks]
+    shipped = encode([task])
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                (task,) = decode(shipped[number])
-                outcome = msgspec.json.encode(perform(t, task, policy))
-                yield pa.RecordBatch.from_pydict({_COLUMN: pa.array([outcome], pa.binary())})
+        for _ in batches:
+            yield _performed(t, shipped, policy)
 
-    numbers = session.range(0, len(shipped), 1, len(shipped))
-    rows: list[Any] = numbers.mapInArrow(work, f"{_COLUMN} binary").collect()
-    return [msgspec.json.decode(bytes(row[_COLUMN]), type=Outcome) for row in rows]
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(work, f"{_COLUMN} binary").collect()
+    return msgspec.json.decode(bytes(row[_COLUMN]), type=Outcome)
+
+
+def parallelism(spark: SparkSession) -> int | None:
+    """Return how many tasks the session runs at once by its own account; None on Spark Connect."""
+    if getattr(spark, "_jvm", None) is None:
+        return None
+    return int(spark.sparkContext.defaultParallelism)
 
 
 def session() -> SparkSession:
@@ -67,7 +68,7 @@ def session() -> SparkSession:
         InvalidInput: PySpark is not installed.
     """
     try:
-        return _active()
+        return active()
     except InvalidInput:
         if find_spec("pyspark") is None:
             raise
@@ -78,7 +79,12 @@ def session() -> SparkSession:
     return SparkSession.builder.appName("eventlog compact").getOrCreate()
 
 
-def _active() -> SparkSession:
+def active() -> SparkSession:
+    """Return the active session.
+
+    Raises:
+        InvalidInput: PySpark is not installed, or there is no session.
+    """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
     except ImportError:
@@ -89,3 +95,10 @@ def _active() -> SparkSession:
     if session is None:
         raise InvalidInput("the driver spark needs a SparkSession: start one first, or pass spark=")
     return session
+
+
+def _performed(t: Table, shipped: bytes, policy: Policy) -> pa.RecordBatch:
+    """Perform a task where this runs: one row, the outcome as JSON in the column `outcome`."""
+    (task,) = decode(shipped)
+    outcome = msgspec.json.encode(perform(t, task, policy))
+    return pa.RecordBatch.from_pydict({_COLUMN: pa.array([outcome], pa.binary())})

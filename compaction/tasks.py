@@ -23,7 +23,8 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         id: 32 hexadecimal digits, a function of the table, the granularity and the inputs: the same
-            work has the same id wherever and whenever it is planned.
+            work has the same id wherever and whenever it is planned. Segments that a restore
+            brought back are others: their versions count too.
         version: the version that it was planned at.
         granularity: of the segments that it makes.
         chunks: the chunks whose rows it rewrites, in time order: at `granularity` or, where inputs
@@ -61,10 +62,17 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
         return "black" if self.after else "red"
 
 
-def task_id(table: str, granularity: Granularity, inputs: Iterable[str]) -> str:
-    """Return the id of the task that rewrites the segments of these ids, in this order."""
-    text = " ".join((table, granularity, *inputs))
+def task_id(table: str, granularity: Granularity, inputs: Iterable[tuple[str, int]]) -> str:
+    """Return the id of the task that rewrites the segments of these (id, version), in this order.
+
+    It is the id of a transaction, and those take effect once: of inputs without their versions the
+    work that is due again after a restore would have the id of the work that the restore undid.
+    """
+    text = " ".join((table, granularity, *(f"{name}@{version}" for name, version in inputs)))
     return sha256(text.encode())[:32]
+
+
+_tasks = msgspec.json.Decoder(list[Task])  # made once: threads may decode
 
 
 def encode(tasks: Iterable[Task]) -> bytes:
@@ -79,6 +87,6 @@ def decode(body: bytes) -> list[Task]:
         InvalidInput: the text is none of it.
     """
     try:
-        return msgspec.json.decode(body, type=list[Task])
+        return _tasks.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidInput(f"these are not tasks of compaction: {error}") from None

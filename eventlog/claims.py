@@ -33,8 +33,7 @@ def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
         return meta
     if action.id in meta.claims:
         return f"a claim {action.id} is there already"
-    asked = _claim(action, version)
-    blocking = {i: claim for i, claim in meta.claims.items() if conflicts(claim, asked)}
+    blocking = in_the_way(action, meta.claims)
     for claim_id, claim in blocking.items():
         if claim.priority >= action.priority:
             return (
@@ -42,7 +41,7 @@ def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
                 f"{claim.priority}, since version {claim.token}) stands in the way"
             )
     kept = {i: claim for i, claim in meta.claims.items() if i not in blocking}
-    claims = {**kept, action.id: asked}
+    claims = {**kept, action.id: _claim(action, version)}
     if len(claims) > MAX_CLAIMS or sum(len(c.segments) for c in claims.values()) > MAX_CLAIMED:
         return f"there are {MAX_CLAIMS} claims or {MAX_CLAIMED} claimed segments already"
     return _with(meta, claims)
@@ -80,6 +79,12 @@ def found(claims: Mapping[str, Claim], wanted: TakeClaim) -> str | None:
         if same == (wanted.group, wanted.start, wanted.end, wanted.segments, wanted.kind):
             return claim_id
     return None
+
+
+def in_the_way(wanted: TakeClaim, standing: Mapping[str, Claim]) -> dict[str, Claim]:
+    """Return those of the claims that cannot stand together with the wanted one."""
+    asked = _claim(wanted, 0)
+    return {i: claim for i, claim in standing.items() if conflicts(claim, asked)}
 
 
 def conflicts(a: Claim, b: Claim) -> bool:

@@ -18,6 +18,13 @@ class Clock(Protocol):
         """Return the wall time in milliseconds since 1970-01-01 UTC."""
         ...
 
+    def elapsed_s(self) -> float:
+        """Return the seconds since some moment of this process: they never go back.
+
+        Only differences mean something, and only within the process.
+        """
+        ...
+
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
         ...
@@ -37,6 +44,10 @@ class SystemClock:
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
         return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        """See `Clock.elapsed_s`."""
+        return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """See `Clock.sleep`."""
@@ -61,19 +72,25 @@ class ManualClock:
 
     def __init__(self, now_ms: int = 0, seed: int = 0) -> None:
         self._now_ms = now_ms
+        self._elapsed_ms = 0
         self._random = random.Random(seed)  # noqa: S311 - determinism is the point
 
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
         return self._now_ms
 
+    def elapsed_s(self) -> float:
+        """See `Clock.elapsed_s`."""
+        return self._elapsed_ms / 1000
+
     def sleep(self, seconds: float) -> None:
         """Move the clock forward instead of waiting."""
-        self._now_ms += round(seconds * 1000)
+        self.advance(round(seconds * 1000))
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock by `milliseconds`, which may be negative."""
+        """Move the clock by `milliseconds`; where they are negative, it was only set back."""
         self._now_ms += milliseconds
+        self._elapsed_ms += max(0, milliseconds)
 
     def uniform(self) -> float:
         """See `Clock.uniform`."""

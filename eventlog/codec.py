@@ -40,7 +40,6 @@ MAX_DEPTH = 16
 HASH_MODULUS = 2**256
 
 _HEADER_START = b'{"header":'
-
 _encoder = msgspec.json.Encoder()
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _Model = TypeVar("_Model", Commit, KeyFrame, Transaction)
@@ -347,9 +346,14 @@ def _end_of_object(text: bytes, start: int) -> int:
     return 0
 
 
+# Resolved once, here: threads that meet a type for the first time at once crash msgspec.
+_MODELS = (_Envelope, _Format, Commit, Header, KeyFrame, Meta, Transaction)
+_DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}
+
+
 def _decode(body: bytes, model: type[Any], what: str) -> Any:
     try:
-        return msgspec.json.decode(body, type=model, strict=True)
+        return _DECODERS[model].decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"not a {what}: {error}") from None
 

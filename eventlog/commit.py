@@ -6,6 +6,7 @@ before another is tried. Nothing is ever deleted here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,8 +29,10 @@ from eventlog.properties import setting
 from eventlog.proposal import Proposal, check_writable, commit_time, propose
 from eventlog.publish import Intents, Lookout, patience, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
-from eventlog.slot import passed, settle, still_open, taken_in
+from eventlog.slot import Turns, passed, settle, still_open, taken_in
 from eventlog.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
 
 MAX_LOST_RACES = 200
 CROWD = 8  # commits for which a writer that met others expects them again
@@ -75,6 +78,8 @@ class Committer:
         self._crowd = 0  # commits for which others are still expected: publish at once
         self._lookout = Lookout()
         self._unsettled: dict[str, _Unsettled] = {}
+        self._turns = Turns()
+        self._publishes = True  # until the store refuses what is published, for good
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
         """Commit version 0.
@@ -112,13 +117,14 @@ class Committer:
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
         """
         check_writable(head.header)
-        try:
-            return self._carry(transaction, head)
-        except (CommitUnknown, Unavailable, InvalidInput) as error:
-            if transaction.id not in self._unsettled:
-                raise
-            # What was sent may still arrive, also where it was a read that failed just now.
-            raise self._open(transaction.id, error) from error
+        with self._turns.turn(transaction.id):  # one handle may have it from two threads
+            try:
+                return self._carry(transaction, head)
+            except (CommitUnknown, Unavailable, InvalidInput) as error:
+                if transaction.id not in self._unsettled:
+                    raise
+                # What was sent may still arrive, also where it was a read that failed just now.
+                raise self._open(transaction.id, error) from error
 
     def _carry(self, transaction: Transaction, head: Snapshot) -> Outcome:
         """Do as `commit` does; Unavailable says nothing of what `_unsettled` holds."""
@@ -131,8 +137,11 @@ class Committer:
                 if found is not None:
                     return found
             settled = transaction.id not in self._unsettled
-            if losses and settled and self._crowd > 0:
-                return self._combine(transaction, head)
+            if losses and settled and self._crowd > 0 and self._publishes:
+                step = self._combine(transaction, head)
+                if isinstance(step, Outcome):
+                    return step
+                head = step
             others = self._waiting(transaction, head) if losses else None
             step = self._attempt(transaction, head, others)
             if isinstance(step, Outcome):
@@ -206,8 +215,10 @@ class Committer:
             return Outcome(version, snapshot)
         return snapshot
 
-    def _combine(self, transaction: Transaction, head: Snapshot) -> Outcome:
-        """Publish the append; then either find it in another's commit, or lead and take along.
+    def _combine(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
+        """Publish the transaction; then either find it in another's commit, or lead and take along.
+
+        A newer head where the store refuses what is published: it has to race then.
 
         Raises:
             CommitConflict: it can never take effect.
@@ -223,13 +234,13 @@ class Committer:
             else:
                 # It is in already, or void here: published, it could land after it was refused.
                 step = self._attempt(transaction, head)
-            if isinstance(step, Outcome):
+            if isinstance(step, Outcome) or not self._publishes:
                 return step
             head = step
         raise self._beaten(transaction)
 
     def _work_on(self, published: Transaction, head: Snapshot, *, new: bool) -> Outcome | Snapshot:
-        """See a published append through its window; return its outcome or the window's end.
+        """See a published transaction through its window; return its outcome or the window's end.
 
         Raises:
             CommitConflict: it can never take effect.
@@ -237,8 +248,8 @@ class Committer:
         """
         try:
             started_ms = self._clock.now_ms()
-            if new:
-                self._intents.publish(published)
+            if new and not self._publish(published):
+                return head
             elapsed_s = (self._clock.now_ms() - started_ms) / 1000  # anything: clocks are set
             pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
             step = self._lead_or_follow(published, head, pace_s)
@@ -247,6 +258,17 @@ class Committer:
             raise
         self._unsettled.pop(published.id, None)  # found, or dead with its window
         return step
+
+    def _publish(self, published: Transaction) -> bool:
+        """Publish; False: the store refuses that for good, and nobody else can commit it."""
+        try:
+            self._intents.publish(published)
+        except InvalidInput as refused:
+            logger.warning("from now on this handle publishes nothing: %s", refused)
+            self._publishes = False
+            del self._unsettled[published.id]
+            return False
+        return True
 
     def _lead_or_follow(
         self, published: Transaction, head: Snapshot, pace_s: float
@@ -294,7 +316,7 @@ class Committer:
         return found
 
     def _taken(self, others: Mapping[str, str]) -> list[Transaction]:
-        """Return others' published appends, whose ids their publishers have looked at."""
+        """Return others' published transactions, whose ids their publishers have looked at."""
         found = self._intents.read(others)
         self._log.vouch(a.id for t in found for a in t.actions if isinstance(a, Add))
         return found

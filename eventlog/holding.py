@@ -6,6 +6,7 @@ there for all to see (FORMAT.md "Vacuum", "Claims").
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from eventlog import claims, holds
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
 from eventlog.history import to_ms
-from eventlog.leases import Committing, Lease
+from eventlog.leases import Committing, Lease, is_silent
 from eventlog.model import (
     Break,
     Claim,
@@ -24,6 +25,8 @@ from eventlog.model import (
     Unpin,
 )
 from eventlog.writer import writer_name
+
+logger = logging.getLogger(__name__)
 
 Moment = datetime | str | int
 _POLL_S = 1.0
@@ -112,12 +115,14 @@ class Holding:
         priority: int = 0,
         group: str | None = None,
         owner: str | None = None,
+        take_over: bool = False,
     ) -> Lease:
         """Take a lease on the time range [start, end), or on segments.
 
         Appends need no claim and heed none. A commit that carries the lease's token
         (`transaction(…, claim=lease.token)`) is void once the lease is gone, whatever any clock
-        says. Use the lease as a context manager, or release it.
+        says. Use the lease as a context manager, or release it; and renew it at least every
+        `leases.RENEW_S` seconds, or others may take its holder for dead.
 
         Args:
             start: begin of the range, see `Table.snapshot` for times; the range of `segments`, or
@@ -130,6 +135,8 @@ class Holding:
             group: of one work: asking again for the same keeps the claim that the group has. A
                 fresh one if None.
             owner: who, for people; this user on this host if None.
+            take_over: break what stands in the way if its holder passes for dead
+                (`leases.is_silent`). What this handle waited between calls counts.
 
         Raises:
             ClaimLost: it was granted, and revoked again at once.
@@ -150,17 +157,7 @@ class Holding:
             group=identity if group is None else group,
             owner=writer_name() if owner is None else owner,
         )
-        problem = claims.malformed(action)
-        if problem:
-            raise InvalidInput(problem)
-        meta = self.refresh().meta
-        if claims.found(meta.claims, action) is None:
-            self.commit(self.transaction("claim", [action]))
-            meta = self.head().meta
-        held = claims.found(meta.claims, action)
-        if held is None:
-            raise ClaimLost("the claim was revoked as soon as it was granted", table=self.uri)
-        return Lease(self, held, meta.claims[held])
+        return _grant(self, action, take_over=take_over)
 
     def break_claim(self: Committing, claim_id: str, *, silent_s: float = 0) -> None:
         """Remove somebody else's claim; the history shows who did. Its holder's commits are void.
@@ -201,6 +198,36 @@ def _range(
     if end is not None:
         high = to_ms(end) if not bounds else max(high, to_ms(end))
     return low, high
+
+
+def _grant(table: Committing, action: TakeClaim, *, take_over: bool) -> Lease:
+    problem = claims.malformed(action)
+    if problem:
+        raise InvalidInput(problem)
+    meta = table.refresh().meta
+    if claims.found(meta.claims, action) is None:
+        if take_over:
+            _break_silent(table, action, meta.claims)
+        table.commit(table.transaction("claim", [action]))
+        meta = table.head().meta
+    held = claims.found(meta.claims, action)
+    if held is None:
+        raise ClaimLost("the claim was revoked as soon as it was granted", table=table.uri)
+    return Lease(table, held, meta.claims[held], joined=held != action.id)
+
+
+def _break_silent(table: Committing, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
+    """Break the claims in the way of `action` whose holders pass for dead."""
+    table.watch.look(standing, table.clock.elapsed_s())
+    for claim_id, claim in claims.in_the_way(action, standing).items():
+        if claim.priority < action.priority or not is_silent(table, claim_id, claim):
+            continue
+        broken = Break("claim", claim_id, claim.token, claim.renewed)
+        try:
+            table.commit(table.transaction("break", [broken]))
+        except CommitConflict:
+            continue  # it went, or its holder is alive after all
+        logger.warning("broke claim %s of %s: no sign of life", claim_id, claim.owner)
 
 
 def _claim_of(standing: Mapping[str, Claim], claim_id: str) -> Claim:

@@ -7,7 +7,7 @@ token of a claim that is gone (FORMAT.md "Claims", hazard K2).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -16,8 +16,17 @@ import msgspec
 from eventlog import claims
 from eventlog.clock import Clock
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
+from eventlog.log import Log
 from eventlog.model import Action, Claim, Release, Renew, Token, Transaction
 from eventlog.snapshot import Snapshot
+from eventlog.store import ObjectStore
+
+RENEW_S = 60  # a holder shows at least so often that it is alive
+# Without a sign of life for so long a holder passes for dead. By a program's own waiting:
+SILENT_S = 5 * RENEW_S
+# By the times in the log, for programs that do not live so long. Those of commits are far apart
+# where nobody commits, and a store's clock may be set.
+ABANDONED_S = 60 * RENEW_S
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +34,14 @@ logger = logging.getLogger(__name__)
 class Committing(Protocol):
     """What holding something asks of the table: `Table` is one."""
 
+    store: ObjectStore
     clock: Clock
+    watch: Watch
+
+    @property
+    def log(self) -> Log:
+        """See `Table.log`."""
+        ...
 
     @property
     def uri(self) -> str:
@@ -51,18 +67,47 @@ class Committing(Protocol):
         ...
 
 
+class Watch:
+    """Since when each claim has given no sign of life, as far as one handle has seen.
+
+    By the elapsed time of this process alone; no two clocks are compared (hazard K3).
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[tuple[str, int, int], float] = {}
+
+    def look(self, standing: Mapping[str, Claim], now_s: float) -> None:
+        """Note the claims that stand at `now_s`; what is gone or was renewed is forgotten."""
+        # Replaced as a whole: of two threads that look at once the last one counts, and what it
+        # does not know seems younger than it is.
+        known = self._since_s
+        keys = (_last_sign(claim_id, claim) for claim_id, claim in standing.items())
+        self._since_s = {key: known.get(key, now_s) for key in keys}
+
+    def silent_s(self, claim_id: str, claim: Claim, now_s: float) -> float:
+        """Return for how many seconds a claim has been seen unchanged; 0 if it is new."""
+        return now_s - self._since_s.get(_last_sign(claim_id, claim), now_s)
+
+
 class Lease:
     """A claim that this program holds. Get one with `Table.claim`.
+
+    As a context manager it releases the claim at the end, unless it is `joined`: whoever took the
+    claim may still work under it.
 
     Attributes:
         id: 32 hexadecimal digits; names the claim.
         claim: its range, kind, priority, group and owner, as it was when it was taken or renewed.
+        joined: whether the claim stood already, because others of the group had taken it.
     """
 
-    def __init__(self, table: Committing, claim_id: str, claim: Claim) -> None:
+    def __init__(
+        self, table: Committing, claim_id: str, claim: Claim, *, joined: bool = False
+    ) -> None:
         self._table = table
         self.id = claim_id
         self.claim = claim
+        self.joined = joined
         self._released = False
 
     @property
@@ -106,6 +151,8 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self.joined:
+            return
         try:
             self.release()
         except EventLogError as problem:
@@ -123,3 +170,23 @@ class Lease:
             raise ClaimLost(
                 f"claim {self.id} is gone: {conflict.message}", table=self._table.uri
             ) from conflict
+
+
+def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
+    """Say whether a claim's holder passes for dead (FORMAT.md R13.5).
+
+    It does after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
+    times of the log since its last sign of life: those of its commits and, where the store tells
+    one, the store's. This machine's clock plays no part (hazard K3).
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    if table.watch.silent_s(claim_id, claim, table.clock.elapsed_s()) >= SILENT_S:
+        return True
+    now_ms = max(table.head().header.time, table.store.now_ms() or 0)
+    return now_ms - table.log.header(claim.renewed).time >= ABANDONED_S * 1000
+
+
+def _last_sign(claim_id: str, claim: Claim) -> tuple[str, int, int]:
+    return claim_id, claim.token, claim.renewed

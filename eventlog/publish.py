@@ -15,11 +15,11 @@ import msgspec
 
 from eventlog import codec, keys
 from eventlog.clock import Clock
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, OutcomeUnknown
 from eventlog.model import Transaction
 from eventlog.proposal import check_transaction
 from eventlog.rules import MAX_WINDOW, can_be_published, is_append
-from eventlog.slot import put_once
+from eventlog.slot import retrying
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectInfo, ObjectStore
 
@@ -74,10 +74,27 @@ class Intents:
         """Publish a transaction in the form that `publication` gave it.
 
         Raises:
+            InvalidInput: the store refuses it for good, such as a writer who may not create objects
+                there; nothing was published.
             Unavailable: the store does not answer; it may be published nevertheless.
         """
         key = keys.intent_key(published.until or 0, published.id)
-        put_once(self._store, self._clock, key, codec.encode_transaction(published))
+        body = codec.encode_transaction(published)
+        unclear: list[OutcomeUnknown] = []
+
+        def send() -> None:
+            try:
+                self._store.put_if_absent(key, body)
+            except OutcomeUnknown as error:
+                unclear.append(error)
+                raise
+
+        try:
+            retrying(self._clock)(send)
+        except InvalidInput:
+            if unclear:  # what was sent before it was refused may be there
+                raise unclear[-1] from None
+            raise
 
     def pending(self, own: Transaction, head: Snapshot) -> dict[str, str]:
         """Return the others' published transactions that may still take effect: id to key.

@@ -66,7 +66,10 @@ def is_append(txn: Transaction) -> bool:
 
 
 def can_be_published(txn: Transaction) -> bool:
-    """Say whether others may commit it (R11.1): an append, or a replacement that keeps the rows."""
+    """Say whether others may commit it (R11.1): an append, or a replacement.
+
+    One that deletes rows may, too: it says how many, and is judged by F10 wherever it lands.
+    """
     kinds = {type(action) for action in txn.actions}
     return is_append(txn) or (Replace in kinds and kinds <= {Replace, Drop, Add, Release})
 

@@ -6,7 +6,10 @@ same key until it is clear (FORMAT.md "Committing"). Nothing is ever deleted her
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Condition
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -37,6 +40,27 @@ class Stored:
 
     commit: Commit
     body: bytes
+
+
+class Turns:
+    """Lets one thread at a time work on what has a name."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken: set[str] = set()
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait until nobody works on `name`, and keep others from it."""
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._taken)
+            self._taken.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken.discard(name)
+                self._changed.notify_all()
 
 
 def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:

@@ -8,21 +8,21 @@ objects that nothing refers to, and nobody deletes (hazards I1, C7).
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog import codec, keys, stats
-from eventlog.chunks import DAY_MS, HOUR_MS, chunk_name, chunk_of
+from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
+from eventlog.cutting import split
 from eventlog.errors import InvalidInput
-from eventlog.model import Add, Column, ColumnStats, Granularity, Layout, Schema
+from eventlog.model import Add, Column, ColumnStats, Layout, Schema
 from eventlog.properties import setting
 from eventlog.rows import Problem, conform
 from eventlog.schema import to_arrow
@@ -35,7 +35,7 @@ MIN_MEMORY_BYTES = 2**20
 _UPLOADS = 4
 _ROW_GROUP_ROWS = 256 * 1024
 _ROW_GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
-# How every segment is written.
+# How every segment is written; see `_parquet`.
 _PARQUET: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
@@ -45,7 +45,6 @@ _PARQUET: dict[str, Any] = {
     "write_page_checksum": True,
     "store_schema": False,  # the log holds the schema
 }
-_WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +252,8 @@ class SegmentWriter:
         self._clock, self._recipe, self._watch = clock, recipe, watch
         self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
         self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
-        self._file = pq.ParquetWriter(self._sink, to_arrow(recipe.schema), **_PARQUET)
+        schema = to_arrow(recipe.schema)
+        self._file = pq.ParquetWriter(self._sink, schema, **_parquet(schema))
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
@@ -324,31 +324,22 @@ def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
 def encode(table: pa.Table) -> memoryview:
     """Return the table as the bytes of a segment: zstd Parquet with statistics."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=_ROW_GROUP_ROWS, **_PARQUET)
+    pq.write_table(table, sink, row_group_size=_ROW_GROUP_ROWS, **_parquet(table.schema))
     return memoryview(sink.getvalue())
 
 
-def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
-    """Yield ((chunk start, chunk end) ms, rows) for each time chunk in the table.
+def _parquet(schema: pa.Schema) -> dict[str, Any]:
+    """Return how segments of a schema are written.
 
-    The rows of a chunk are a copy of their own, so that a chunk written out frees its memory.
+    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines that
+    prune by them would not find it, which is greater than every number. Nested ones neither.
     """
-    times = table.column(layout.time_column)
-    if layout.granularity == "all":
-        chunk = chunk_of(0, "all")
-        yield (chunk.start, chunk.end), table
-        return
-    micros = chunk_starts(times, layout.granularity)
-    bounds = pc.min_max(micros)
-    if bounds["min"] == bounds["max"]:
-        yield _bounds(bounds["min"].as_py(), layout), table
-        return
-    order = pc.sort_indices(micros)
-    runs = pc.run_end_encode(micros.combine_chunks().take(order))
-    start = 0
-    for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield _bounds(value, layout), table.take(order.slice(start, end - start))
-        start = end
+    plain = (
+        field.name
+        for field in schema
+        if not pa.types.is_floating(field.type) and not pa.types.is_nested(field.type)
+    )
+    return {**_PARQUET, "write_statistics": list(plain)}
 
 
 def _add(
@@ -370,23 +361,6 @@ def _add(
         schema=recipe.schema.id,
         stats=found,
     )
-
-
-def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:
-    """Return the start of each time's chunk in µs since 1970 UTC; of any granularity but all."""
-    if pa.types.is_date(times.type):
-        times = times.cast(pa.timestamp("us"))
-    width = _WIDTHS.get(granularity)
-    if width is None:
-        return pc.floor_temporal(times, unit=granularity).cast(pa.int64())
-    micros = times.cast(pa.int64())  # several times faster than floor_temporal
-    floor = pc.multiply(pc.divide(micros, width), width)  # rounds towards zero
-    return pc.subtract(floor, pc.multiply(pc.greater(floor, micros).cast(pa.int64()), width))
-
-
-def _bounds(micros: int, layout: Layout) -> tuple[int, int]:
-    chunk = chunk_of(micros // 1000, layout.granularity)
-    return chunk.start, chunk.end
 
 
 def _sentence(problem: Problem) -> str:

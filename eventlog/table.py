@@ -29,6 +29,7 @@ from eventlog.errors import (
 from eventlog.framing import write_keyframe
 from eventlog.history import HistoryEntry
 from eventlog.holding import Holding
+from eventlog.leases import Watch
 from eventlog.location import check_absent, open_store, probe
 from eventlog.log import Log
 from eventlog.model import (
@@ -55,6 +56,7 @@ class Table(Holding):
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
         self.store = store
         self.clock: Clock = clock or SystemClock()
+        self.watch = Watch()
         self._log = Log(store)
         self._committer = Committer(self._log, self.clock)
         self._head: Snapshot | None = None

@@ -4,38 +4,16 @@ Pure layer. Used where segments arrive and vanish one by one: a reader that lost
 whose inputs still exist, a replica that is still receiving, a cache. Where all segments are there,
 the snapshot of a version says it all, and no timeline is needed.
 
-A `Member` is a segment with what the transaction that added it says (FORMAT.md R14.2):
-the ids that it *overshadows* (one hop: what the transaction dropped) and its atomic *group* (what
-the transaction added). A segment added otherwise is a group of its own and overshadows nothing.
-Members of a group hold the same rows as the segments that they overshadow, and a segment is
-overshadowed by one group at most.
+A `Member` is a segment with its group and what that overshadows (FORMAT.md R14.7). What is visible
+is a function of three sets, in whatever order they came about: the members that *arrived*, those of
+them that are *lost* since, and those that are *known* (R14.8). A group of which all arrived is
+*formed* (R14.10); one that lost a member gives way, if it can, to the newest complete generation
+below it (R14.11); what is left is *in force*, and the states of all members follow (R14.12).
 
-What is visible is a function of three sets, in whatever order they came about: the members that
-*arrived*, those of them that are *lost* since (the others are online), and those that are *known*:
-the former, and what the caller knows of others. It is defined so:
-
-1.  A set of known groups is *in order* if, with a group, it contains every known group that has a
-    member which that group overshadows: a replacement is in force upon what it replaced.
-2.  The *formed* groups are the greatest set in order in which every member of a group has arrived,
-    or is overshadowed by a group of the set. So the last member of a group lets all of it in at
-    once, and a generation that never arrived does no harm where a later one did.
-3.  The *front* of a set in order is what is in its groups and is overshadowed by none of them. All
-    such fronts hold the same rows, as far as they have arrived, each row once.
-4.  If a member of the formed groups' front is lost, its group *falls* if it can: with it falls what
-    stands upon it, then what is overshadowed by what fell comes back; of that, what is not online
-    makes its own group fall too, generation by generation. If this reaches something that is not
-    online and replaced nothing known, the group cannot fall, and what is left of it stays.
-5.  The groups *in force* are the formed ones that did not fall. Their front is `visible`, its lost
-    members are `missing`. Online members that a group in force overshadows are `overshadowed`;
-    members of groups that are not in force are on `standby`.
-
-In 2 the greatest set exists because the union of two such sets is one. In 4 the smallest set that
-falls exists because the intersection of two that bring back only what is online is another; the
-newest complete generation is what it brings back. The groups in force are in order, so that a
+The greatest set of R14.10 is found by taking away what cannot be in it, to the end; the smallest of
+R14.11 by following what would have to fall too. Only groups that overshadow each other, over any
+number of hops, have to do with each other. The groups in force are in order (R14.9), so that a
 member and one that it overshadows, over any number of hops, are never both visible.
-
-`overshadows` tells one hop. Of a generation in between that is neither here nor known, the timeline
-cannot tell that it is in between: it is `unknown`, and the caller, who has the log, makes it known.
 
 After Druid's segment locking proposal, "Timeline management". That leaves open what a timeline
 built anew says about a group that lost a member; here it is told what is lost, and says the same.
@@ -77,7 +55,7 @@ class _Group:
 
 
 class Timeline:
-    """The states of the members that arrived; see the module for what they mean.
+    """The states of the members that arrived (FORMAT.md R14.12).
 
     Built at once or member by member, in any order: equal sets make equal timelines. A step costs
     in proportion to the groups that overshadow each other, over any number of hops, around the
@@ -153,7 +131,8 @@ class Timeline:
     def unknown(self) -> frozenset[str]:
         """The overshadowed ids of which nothing is known, not even what they overshadow in turn.
 
-        If one of them replaced something that arrived, that stays visible: make it known.
+        If one of them replaced something that arrived, that stays visible: make it known. So a
+        replica has to, which may never get a generation in between: its source has vacuumed it.
         """
         return frozenset(name for name in self._over if name not in self._group)
 
@@ -162,7 +141,10 @@ class Timeline:
         return self._states.get(member_id)
 
     def know(self, member: Member) -> Swap:
-        """Take note of a member that has not arrived. Raises: see `add`."""
+        """Take note of a member that has not arrived, such as one that a replica is offered.
+
+        Raises: see `add`.
+        """
         return self._step(member.id) if self._learn(member) else Swap()
 
     def add(self, member: Member) -> Swap:
@@ -300,7 +282,7 @@ class Timeline:
         return (self._group[name] for name in group.overshadows if name in self._group)
 
     def _formed(self, groups: set[_Group]) -> set[_Group]:
-        """Return the formed ones of connected groups (2): take away what cannot be, to the end."""
+        """Return the formed ones of connected groups (R14.10): take away what cannot be."""
         formed = set(groups)
         queue = [group for group in groups if group.absent]
         while queue:
@@ -317,7 +299,7 @@ class Timeline:
         return formed
 
     def _fallen(self, formed: set[_Group]) -> set[_Group]:
-        """Return the formed groups that fall (4)."""
+        """Return the formed groups that fall (R14.11)."""
         broken = {
             group
             for group in formed

@@ -14,6 +14,7 @@ from eventlog import terminal
 from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
 from eventlog.inspection import totals_text
+from eventlog.leases import SILENT_S
 from eventlog.model import Action, Add, Claim, Drop, Pin, Totals
 from eventlog.program import Place, common
 from eventlog.restoration import restoration
@@ -80,7 +81,7 @@ def pins(place: Place) -> None:
 @click.option(
     "--silent",
     type=click.FloatRange(min=0, max=86_400),
-    default=60,
+    default=SILENT_S,
     show_default=True,
     help="Watch for so many seconds first: a claim that its holder renews is not broken.",
 )

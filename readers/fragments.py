@@ -32,6 +32,7 @@ from eventlog.log import Log
 from eventlog.model import Segment
 from eventlog.store import ObjectStore
 from readers.ahead import read_ahead, threads
+from readers.batches import counted, decoded_bytes, exactly, holds_floats
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20
@@ -102,6 +103,14 @@ class Reading:
     def piece_bytes(self) -> int:
         """Return how many bytes are decoded at once, or a row group if that is more."""
         return min(_PIECE_BYTES, self.ahead_bytes // 8)
+
+    def filter_in_scan(self) -> bool:
+        """Say whether Arrow may prune row groups by the filter and the statistics in the file.
+
+        Those of floats leave NaN out: pruned by them, rows that pass would not be found.
+        """
+        read = (f for f in self.table_schema if f.name in self.filter_columns)
+        return self.filter is None or not any(holds_floats(field.type) for field in read)
 
     def _open(self, segment: Segment) -> list[_Piece]:
         source = _Source(self, segment)
@@ -227,7 +236,7 @@ class _Source:
         run: list[int] = []
         size = 0
         for index in range(footer.num_row_groups):
-            cost = _decoded_bytes(footer.row_group(index), wanted)
+            cost = decoded_bytes(footer.row_group(index), wanted)
             if run and size + cost > most:
                 pieces.append(_Piece(self, fragment, tuple(run), size))
                 run, size = [], 0
@@ -239,7 +248,10 @@ class _Source:
 
     def count(self) -> int:
         """Return the number of rows that pass."""
-        fragment, reading = self.open(), self.reading
+        reading = self.reading
+        if not reading.filter_in_scan():
+            return sum(batch.num_rows for piece in self.pieces() for batch in piece.scanned())
+        fragment = self.open()
         if reading.filter is None:
             return int(fragment.metadata.num_rows)
         scanner = fragment.scanner(
@@ -334,41 +346,32 @@ class _Piece:
             else:
                 return
 
+    def scanned(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows wanted, as they lie there."""
+        reading, names = self.source.reading, self.source.reading.schema.names
+        if reading.filter_in_scan():
+            yield from self._batches(names, reading.filter)
+            return
+        there = [*names, *(n for n in reading.table_schema.names if n in reading.filter_columns)]
+        for batch in self._batches(list(dict.fromkeys(there)), None):
+            rows = pa.Table.from_batches([batch]).filter(reading.filter).select(names)
+            yield from rows.to_batches() if names else [counted(rows.num_rows)]
+
     def _scan(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.scanned():
+            if batch.num_rows:
+                yield exactly(batch, self.source.reading.schema)
+
+    def _batches(self, columns: list[str], where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         reading = self.source.reading
         part = self.fragment.subset(row_group_ids=list(self.groups))
         scanner = part.scanner(
             schema=reading.table_schema,
-            columns=reading.schema.names,
-            filter=reading.filter,
+            columns=columns,
+            filter=where,
             batch_size=reading.batch_rows,
             batch_readahead=2,
             fragment_readahead=1,
             use_threads=False,  # the pieces run side by side already
         )
-        for batch in scanner.to_batches():
-            if batch.num_rows:
-                yield _exactly(batch, reading.schema)
-
-
-def _decoded_bytes(group: Any, wanted: set[str]) -> int:
-    """Estimate the memory that the columns of a row group take once decoded."""
-    size = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        path = column.path_in_schema
-        if path in wanted or path.split(".", 1)[0] in wanted:
-            # Dictionaries and runs are expanded: at least eight bytes a value.
-            size += max(column.total_uncompressed_size, 8 * group.num_rows)
-    return size
-
-
-def _exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with exactly this schema: types, nullability and no metadata."""
-    if not schema.names or batch.schema.equals(schema, check_metadata=True):
-        return batch
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield from scanner.to_batches()

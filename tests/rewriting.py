@@ -18,8 +18,10 @@ def task_of(table, inputs=None, granularity=None, reason="by hand"):
     inputs = sorted(inputs, key=lambda s: (parse_chunk(s.chunk), s.version, s.partition))
     cut = granularity or head.layout.granularity
     chunks = tuple(c.name for c in sorted({parse_chunk(s.chunk) for s in inputs}))
-    ids = [segment.id for segment in inputs]
-    return Task(task_id(table.id, cut, ids), head.version, cut, chunks, tuple(inputs), 0.5, reason)
+    named = [(segment.id, segment.version) for segment in inputs]
+    return Task(
+        task_id(table.id, cut, named), head.version, cut, chunks, tuple(inputs), 0.5, reason
+    )
 
 
 def policy(**settings):

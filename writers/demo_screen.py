@@ -95,6 +95,7 @@ class Screen:
         self._title(
             f"{len(sizes)} Spark jobs append late flights of February, while compaction runs"
         )
+        self.say("  so that the two meet, the last append of each job comes after a first round")
         for number, rows in enumerate(sizes, 1):
             self.say(f"  late job {number}: {rows:>5,} flights in {batches} appends")
 
@@ -109,9 +110,14 @@ class Screen:
         )
         self.say(
             f"  conflicts: {found.conflicts or 'none'} of compaction, "
-            f"{found.failed_appends or 'none'} of {found.appends} late appends; {found.arrived} "
-            "commits landed between a replacement's plan and its own commit, and stand beside it"
+            f"{found.failed_appends or 'none'} of {found.appends} late appends"
         )
+        self.say(
+            "  late appends between a replacement's plan and its commit, beside which they stand: "
+            f"{found.arrived}; replacements between late appends: {found.between}"
+        )
+        if not (found.arrived and found.between):
+            self.say("  COMPACTION AND LATE APPENDS DID NOT MEET")
         if not found.stable:
             self.say("  THE PLANNER STILL FINDS WORK")
 

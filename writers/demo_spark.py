@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,7 +120,7 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
 
 
 def append_late(
-    spark: SparkSession, late: Sequence[Sequence[pa.Table]], uri: str
+    spark: SparkSession, late: Sequence[Iterable[pa.Table]], uri: str
 ) -> list[Future[int]]:
     """Start one Spark job after another for the batches of each late feed, the feeds at once.
 
@@ -128,12 +128,13 @@ def append_late(
         For each feed the number of appends that it made, once it has ended.
     """
 
-    def run(name: str, batches: Sequence[pa.Table]) -> int:
+    def run(name: str, batches: Iterable[pa.Table]) -> int:
+        number = 0
         for number, batch in enumerate(batches, 1):
             rows = spark.createDataFrame(batch).coalesce(1)
             job = rows.write.format("eventlog").mode("append")
             job.option("appId", name).option("appSeq", str(number)).save(uri)
-        return len(batches)
+        return number
 
     pool = ThreadPoolExecutor(len(late))
     running = [pool.submit(run, f"late {at}", batches) for at, batches in enumerate(late, 1)]

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_adds = msgspec.json.Decoder(list[Add])  # made once: threads may decode
+
+
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
     """What one task hands to the driver: its adds as JSON."""
@@ -119,7 +122,7 @@ class EventLogWriter(DataSourceArrowWriter):
                 add
                 for message in messages
                 if isinstance(message, Staged)
-                for add in msgspec.json.decode(message.adds, type=list[Add])
+                for add in _adds.decode(message.adds)
             ]
             self._version = self._commit(sorted(adds, key=lambda add: (add.chunk, add.id)))
 

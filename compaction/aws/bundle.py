@@ -44,6 +44,7 @@ _PRUNED = re.compile(
     | pyarrow/.*\.(pyx|pxd|pxi|h|hpp|cc|cmake)
     | pyarrow/[^/]*(flight|gandiva|_cuda|_orc|cpp_tests|hdfs|jvm)[^/]*
     | pyarrow/_?substrait[^/]*                 # its library is linked against, though
+    | compaction/planner/load\.py              # a simulation, and a picture of it
     """,
     re.VERBOSE,
 )

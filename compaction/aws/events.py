@@ -127,6 +127,8 @@ def table_of(bucket: str, key: str) -> tuple[str, int] | None:
 
 def is_within(uri: str, allowed: Iterable[str]) -> bool:
     """Say whether a table lies at one of the URIs or below it, by whole path segments."""
+    if "%" in uri:  # a file URI is unquoted when it is opened, and could lead out again
+        return False
     # The path of a file URI starts with a slash of its own.
     if not _is_path(uri.partition("://")[2].removeprefix("/") + "/"):
         return False
@@ -319,3 +321,8 @@ def _work(table: str, found: list[tuple[str | None, Ask]]) -> Work:
         skip=frozenset().union(*(ask.skip for ask in asks)),
         messages=tuple(dict.fromkeys(name for name, _ in found if name is not None)),
     )
+
+
+# Resolved once, here: threads that meet a type for the first time at once crash msgspec.
+for _shape in (_Bridged, _Continuation, _Delivery, _Envelope, _S3Record, _Scheduled, _SnsRecord):
+    msgspec.json.Decoder(_shape)

@@ -192,8 +192,9 @@ def _perform(
         say(logging.ERROR, "task failed", **facts)
     elif status == "out of time":
         progress.unfinished = True
-        if whole:  # the next invocation has no more time than this one had
+        if whole:  # the next invocation has no more time than this one had: it rests, as a failure
             progress.slow.add(task.id)
+            progress.ended.append(Result(task, "failed"))
         say(logging.WARNING, "task too slow" if whole else "task out of time", **facts)
     else:
         say(logging.INFO, "task ended", **facts)

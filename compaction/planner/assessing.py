@@ -159,7 +159,7 @@ def _state(
         failures = (old.failures if old is not None else 0) + 1
         until = after.time + after.policy.backoff_ms(failures)
         return structs.replace(base, failures=failures, until=until)
-    if _is_fixed(verdict, ended, needed):
+    if not deferred and _is_fixed(verdict, ended, needed):
         return structs.replace(base, state="stable")
     if deferred or any(result.end == "shed" for result in ended):
         return structs.replace(base, state="deferred")
@@ -181,9 +181,9 @@ def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segmen
     if not needed or any(result.end != "done" for result in ended):
         return False
     made = {name for result in ended for name in result.made}
-    planned = min((result.task.version for result in ended), default=-1)
-    # An append may have come in the very commit of a task: its version says nothing.
-    if any(s.version > planned and s.id not in made for s in needed):
+    # What no task of this run made may still gain: rows that came meanwhile, if only in the very
+    # commit of a task, and inputs of tasks that were not performed.
+    if any(s.id not in made for s in needed):
         return False
     return bool(made) and (len(ended) == 1 or 2 * verdict.outputs >= verdict.inputs)
 

@@ -178,8 +178,9 @@ def finished(
     now_ms: int,
 ) -> list[Draft]:
     """Return the drafts with ids and priorities, in the order in which they are to run."""
+    named = list(zip(inputs.ids, inputs.entries.column("version").to_pylist(), strict=True))
     for draft in found:
-        draft.id = task_id(table, draft.granularity, (inputs.ids[row] for row in draft.rows))
+        draft.id = task_id(table, draft.granularity, (named[row] for row in draft.rows))
         base = _urgency(draft, policy, now_ms)
         draft.priority = aged(base, version - draft.waiting_since, policy)
         # Never before those that it waits for, which come first in the list.

@@ -1,8 +1,9 @@
 """Digests of rows that do not depend on their order: what a rewrite must not change (hazard K6).
 
 Pure. Of each column its nulls and a sum over its values' bits, so that the digest of the whole is
-the sum of those of any parts. A value counts times a number made of its row's event time: a value
-that ends up in another row changes the sum too.
+the sum of those of any parts. A value of a fixed width counts times a number made of its row's
+event time, so that one that ends up in a row of another time changes the sum too; of texts that is
+so for their lengths only, of decimals and of what lists hold not at all.
 """
 
 from __future__ import annotations

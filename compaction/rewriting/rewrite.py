@@ -23,10 +23,11 @@ from compaction.rewriting.outputs import Outputs, writing_bytes
 from compaction.tasks import Task
 from eventlog import Table
 from eventlog.chunks import chunk_name, chunk_of, parse_chunk
+from eventlog.cutting import chunk_starts, split
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Granularity, Segment
 from eventlog.schema import to_arrow
-from eventlog.staging import Recipe, chunk_starts, split
+from eventlog.staging import Recipe
 from readers.fragments import Reading
 from readers.whole import read_runs
 
@@ -128,7 +129,7 @@ def check_sort(recipe: Recipe, by: Sequence[str]) -> None:
             raise InvalidInput(f"cannot sort by column {name!r}: nested values have no order")
 
 
-def home(chunk: str, granularity: Granularity) -> str | None:
+def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
     """Return the chunk of a granularity that a chunk lies in; None where it lies across several."""
     inner = parse_chunk(chunk)
     outer = chunk_of(inner.start, granularity)
@@ -139,7 +140,7 @@ def _runs(task: Task) -> dict[str, list[Segment]]:
     """Return the inputs by the chunk that takes all of their rows, or all in one run."""
     runs: dict[str, list[Segment]] = {}
     for segment in task.inputs:
-        name = home(segment.chunk, task.granularity)
+        name = enclosing_chunk(segment.chunk, task.granularity)
         if name is None:
             return {_ACROSS: list(task.inputs)}
         runs.setdefault(name, []).append(segment)

@@ -38,6 +38,7 @@ from readers.spark.types import declared, to_spark
 DEFAULT_TARGET_BYTES = 128 * 2**20
 # What opening one more segment costs a task, in bytes read meanwhile.
 OPEN_BYTES = 2**20
+_segments = msgspec.json.Decoder(list[Segment])  # made once: threads may decode
 
 
 class EventLogReader(DataSourceReader):
@@ -68,7 +69,7 @@ class EventLogReader(DataSourceReader):
             Unavailable: the store does not answer; Spark tries the task again.
         """
         if partition.value is not None:  # Spark makes one without a value where there are none
-            segments = msgspec.json.decode(partition.value, type=list[Segment])
+            segments = _segments.decode(partition.value)
             yield from self._reading.batches(segments)
 
 

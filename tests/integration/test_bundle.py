@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 KEPT = [
     "compaction/lambda_handler.py",
+    "compaction/planner/planning.py",
     "msgspec/_core.cpython-313-x86_64-linux-gnu.so",
     "msgspec-0.22.0.dist-info/METADATA",
     "msgspec-0.22.0.dist-info/licenses/LICENSE",
@@ -32,6 +33,7 @@ KEPT = [
 DROPPED = [
     "bin/jp.py",
     "compaction/__pycache__/x.cpython-313.pyc",
+    "compaction/planner/load.py",
     "msgspec-0.22.0.dist-info/RECORD",
     "msgspec-0.22.0.dist-info/INSTALLER",
     "pyarrow/include/arrow/api.h",

@@ -1,4 +1,8 @@
-"""Compaction beside appends that never pause: nobody fails, and no row is lost or doubled."""
+"""Compaction beside appends that never pause: nobody fails, and no row is lost or doubled.
+
+Every compaction lands at its first or second try: without a clock or a race where a rival takes
+each slot before the compactor does, and on real stores for as long as the soak says.
+"""
 
 import os
 import sys
@@ -8,18 +12,23 @@ from threading import Barrier
 import continuous
 import pytest
 import racers
+from bench.tries import TryCounter
+from builders import START_MS, Spy, check_sound, create, events, reopen, row_names
 
-from compaction import plan, run
-from eventlog import Table
+from compaction import Policy, perform, plan, run
+from eventlog import Table, keys
+from eventlog import commit as committing
+from eventlog.clock import ManualClock
 from eventlog.fsck import fsck
 from readers import scan
+from writers import append
 
 WRITERS = 4
 BLOCKS = 12
-MINUTE = float(os.environ.get("EVENTLOG_SOAK_MINUTES", "1")) * 60
+MINUTE_S = float(os.environ.get("EVENTLOG_SOAK_MINUTES", "1")) * 60
 
 
-def create(uri, options):
+def create_at(uri, options):
     Table.create(uri, continuous.SCHEMA, time_column="at", storage_options=options)
 
 
@@ -43,8 +52,83 @@ def check_at_rest(table):
     assert table.head().totals.segments == continuous.DAYS
 
 
+class Rival:
+    """A writer that commits an append just before a commit of the compactor's reaches the store.
+
+    Args:
+        store: with a table.
+        stops: how many slots it takes in all; then it rests.
+    """
+
+    def __init__(self, store, stops):
+        self._table = reopen(store, 7)
+        self._left = stops
+        self.appended = 0
+
+    def take_slot(self, key):
+        parsed = keys.parse_log_key(key)
+        if self._left and parsed is not None and not parsed[1]:
+            self._left -= 1
+            append(self._table, events(1, first=1000 + self.appended))
+            self.appended += 1
+
+
+def compacted_beside(stops, days=3):
+    """Compact days one by one while a rival takes each slot; return its store and what came."""
+    store = create(properties={"keyframe_commits": "16"}).store
+    filling = reopen(store)
+    for number in range(4):
+        append(filling, events(2 * days, first=2 * days * number, days=days))
+    before = row_names(filling)
+    rival, spy = Rival(store, stops), Spy(store)
+    spy.before_put = rival.take_slot
+    counter = TryCounter(spy)
+    compactor = Table.open(store.uri, store=counter, clock=ManualClock(START_MS, 5))
+    policy = Policy(min_gain=0, small_task_bytes=0)
+    tasks = plan(compactor, policy).tasks
+    assert len(tasks) == days
+    outcomes = [perform(compactor, task, policy) for task in tasks]
+    new = [f"row {1000 + n}" for n in range(rival.appended)]
+    assert sorted(row_names(check_sound(store))) == sorted(before + new)
+    return store, outcomes, counter.tries("compact")
+
+
+def operations(store, version):
+    """What the transactions of a commit are, in no order."""
+    return sorted(t.operation for t in reopen(store).log.read(version)[0].transactions)
+
+
+def test_a_compaction_whose_every_slot_is_taken_lands_at_its_second_try():
+    """It is published after its first loss, and the rival takes it along at its next look."""
+    store, outcomes, tries = compacted_beside(stops=300)
+    assert [one.status for one in outcomes] == ["done"] * 3
+    assert (len(tries), max(tries)) == (3, 2)
+    # It never won a slot of its own: that commit is the rival's.
+    for one in outcomes:
+        assert operations(store, one.version) == ["append", "compact"]
+
+
+@pytest.mark.parametrize("without", ["patience", "lookout"])
+def test_without_publishing_or_looking_it_would_be_tried_until_the_rival_rests(
+    without, monkeypatch
+):
+    """Either half is needed: the test above sees it where one is gone."""
+    if without == "patience":
+        patience = committing.patience
+        monkeypatch.setattr(
+            committing,
+            "patience",
+            lambda t, after: 0 if t.operation == "compact" else patience(t, after),
+        )
+    else:
+        monkeypatch.setattr(committing.Lookout, "due", lambda _: False)
+    _, outcomes, tries = compacted_beside(stops=60, days=1)
+    assert [one.status for one in outcomes] == ["done"]
+    assert max(tries) > 2
+
+
 def test_appends_and_compactions_without_a_pause(root_uri):
-    create(root_uri, None)
+    create_at(root_uri, None)
     start = Barrier(WRITERS + 1)
     with ThreadPoolExecutor(WRITERS) as pool:
         appending = [
@@ -75,17 +159,17 @@ def test_every_compaction_lands_at_its_first_or_second_try(place, request, tmp_p
         server = request.getfixturevalue("s3")
         uri = f"s3://{request.getfixturevalue('bucket')}/table"
         options, environment = server.storage_options(), server.environment()
-    create(uri, options)
+    create_at(uri, options)
 
-    arguments = (WRITERS, continuous.Seconds(MINUTE), uri, options, 100)
+    arguments = (WRITERS, continuous.Seconds(MINUTE_S), uri, options, 100)
     *blocks, compactions = racers.run(
-        continuous.work, WRITERS + 1, *arguments, environment=environment, seconds=MINUTE + 120
+        continuous.work, WRITERS + 1, *arguments, environment=environment, seconds=MINUTE_S + 120
     )
 
     spread = {n: compactions.tries.count(n) for n in sorted(set(compactions.tries))}
     with capsys.disabled():
         sys.stdout.write(f"\n{place}: appends {blocks}, compactions by tries {spread}\n")
-    assert len(compactions.statuses) >= 10
+    assert len(compactions.statuses) >= min(10, MINUTE_S / 6)
     assert set(compactions.statuses) == {"done"}, compactions.errors
     check_at_rest(check_rows(uri, options, blocks, 100))
     assert max(compactions.tries) <= 2, spread

@@ -128,11 +128,22 @@ def vacuum(place):
 
 
 def compact(place):
-    """What the Lambda function does: look, rewrite, note how it ended, write a key frame."""
+    """What the Lambda function does: look, rewrite, note how it ended, write a key frame.
+
+    Its replacement loses a race, and so is published.
+    """
     filled = place.create("admin")
     for number in range(3):
         append(filled, builders.events(6, days=3, first=100 * number))
-    table = place.open("compactor")
+    spy = builders.Spy(place.store("compactor"))
+    table = Table(spy)
+    races = itertools.count()
+
+    def lose_once(key):
+        if key.startswith(keys.LOG_PREFIX) and "keyframe" not in key and next(races) < 1:
+            append(filled, builders.events(1, day=7))
+
+    spy.before_put = lose_once
     policy = Policy()
     ended = []
     for task in plan(table, policy).tasks:
@@ -142,7 +153,8 @@ def compact(place):
         ended.append(Result(task, outcome.status, outcome.made))
     record(table, policy, ended)
     table.write_keyframe()
-    assert table.refresh().totals.segments == 3
+    assert table.refresh().totals.segments == 4
+    assert [key for key, _ in spy.puts if key.startswith(keys.INTENTS_PREFIX)]
     return table
 
 
@@ -195,6 +207,16 @@ def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place,
     place.gate.identities["compactor"] = json.loads(text)
     with pytest.raises(errors.EventLogError, match=r"(?i)denied"):
         compact(place)
+
+
+def test_a_compactor_that_may_not_publish_is_denied_that_and_compacts_nevertheless(place):
+    (found,) = (s for s in place.gate.identities["compactor"]["Statement"]
+                if s["Action"] == ["s3:PutObject"])  # fmt: skip
+    less = [arn for arn in found["Resource"] if not arn.endswith("/_intents/*")]
+    assert len(less) == len(found["Resource"]) - 1
+    found["Resource"] = less
+    compact(place)
+    assert place.refused() == [("compactor", "s3:PutObject")]
 
 
 def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):

@@ -4,11 +4,19 @@ from mutants.swap import Edit, Mutant
 
 FAULTS = "tests/integration/test_commit_faults.py::"
 COMBINING = "tests/integration/test_combining.py::"
+PUBLISH = "tests/unit/test_publish.py::"
 RESTAGE = "tests/integration/test_restage.py::"
 S3 = "tests/unit/test_s3_faults.py::"
 GUARDS = "tests/mutants/test_guards.py::"
 
 COMMITS = (
+    Mutant(
+        "refused-publication-taken-for-sent",
+        "C3",
+        "what may have been sent before it was refused is not taken for refused",
+        (Edit("eventlog.publish:Intents.publish", "if unclear:", "if False:"),),
+        (PUBLISH + "test_who_may_have_published_before_it_was_denied_does_not_know",),
+    ),
     Mutant(
         "own-commit-taken-for-anothers",
         "C1",

@@ -225,6 +225,40 @@ REPLACEMENTS = (
         LEASES + "test_k3_no_clock_ends_the_claim_of_a_holder_that_renews",
     ),
     guard(
+        "silence-of-no-time",
+        "K3",
+        "a holder passes for dead after its time only",
+        (
+            "eventlog.leases:is_silent",
+            "claim, table.clock.elapsed_s()) >= SILENT_S",
+            "claim, 0) >= 0",
+        ),
+        LEASES + "test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls",
+    ),
+    guard(
+        "silence-by-own-clock",
+        "K3",
+        "a challenger's clock ends no claim",
+        ("eventlog.leases:is_silent", "table.store.now_ms() or 0", "table.clock.now_ms()"),
+        LEASES + "test_k3_no_clock_of_a_challenger_takes_a_claim_over",
+    ),
+    guard(
+        "watch-that-misses-a-renewal",
+        "K3",
+        "a renewal begins the wait anew",
+        ("eventlog.leases:_last_sign", "claim.token, claim.renewed", "claim.token, 0"),
+        LEASES + "test_k3_a_holder_that_renews_is_not_taken_over",
+    ),
+    guard(
+        "who-joined-releases",
+        "I4 K3",
+        "a second delivery that ends early leaves the first its claim",
+        ("eventlog.leases:Lease.__exit__", "if self.joined:", "if False:"),
+        LEASES + "test_who_joined_a_claim_does_not_end_it_for_who_took_it",
+        "tests/unit/test_perform.py::"
+        "test_i4_a_second_delivery_that_ends_early_leaves_the_first_its_claim",
+    ),
+    guard(
         "lease-forgets-to-release",
         "K3",
         "a block gives its claim up",

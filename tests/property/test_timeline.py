@@ -70,7 +70,7 @@ def states(timeline):
 
 
 def defined(online, lost, known):
-    """The states as the module defines them, by trying every set of groups."""
+    """The states as FORMAT.md R14.9 to R14.12 define them, by trying every set of groups."""
     arrived = {m.id for m in (*online, *lost)}
     there = {m.id for m in online}
     made_of = {m.group: m.overshadows for m in (*online, *lost, *known)}

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from builders import Spy, add, check_snapshot, commit, create, drop_of, fold_all, live
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from scenes import cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction import vacuum
@@ -28,6 +30,7 @@ POLICY = Policy(min_gain=0)
 CLAIMING = Policy(min_gain=0, claim_bytes=0)
 NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
 DAY = "2013-01-07"
+COMMITS = 2000  # of the long log
 
 
 def big(name, parts=2):
@@ -235,7 +238,7 @@ def long_log():
     store = MemoryStore()
     table = create(store)
     chosen = random.Random(7)
-    for n in range(2000):
+    for n in range(COMMITS):
         new = add(table, f"2013-{1 + n % 12:02d}-{1 + n % 28:02d}")
         if n % 10 == 9:
             there = table.head().segments(chunks=new.chunk)
@@ -247,26 +250,33 @@ def long_log():
 
 @pytest.fixture
 def long_place(long_log, place):
-    """The log copied to the place: keys are relative, so that a copy is the table. S3: in part."""
+    """The log copied to the place, for keys are relative: the copy is the table.
+
+    Not through the store: a PUT to the test's S3 server takes 5 ms, and there are thousands.
+    """
     store, _ = long_log
-    last = 200 if place.startswith("s3:") else 2000  # each object takes the test's S3 server 5 ms
-    there = open_store(place)
+    put = put_into_server if place.startswith("s3:") else put_into_folder
     for found in store.list(""):
-        parsed = keys.parse_log_key(found.key)
-        if parsed is not None and parsed[0] > last:
-            continue
-        if place.startswith("s3:"):
-            assert there.put_if_absent(found.key, store.get(found.key))
-        else:
-            path = Path(urlsplit(place).path) / found.key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(store.get(found.key))
-    return there, last
+        put(place, found.key, store.get(found.key))
+    return open_store(place)
+
+
+def put_into_server(place, key, body):
+    """Give the S3 server of this process an object."""
+    bucket, _, root = place.removeprefix("s3://").partition("/")
+    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, f"{root}/{key}", body)
+
+
+def put_into_folder(place, key, body):
+    """Write a file."""
+    path = Path(urlsplit(place).path) / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
 
 
 def test_s1_6_any_version_resolves_from_the_nearest_key_frame(long_log, long_place):
     _, states = long_log
-    store, last = long_place
+    store, last = long_place, COMMITS
     framed = {parsed[0] for row in store.list(keys.LOG_PREFIX)
               if (parsed := keys.parse_log_key(row.key)) and parsed[1]}  # fmt: skip
     assert len(framed) >= last // 64

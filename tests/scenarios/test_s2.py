@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 from builders import live
-from replacing import recipe, replace, rewrite
+from replacing import replace, rewrite
 from scenes import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction.perform import perform
@@ -16,7 +16,6 @@ from compaction.planner.planning import plan
 from compaction.policy import Policy
 from eventlog import errors, keys, proposal
 from eventlog.lineage import change_of, members
-from eventlog.staging import Stager
 from eventlog.timeline import Timeline
 from readers import scan
 from writers import append
@@ -172,24 +171,25 @@ def test_s2_4_a_lost_segment_brings_back_the_newest_complete_group(place):
     assert "fallback" not in caught.value.message
 
 
-def staged_append(table, data, granularity):
-    """Stage rows as a writer does that cuts them so; return the transaction."""
-    with Stager(table.store, table.clock, recipe(table, granularity)) as stager:
-        for batch in data.to_batches():
-            stager.write(batch)
-        return table.transaction("append", stager.finish())
-
-
 HOURS = [f"2013-01-07T{hour:02d}" for hour in range(1, 5)]
 CHUNKS = {"hour": HOURS, "day": ["2013-01-07"], "month": ["2013-01"]}
+LATE = {**CHUNKS, "hour": HOURS[1:3]}
 # From, to, and what the writer cuts by that does not know of it.
 CUTS = [
     ("hour", "day", "hour"),
     ("hour", "day", "day"),
     ("hour", "day", "month"),
     ("day", "month", "day"),
+    ("day", "month", "hour"),
     ("day", "hour", "day"),
 ]
+
+
+def knowing(table, granularity):
+    """The handle of a process for which the table's granularity is this one, whatever comes."""
+    if table.head().layout.granularity != granularity:
+        table.set_granularity(granularity)
+    return other(table)
 
 
 @pytest.mark.parametrize(("old", "new", "late"), CUTS)
@@ -200,22 +200,29 @@ def test_s2_5_an_append_of_any_granularity_lands_beside_a_change_of_granularity(
     table = fresh(place, granularity=old)
     append(table, rows(1, 2, 3))
     append(table, rows(2, 4))
-    writer = other(table)
+    writer = knowing(table, late)
+    if new != late:
+        table.set_granularity(new)
     policy = Policy(min_gain=0, granularity=new)
     (task,) = plan(table, policy).tasks
     assert task.granularity == new
     assert set(chunks(table)) == set(CHUNKS[old])
-    waiting = staged_append(writer, rows(2, 3, name="late"), late)
-    claims = []
+    claims, came, data = [], [], rows(2, 3, name="late")
 
-    def meanwhile(*_):
-        claims.extend(other(table).claims().values())
-        if first == "append":
-            writer.commit(waiting)
+    def compact(meanwhile):
+        def look_around(*_):
+            claims.extend(other(table).claims().values())
+            meanwhile()
 
-    outcome = perform(other(table), task, policy, progress=once(meanwhile))
-    if first == "compaction":
-        writer.commit(waiting)
+        return perform(other(table), task, policy, progress=once(look_around))
+
+    if first == "append":
+        outcome = compact(lambda: came.append(append(writer, data)))
+    else:  # all of it happens while the append takes in its rows
+        done = []
+        came.append(append(writer, cut_in([data], lambda: done.append(compact(lambda: None)))))
+        (outcome,) = done
+    assert (came[0] < outcome.version) == (first == "append")
     assert (outcome.status, outcome.rows) == ("done", 5)
     assert [claim.group for claim in claims] == [task.id]
     assert not table.claims()
@@ -223,8 +230,9 @@ def test_s2_5_an_append_of_any_granularity_lands_beside_a_change_of_granularity(
     assert names(table) == wanted
     made = [s for s in live(table.refresh()) if s.version == outcome.version]
     assert sorted(segment.chunk for segment in made) == CHUNKS[new]
-    beside = [segment.chunk for segment in live(table.head()) if segment not in made]
-    assert sorted(beside) == sorted(action.chunk for action in waiting.actions)
+    beside = [segment for segment in live(table.head()) if segment not in made]
+    assert {segment.version for segment in beside} == {*came}
+    assert sorted(segment.chunk for segment in beside) == LATE[late]
     # What came late is compacted next.
     for again in plan(table, policy).tasks:
         assert perform(other(table), again, policy).ok

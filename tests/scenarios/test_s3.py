@@ -1,6 +1,6 @@
 """S3: compaction planned by rules, carried out to rest, recovered after a crash and an overload.
 
-After the compaction notes for Druid. Spark and Lambda (S3.7) have tests of their own.
+After the compaction notes for Druid. Lambda (S3.7) has tests of its own: it hears of S3 alone.
 """
 
 import json
@@ -9,12 +9,16 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from builders import check_sound, live
 from click.testing import CliRunner
 from scenes import fresh, names, other, rows
 
 from compaction import Policy, explain, plan, run
+from eventlog import Table
+from eventlog.clock import ManualClock, SystemClock
+from eventlog.leases import SILENT_S
 from eventlog.location import open_store
 from eventlog.program import build
 from writers import append, overwrite
@@ -130,6 +134,55 @@ def test_s3_3_after_a_kill_only_what_was_not_done_is_planned(place):
     check_sound(open_store(table.uri, {}))
 
 
+KILLED_AT_WORK = """
+import importlib, os, signal, sys
+from compaction import Policy, run
+from eventlog import Table
+from msgspec import json
+
+performing = importlib.import_module("compaction.perform")  # the package has a function of its name
+committed, calls = performing.commit_staged, []
+
+def commit(*given):
+    calls.append(given)
+    if len(calls) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)  # all is staged, and the claim is held
+    return committed(*given)
+
+performing.commit_staged = commit
+run(Table.open(sys.argv[1]), policy=json.decode(sys.argv[2], type=Policy))
+"""
+
+
+@pytest.mark.parametrize(("granularity", "at"), [(None, 3), ("month", 1)])
+def test_s3_3_the_claim_of_a_killed_runner_holds_nobody_up_for_ever(place, granularity, at):
+    policy = Policy(small_task_bytes=0, max_tasks=1, claim_bytes=0, granularity=granularity)
+    table = fed(place)
+    text = msgspec.json.encode(policy).decode()
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_WORK, table.uri, text, str(at)],
+        timeout=120,
+        env=dict(os.environ),
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert len(other(table).claims()) == 1
+    # What comes late makes another task of its chunk: the claim's group never asks again.
+    append(table, rows(*(24 * day + 20 for day in range(DAYS)), name="late"))
+    before = names(table)
+    clock = ManualClock(SystemClock().now_ms(), 5)
+    mine = Table.open(place, clock=clock)
+    report = run(mine, policy=policy)
+    assert (report.count("claimed"), report.count("failed")) == (1, 0)
+    assert report.count("done") == report.planned - 1
+    clock.advance(SILENT_S * 1000)  # as of a runner that looks again and again
+    report = run(mine, policy=policy)
+    assert (report.planned, report.count("done")) == (1, 1)
+    assert not mine.claims()
+    assert plan(mine, policy).tasks == ()
+    assert names(table) == before
+    check_sound(open_store(table.uri, {}))
+
+
 def test_s3_4_what_overload_deferred_is_recovered_when_it_falls(place):
     policy = Policy(small_task_bytes=0, max_queue=2)
     table = fed(place, appends=1)
@@ -205,6 +258,21 @@ def test_s3_6_explain_of_any_chunk_at_any_past_version(place):
     append(table, rows(6, name="later"))
     again = json.loads(eventlog("compact", place, "--explain", chunk(0), "--at", 3, "--json"))
     assert again == told[3, 0]
+
+
+@pytest.mark.spark
+def test_s3_7_spark_driver_compacts_on_executors(spark, place):
+    table = fed(place)
+    before = names(table)
+    report = run(table, driver="spark", policy=ALONE, spark=spark)
+    assert (report.planned, report.count("done")) == (DAYS, DAYS)
+    assert [segment.chunk for segment in by_chunk(table)] == [chunk(day) for day in range(DAYS)]
+    assert names(table) == before
+    assert plan(table, ALONE).tasks == ()
+
+
+def by_chunk(table):
+    return sorted(live(table.refresh()), key=lambda segment: segment.chunk)
 
 
 def test_the_program_plans_runs_and_lists(place):

@@ -61,17 +61,6 @@ def check_claims(claims, version):
         hold(not met, "claims", f"version {version}: {first} and {second} both stand")
 
 
-def is_done_again(txn, live, first):
-    """Say whether a task of compaction was undone since it was done in version `first`.
-
-    Its id is made from its inputs: where a restore brings them all back, in a later version, the
-    same work is due again.
-    """
-    drops = [action["id"] for action in txn["actions"] if action["action"] == "drop"]
-    came = [live[name]["version"] for name in drops]
-    return txn["operation"] == "compact" and bool(came) and min(came) > first
-
-
 class Ledger:
     """Every version so far, checked as it comes."""
 
@@ -79,7 +68,6 @@ class Ledger:
         self.steps = []
         self.bodies = []
         self.accepted = {}  # transaction id -> version
-        self.repeated = {}  # transaction id -> further versions, of what was undone in between
         self.last_live = {}  # segment id -> the last version that has it, of those dropped
         self.units = {}  # (app id, sequence) -> version
 
@@ -132,15 +120,11 @@ class Ledger:
             wanted.update(segment_key(entry) for entry in step.state["live"].values())
         return wanted
 
-    def versions_of(self, transaction):
-        """Return the versions in which a transaction took effect."""
-        first = [self.accepted[transaction]] if transaction in self.accepted else []
-        return first + self.repeated.get(transaction, [])
-
     def _check_effects(self, txns, accepted, version, before):
         """Each transaction takes effect once, each unit too, and no work is done without its claim.
 
-        A transaction under a claim is never published: the claim stood before the commit.
+        The claim stood before the commit, whoever committed the transaction: a token is the version
+        that took the claim, and is known to nobody before.
         """
         for txn in txns:
             if txn["id"] not in accepted:
@@ -150,10 +134,7 @@ class Ledger:
                 stood = claim is not None and claim["token"] == txn["claim"]["token"]
                 hold(stood, "claim", f"version {version} worked under a claim that was gone: {txn}")
             first = self.accepted.setdefault(txn["id"], version)
-            if first != version:
-                again = is_done_again(txn, before["live"], first)
-                hold(again, "once", f"{txn['id']} took effect in {first} and {version}")
-                self.repeated.setdefault(txn["id"], []).append(version)
+            hold(first == version, "once", f"{txn['id']} took effect in {first} and {version}")
             if txn["app"]:
                 unit = txn["app"]["id"], txn["app"]["seq"]
                 hold(unit not in self.units, "unit", f"unit {unit} took effect twice")

@@ -13,7 +13,7 @@ from simulation.world import live
 import compaction
 from compaction.policy import Policy
 from compaction.rewriting.digest import NOTHING
-from compaction.rewriting.rewrite import Rewritten, home
+from compaction.rewriting.rewrite import Rewritten, enclosing_chunk
 from eventlog import errors, keys
 from eventlog.chunks import chunk_of, parse_chunk
 
@@ -61,7 +61,7 @@ def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
 
 def spread(segment, granularity, rows):
     """Say which chunk takes which rows of an input; of a coarser one, the first or the last."""
-    name = home(segment.chunk, granularity)
+    name = enclosing_chunk(segment.chunk, granularity)
     if name is not None:
         return [(name, rows)]
     whole, half = parse_chunk(segment.chunk), (len(rows) + 1) // 2

@@ -114,6 +114,9 @@ class WaitingClock(ManualClock):
     def now_ms(self):
         return START_MS + int(self._scheduler.now * 1000) + self.off_ms
 
+    def elapsed_s(self):
+        return self._scheduler.now
+
     def sleep(self, seconds):
         self._scheduler.park(("sleep",), seconds)
 

@@ -217,22 +217,6 @@ def test_work_under_a_claim_that_is_gone_is_found():
             Ledger()._check_effects([work], ["x"], 6, {"claims": claims})
 
 
-def test_a_task_is_done_again_only_where_it_was_undone():
-    """Its id says what it replaces: after a restore the same work has the same id."""
-    drop = {"action": "drop", "id": "s"}
-    task = {"id": "x", "app": None, "operation": "compact", "actions": [drop]}
-    for came, operation, sound in ((5, "compact", True), (3, "compact", False), (5, "drop", False)):
-        ledger = Ledger()
-        ledger._check_effects([task], ["x"], 4, {"live": {"s": {"version": 2}}})
-        again = task | {"operation": operation}, {"live": {"s": {"version": came}}}
-        if sound:
-            ledger._check_effects([again[0]], ["x"], 6, again[1])
-            assert ledger.versions_of("x") == [4, 6]
-        else:
-            with pytest.raises(Violation, match="took effect in 4 and 6"):
-                ledger._check_effects([again[0]], ["x"], 6, again[1])
-
-
 def test_an_outcome_that_is_not_so_is_found(compacted):
     head = compacted.open("somebody").head()
     there = compactors.task_of(head, 0, 2**45, "day")

@@ -93,7 +93,7 @@ FIGURES = {
     "found": 30,
     "refused slow": 15,
     "refused compact": 100,
-    "refused mistake": 30,
+    "refused mistake": 10,
     "rows rewritten": 1500,
     "task done": 60,
     "task superseded": 15,

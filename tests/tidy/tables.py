@@ -45,6 +45,7 @@ LAYER_OF = {
     "timeline": "pure",
     "chunks": "pure",
     "codec": "pure",
+    "cutting": "pure",
     "delta": "pure",
     "diff": "pure",
     "fold": "pure",

@@ -5,24 +5,32 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
 # How many scenarios each of the systems has that are built so far.
 SCENARIOS = {"S1": 6, "S2": 6, "S3": 7}
+# Scenario -> why no test of it runs against an S3 server and a directory alike.
+NOT_IN_BOTH_PLACES: dict[str, str] = {}
 
 
 def table():
-    """The names of the tests by scenario, as the README's table says."""
+    """The table's cells with tests, by scenario."""
     rows = re.findall(
         r"^\| (S\d\.\d+) \|[^|]*\|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    return {number: re.findall(r"`(test_\w+)`", cell) for number, cell in rows}
+    return dict(rows)
 
 
-def named():
-    """The names of all test functions."""
-    files = (ROOT / "tests").rglob("test_*.py")
-    trees = (ast.parse(path.read_text()) for path in files)
+def named_in(cell):
+    """The names of the tests in a cell, and the files of tests."""
+    return re.findall(r"`(test_\w+)`", cell), re.findall(r"`(tests/[\w/]+\.py)`", cell)
+
+
+def functions(folder=TESTS):
+    """The test functions below a folder, by name: their arguments."""
+    trees = (ast.parse(path.read_text()) for path in folder.rglob("test_*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree))
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    tests = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {node.name: {a.arg for a in node.args.args} for node in tests}
 
 
 def test_every_scenario_stands_in_the_table():
@@ -31,9 +39,22 @@ def test_every_scenario_stands_in_the_table():
 
 
 def test_every_test_in_the_table_exists_and_is_named_after_its_scenario():
-    there = named()
-    for number, names in table().items():
+    there = functions()
+    for number, cell in table().items():
+        names, files = named_in(cell)
         assert names, number
         start = f"test_{number.lower().replace('.', '_')}_"
         assert all(name.startswith(start) for name in names), number
-        assert set(names) <= there, number
+        assert set(names) <= set(there), number
+        assert all((ROOT / file).is_file() for file in files), number
+
+
+def test_every_scenario_runs_on_s3_and_in_a_directory():
+    """One of its tests takes the fixture `place`, itself or by way of another of that name."""
+    there = functions(TESTS / "scenarios")
+    elsewhere = {
+        number
+        for number, cell in table().items()
+        if not any(there.get(name, set()) & {"place", "long_place"} for name in named_in(cell)[0])
+    }
+    assert elsewhere == set(NOT_IN_BOTH_PLACES)

@@ -295,6 +295,7 @@ def test_a_continuation_stays_small():
         ("s3://b/x//y", "s3://b/x", False),
         ("file:///t/x", "file:///t", True),
         ("file:///t/../x", "file:///t", False),
+        ("file:///t/%2e%2e/x", "file:///t", False),
         ("file:///t", "s3://t", False),
     ],
 )

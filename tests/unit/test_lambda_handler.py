@@ -20,8 +20,9 @@ from compaction.perform import Outcome
 from compaction.planner.planning import plan
 from compaction.policy import MIB, Policy
 from eventlog import Table, keys
-from eventlog.clock import ManualClock
+from eventlog.clock import ManualClock, SystemClock
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
+from eventlog.leases import SILENT_S
 from eventlog.log import Log
 from writers import append, overwrite
 
@@ -337,6 +338,8 @@ def test_a_task_that_takes_more_than_a_whole_invocation_is_not_tried_for_ever(
     assert said["task"] == task.id
     ((_, body, _),) = sent
     assert json.loads(body)["eventlog"]["skip"] == [task.id]
+    # A new event knows of no skip list: the log itself says that the chunk rests (hazard K8).
+    assert table.refresh().meta.chunks[task.chunks[0]].failures == 1
     fake.ends.append("claimed")
     queued.respond(json.loads(body), Invocation())
     assert task.id not in {given[0].id for given in fake.given[1:]}
@@ -348,6 +351,34 @@ def test_a_task_that_others_hold_is_theirs(make, queued, sent, monkeypatch):
     Fake(monkeypatch, "claimed")
     assert failed(queued.respond(batch(look(table)), Invocation())) == []
     assert sent == []
+
+
+def test_the_claim_of_a_dead_function_does_not_hold_up_a_warm_one_for_ever(make, root):
+    """Hazard K3: a container counts what it waited between its invocations."""
+    table = make()
+    table.claim(segments=builders.live(table.refresh()), group="gone", owner="who died")
+    append(table, builders.events(1, first=900))
+    rows = row_list(table)
+    settings = Settings(allowed=(root,), policy=Policy(small_task_bytes=0, claim_bytes=0))
+    warm = Container(settings, lambda *_: None)
+    assert failed(warm.respond(batch(look(table)), Invocation())) == []
+    assert len(table.claims()) == 1
+    known = warm._tables[table.uri]
+    known.clock = Later(known.clock)
+    assert failed(warm.respond(batch(look(table)), Invocation())) == []
+    assert not table.claims()
+    assert commits(table, "compact") == 1
+    assert row_list(table) == rows
+
+
+class Later(SystemClock):
+    """The machine's clock, once a holder has been silent for long."""
+
+    def __init__(self, before):
+        self._at_s = before.elapsed_s() + SILENT_S
+
+    def elapsed_s(self):
+        return self._at_s
 
 
 def test_what_others_changed_is_planned_again(make, container, monkeypatch):

@@ -6,6 +6,8 @@ from builders import HASH, START_MS, add, check_sound, commit, create, drop_of, 
 from eventlog import Table, errors
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.clock import ManualClock
+from eventlog.leases import ABANDONED_S, SILENT_S
+from eventlog.memory import MemoryStore
 from eventlog.model import Add, Release, Replace
 
 DAY = "2013-01-07"
@@ -104,6 +106,19 @@ def test_one_work_asking_again_has_the_claim_that_it_has(table):
     assert table.refresh().version == version
     with pytest.raises(errors.CommitConflict):
         table.claim(0, 10, group="task 2")
+
+
+def test_who_joined_a_claim_does_not_end_it_for_who_took_it(table):
+    lease = table.claim(0, 10, group="task 1")
+    with reopen(table.store).claim(0, 10, group="task 1") as joined:
+        assert (lease.joined, joined.joined) == (False, True)
+    assert lease.held()
+    with pytest.raises(errors.DataLoss), reopen(table.store).claim(0, 10, group="task 1"):
+        raise errors.DataLoss("the second delivery fails")
+    assert lease.held()
+    table.commit(rewrite(table, lease))
+    lease.release()
+    assert not table.claims()
 
 
 def test_a_lease_is_released_once(table):
@@ -219,6 +234,127 @@ def test_a_claim_that_goes_while_it_is_watched_is_not_broken(table):
         other.break_claim(lease.id, silent_s=3)
     with pytest.raises(errors.InvalidInput, match="no claim"):
         other.break_claim(lease.id)
+
+
+def refused(table, **options):
+    """Ask for what is held, and say whether it was refused; nothing is committed then."""
+    version = table.refresh().version
+    try:
+        table.claim(0, 10, take_over=True, **options)
+    except errors.CommitConflict:
+        return table.refresh().version == version
+    return False
+
+
+def test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls(table):
+    lease = table.claim(0, 10)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    assert refused(other)
+    other.clock.advance(-YEARS_MS)  # what a clock shows does not count, but what passed
+    other.clock.advance((SILENT_S - 1) * 1000)
+    assert refused(other)
+    assert refused(reopen(table.store))  # who has just come has waited for nothing
+    other.clock.advance(1000)
+    assert not refused(other)
+    assert not lease.held()
+    assert [e.operation for e in table.history(limit=2)] == ["claim", "break"]
+    with pytest.raises(errors.ClaimLost):
+        table.commit(rewrite(table, lease))
+
+
+def test_k3_a_holder_that_renews_is_not_taken_over(table):
+    lease = table.claim(0, 10)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    for _ in range(3 * ABANDONED_S // SILENT_S):
+        for clock in (table.clock, other.clock):
+            clock.advance((SILENT_S - 1) * 1000)
+        lease.renew()
+        assert refused(other)
+    assert lease.held()
+
+
+def test_k3_without_being_asked_nobody_takes_over(table):
+    lease = table.claim(0, 10)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    assert refused(other)
+    other.clock.advance(SILENT_S * 1000)
+    with pytest.raises(errors.CommitConflict):
+        other.claim(0, 10)
+    assert lease.held()
+
+
+def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table):
+    """As where each challenger is a program that ends before it has waited for long."""
+    lease = table.claim(0, 10)
+    lease.renew()
+    renewed = table.head().header.time
+    table.clock.advance(ABANDONED_S * 1000 - 1 - (table.clock.now_ms() - renewed))
+    commit(table, add(table))
+    assert refused(reopen(table.store))
+    commit(table, add(table))
+    assert table.head().header.time == renewed + ABANDONED_S * 1000
+    assert not refused(reopen(table.store))
+    assert not lease.held()
+
+
+def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
+    clock = ManualClock(START_MS)
+    table = create(MemoryStore(clock=clock))
+    lease = table.claim(0, 10)
+    taken = table.head().header.time
+    clock.advance(taken + ABANDONED_S * 1000 - 1 - clock.now_ms())
+    assert refused(reopen(table.store))
+    clock.advance(1)
+    assert not refused(reopen(table.store))
+    assert not lease.held()
+
+
+@pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, YEARS_MS // 20])
+def test_k3_no_clock_of_a_challenger_takes_a_claim_over(table, off_ms):
+    lease = table.claim(0, 10)
+    assert refused(Table(table.store, ManualClock(START_MS + off_ms, 77)))
+    assert lease.held()
+
+
+def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
+    lease = table.claim(0, 10)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    assert refused(other)
+    other.clock.advance(SILENT_S * 1000)
+    found = other.commit
+
+    def late(transaction):
+        if transaction.operation == "break":
+            lease.renew()
+        return found(transaction)
+
+    other.commit = late
+    with pytest.raises(errors.CommitConflict, match="stands in the way"):
+        other.claim(0, 10, take_over=True)
+    assert lease.held()
+
+
+def test_only_what_stands_in_the_way_is_taken_over(table):
+    mine, elsewhere = table.claim(0, 10), table.claim(20, 30)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    assert refused(other, priority=-1)
+    other.clock.advance(SILENT_S * 1000)
+    assert not refused(other, priority=-1)
+    assert (mine.held(), elsewhere.held()) == (False, True)
+
+
+def test_a_watch_does_not_travel_to_another_process(table):
+    import pickle  # noqa: PLC0415
+
+    table.claim(0, 10)
+    other = Table(table.store, ManualClock(START_MS, 77))
+    assert refused(other)
+    other.clock.advance(SILENT_S * 1000)
+    ((claim_id, claim),) = other.claims().items()
+    now_s = other.clock.elapsed_s()
+    assert other.watch.silent_s(claim_id, claim, now_s) == SILENT_S
+    sent = pickle.loads(pickle.dumps(other))
+    assert sent.watch.silent_s(claim_id, claim, now_s) == 0
 
 
 def test_two_who_break_one_claim(table):

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from builders import HASH, START_MS, add, create, reopen, replaced
+from builders import HASH, START_MS, Spy, add, commit, create, reopen, replaced
 
-from eventlog import codec, errors, fold, keys, rebase, rules
+from eventlog import Table, codec, errors, fold, keys, rebase, rules
 from eventlog.clock import ManualClock
 from eventlog.faults import Fault, FaultyStore
 from eventlog.memory import MemoryStore
@@ -113,6 +113,66 @@ def test_an_unclear_answer_is_asked_again(store, effect):
     faulty = FaultyStore(store, [Fault("put", effect)])
     intents(faulty).publish(append(1))
     assert len(list(store.list(keys.INTENTS_PREFIX))) == 1
+
+
+class Refusing(Spy):
+    """A store that lets nobody publish, from the n-th try on; the tries before get no answer."""
+
+    def __init__(self, inner, unclear=0):
+        super().__init__(inner)
+        self.unclear, self.tries = unclear, 0
+
+    def put_if_absent(self, key, body):
+        if not key.startswith(keys.INTENTS_PREFIX):
+            return super().put_if_absent(key, body)
+        self.tries += 1
+        if self.tries <= self.unclear:
+            raise errors.OutcomeUnknown("no answer", key=key)
+        raise errors.InvalidInput("denied to create an object", key=key)
+
+
+def test_a_refusal_is_told_from_what_may_have_been_sent(store):
+    with pytest.raises(errors.InvalidInput, match="denied"):
+        intents(Refusing(store)).publish(append(1))
+    with pytest.raises(errors.OutcomeUnknown):
+        intents(Refusing(store, unclear=1)).publish(append(1))
+
+
+def racing(store, rivals):
+    """A handle that others were faster than, as often as that, whenever it comes to its slot."""
+    mine = Table(store, clock=ManualClock(START_MS, 5))
+    rival = reopen(store.inner)
+    left = [None] * rivals
+
+    def lose(key):
+        if key.startswith(keys.LOG_PREFIX) and left:
+            left.pop()
+            commit(rival, add(rival))
+
+    store.before_put = lose
+    return mine, left
+
+
+def test_who_may_not_publish_races_on(caplog):
+    store = Refusing(MemoryStore())
+    create(store, properties={"combine_after": "1"})
+    mine, left = racing(store, rivals=3)
+    version = commit(mine, add(mine))
+    assert version == 4
+    assert (store.tries, "publishes nothing" in caplog.text) == (1, True)
+    left += [None, None]
+    commit(mine, add(mine))  # it does not ask for what it may not do again
+    assert store.tries == 1
+    assert mine.head().totals.segments == 7
+
+
+def test_who_may_have_published_before_it_was_denied_does_not_know():
+    store = Refusing(MemoryStore(), unclear=1)
+    create(store, properties={"combine_after": "1"})
+    mine, _ = racing(store, rivals=1)
+    with pytest.raises(errors.CommitUnknown) as caught:
+        commit(mine, add(mine))
+    assert (caught.value.version, caught.value.until) == (2, 1 + WINDOW)
 
 
 def test_pending_is_one_listing_of_the_others_in_open_windows(head):

@@ -102,6 +102,20 @@ def test_s2_4_where_none_is_complete_nothing_changes():
     assert not timeline.missing
 
 
+def test_the_example_of_the_format():
+    timeline = Timeline(PROPOSAL)
+    told = [(seen(timeline), timeline.standby, timeline.missing)]
+    for lost in "642":
+        timeline.remove(lost)
+        told.append((seen(timeline), timeline.standby, timeline.missing))
+    assert told == [
+        ("1678", frozenset(), frozenset()),
+        ("1458", frozenset("7"), frozenset()),
+        ("12358", frozenset("7"), frozenset()),
+        ("178", frozenset(), frozenset("6")),
+    ]
+
+
 def test_a_lost_segment_without_inputs_is_missing():
     timeline = Timeline(plain(*"ab"))
     assert timeline.remove("a") == Swap(frozenset(), frozenset("a"))

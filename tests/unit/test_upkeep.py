@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from eventlog import Table, keys
+from eventlog.clock import ManualClock
+from eventlog.leases import RENEW_S
 from eventlog.local import LocalStore
 from eventlog.model import Horizon
 from eventlog.program import build
@@ -79,6 +81,34 @@ def test_claims_are_listed_and_broken(table):
     assert answer == {"id": lease.id, "broken": True}
     assert list(table.claims()) == [everything.id]
     assert run("claims", table.uri, "--break", lease.id).exit_code == 2
+
+
+class Alive(ManualClock):
+    """The clock of who watches a holder that renews as often as it has to."""
+
+    def __init__(self, lease):
+        super().__init__(builders.START_MS, 9)
+        self._lease, self.renewals = lease, 0
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        if self.elapsed_s() >= RENEW_S * (self.renewals + 1):
+            self.renewals += 1
+            self._lease.renew()
+
+
+def test_k3_the_watch_that_nobody_asked_for_otherwise_spares_who_is_alive(table, monkeypatch):
+    lease = table.claim("2013-01-07", "2013-01-08")
+    clock = Alive(lease)
+    monkeypatch.setattr("eventlog.program.Place.open", lambda _: Table(table.store, clock))
+    refused = run("claims", table.uri, "--break", lease.id)
+    assert refused.exit_code == 3
+    assert "its holder is alive" in refused.stderr
+    assert lease.held()
+    clock.renewals = 10**9  # from now on it is dead
+    done("claims", table.uri, "--break", lease.id)
+    assert not table.claims()
+    assert clock.elapsed_s() >= 4 * RENEW_S
 
 
 def test_taken_name_is_a_conflict(table):

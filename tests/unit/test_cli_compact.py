@@ -1,0 +1,93 @@
+"""`eventlog compact --run`: what its exit code says, and who was in the way."""
+
+import json
+
+import builders
+import pytest
+from click.testing import CliRunner
+
+from compaction import Policy, plan, run, runner
+from eventlog import keys
+from eventlog.clock import SystemClock
+from eventlog.local import LocalStore
+from eventlog.program import build
+from writers import append, overwrite
+
+# No task takes in all segments of `table` and of `another_month`.
+TWO_TASKS = ("--target-mb", "0.002", "--max-task-mb", "0.008")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Two days, three segments in each."""
+    t = builders.create(LocalStore(str(tmp_path / "t")), clock=SystemClock())
+    for number in range(3):
+        append(t, builders.events(2, days=2, first=2 * number))
+    return t
+
+
+def another_month(t):
+    """Six segments in a day of February."""
+    for number in range(6):
+        append(t, builders.events(1, day=40, first=60 + number))
+
+
+def compact(t, *arguments):
+    return CliRunner().invoke(build(), ["compact", t.uri, "--run", *arguments])
+
+
+def statuses(answer):
+    return [outcome["status"] for outcome in json.loads(answer.stdout)["outcomes"]]
+
+
+def test_work_that_was_done_and_none_to_do_are_no_failure(table):
+    answer = compact(table)
+    assert (answer.exit_code, answer.stderr) == (0, "1 of 1 tasks done\n")
+    again = compact(table)
+    assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
+
+
+def test_one_failed_task_is_a_failure_whatever_else_was_done(table):
+    another_month(table)
+    table.store.delete([keys.key_of(table.snapshot().segments(chunks="1970-01-01")[0])])
+    answer = compact(table, *TWO_TASKS, "--json")
+    assert answer.exit_code == 1
+    assert set(statuses(answer)) == {"done", "failed"}
+
+
+def test_a_claim_in_the_way_of_everything_is_a_conflict_that_names_it(table):
+    lease = table.claim("1970-01-01", "1970-02-01", owner="carol")
+    # To cut anew takes a claim, of whatever size.
+    answer = compact(table, "--granularity", "month")
+    assert answer.exit_code == 3
+    assert answer.stderr.startswith("not done: ")
+    assert f"claim {lease.id} of carol" in answer.stderr
+    assert "0 of 1 tasks done, 1 claimed" in answer.stderr
+    assert statuses(compact(table, "--granularity", "month", "--json")) == ["claimed"]
+    lease.release()
+    assert compact(table, "--granularity", "month").exit_code == 0
+
+
+def test_work_beside_what_is_claimed_is_no_conflict(table):
+    another_month(table)
+    lease = table.claim("1970-01-01", "1970-02-01", owner="carol")
+    answer = compact(table, "--granularity", "month", *TWO_TASKS)
+    assert answer.exit_code == 0
+    assert f"claim {lease.id} of carol" in answer.stderr
+    assert "1 of 2 tasks done, 1 claimed" in answer.stderr
+
+
+def test_when_others_were_faster_everywhere_it_is_a_conflict(table, monkeypatch):
+    planned = plan(table, Policy())
+    overwrite(table, builders.events(1), start="1970-01-01", end="1970-01-03")
+    monkeypatch.setattr(runner, "plan", lambda *_, **__: planned)
+    answer = compact(table, "--json")
+    assert (answer.exit_code, statuses(answer)) == (3, ["superseded"])
+
+
+def test_what_another_run_did_of_the_same_plan_is_done(table, monkeypatch):
+    planned = plan(table, Policy())
+    run(table, planned.tasks)
+    monkeypatch.setattr(runner, "plan", lambda *_, **__: planned)
+    answer = compact(table, "--json")
+    assert (answer.exit_code, statuses(answer)) == (0, ["done"])
