@@ -38,7 +38,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             between tasks. At least four times `target_bytes`, so that a cut task makes good
             segments.
         small_task_bytes: neighbouring tasks below it are joined, up to `max_task_bytes`.
-        max_tasks: tasks that run at once. 1 to 10,000.
+        max_tasks: tasks that run at once. 1 to 10,000. On Spark the session's parallelism takes the
+            place of the default where it is larger (`compaction.runner.limits_on`).
         max_running_bytes: greatest size of the inputs of all tasks that run at once; a task above
             it runs alone. At least 1.
         max_queue: tasks that wait; above it those of lowest priority are deferred. 1 to 1,000,000.
@@ -51,7 +52,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_backoff_s: see `backoff_s`. At most ten years.
         claim_bytes: a task whose inputs are at least so large takes a claim, so that nobody starts
             the same work beside it; smaller ones only lose a race at the end. At least 0.
-        memory_bytes: bytes of Arrow data that one task may hold. At least 1 MiB.
+        memory_bytes: bytes of Arrow data that one task may hold. At least 1 MiB. Tasks that run at
+            once in one program share it; on Spark each has it, in each slot of an executor.
     """
 
     target_bytes: int = 128 * MIB

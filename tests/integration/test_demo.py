@@ -65,6 +65,7 @@ def test_demo_on_s3_is_exact_and_its_engines_agree():
     assert facts["requests"]["append, all jobs"]["put"] <= facts["segments"] + 4 * 20
 
 
+@pytest.mark.soak  # a minute of Spark that differs from the run above only in its store
 def test_demo_in_a_folder_leaves_a_sound_table(tmp_path):
     folder = tmp_path / "flights"
     done = demo("--local", str(folder))

@@ -260,21 +260,6 @@ def test_s3_6_explain_of_any_chunk_at_any_past_version(place):
     assert again == told[3, 0]
 
 
-@pytest.mark.spark
-def test_s3_7_spark_driver_compacts_on_executors(spark, place):
-    table = fed(place)
-    before = names(table)
-    report = run(table, driver="spark", policy=ALONE, spark=spark)
-    assert (report.planned, report.count("done")) == (DAYS, DAYS)
-    assert [segment.chunk for segment in by_chunk(table)] == [chunk(day) for day in range(DAYS)]
-    assert names(table) == before
-    assert plan(table, ALONE).tasks == ()
-
-
-def by_chunk(table):
-    return sorted(live(table.refresh()), key=lambda segment: segment.chunk)
-
-
 def test_the_program_plans_runs_and_lists(place):
     table = fed(place, days=2)
     planned = json.loads(eventlog("compact", place, "--json"))

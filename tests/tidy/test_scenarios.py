@@ -8,6 +8,8 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 # How many scenarios each of the systems has that are built so far.
 SCENARIOS = {"S1": 6, "S2": 6, "S3": 7}
+# Fixtures that stand for an S3 server and for a directory, one after the other.
+BOTH_PLACES = {"place", "long_place", "root_uri"}
 # Scenario -> why no test of it runs against an S3 server and a directory alike.
 NOT_IN_BOTH_PLACES: dict[str, str] = {}
 
@@ -25,9 +27,9 @@ def named_in(cell):
     return re.findall(r"`(test_\w+)`", cell), re.findall(r"`(tests/[\w/]+\.py)`", cell)
 
 
-def functions(folder=TESTS):
-    """The test functions below a folder, by name: their arguments."""
-    trees = (ast.parse(path.read_text()) for path in folder.rglob("test_*.py"))
+def functions():
+    """All test functions, by name: their arguments."""
+    trees = (ast.parse(path.read_text()) for path in TESTS.rglob("test_*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree))
     tests = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     return {node.name: {a.arg for a in node.args.args} for node in tests}
@@ -50,11 +52,14 @@ def test_every_test_in_the_table_exists_and_is_named_after_its_scenario():
 
 
 def test_every_scenario_runs_on_s3_and_in_a_directory():
-    """One of its tests takes the fixture `place`, itself or by way of another of that name."""
-    there = functions(TESTS / "scenarios")
+    """One of its tests takes a fixture that stands for both, one after the other."""
+    there = functions()
     elsewhere = {
         number
         for number, cell in table().items()
-        if not any(there.get(name, set()) & {"place", "long_place"} for name in named_in(cell)[0])
+        if not any(
+            there.get(name, set()) & {"place", "long_place", "root_uri"}
+            for name in named_in(cell)[0]
+        )
     }
     assert elsewhere == set(NOT_IN_BOTH_PLACES)

@@ -216,6 +216,29 @@ def test_an_interruption_stops_the_tasks_that_run_without_a_mark_on_them(table, 
     assert len(compacted(table)) == 3
 
 
+@pytest.mark.timeout(60)
+def test_what_an_interruption_cannot_stop_any_more_is_waited_for(table, monkeypatch):
+    """One task is past its last row when the run is interrupted: it counts in the notes."""
+    interrupted = threading.Event()
+
+    def late(t, task, policy, *, progress):
+        if chunk_of(task) != "1970-01-02":
+            return perform(t, task, policy, progress=progress)
+        assert interrupted.wait(30)
+        return perform(t, task, policy)
+
+    def stop(*_):
+        if compacted(table):
+            interrupted.set()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "perform", late)
+    with pytest.raises(KeyboardInterrupt):
+        run(table, policy=SMALL, progress=stop)
+    assert "1970-01-02" in compacted(table)
+    assert next(iter(table.history())).operation == "assess"
+
+
 def compacted(t):
     return {c.chunk.name for c in t.refresh().chunks() if c.segments == 1}
 
