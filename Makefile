@@ -57,7 +57,7 @@ fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
 
 soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MINUTES=1 each, SEED=…
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
-	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration
+	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration tests/spark
 
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py

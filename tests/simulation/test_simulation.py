@@ -15,7 +15,7 @@ from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, simulate, sums_of
 
-SEEDS = int(os.environ.get("EVENTLOG_SEEDS", "300"))
+SEEDS = int(os.environ.get("EVENTLOG_SEEDS", "150"))
 BLOCKS = 10
 FRESH = random.SystemRandom().randrange(10**9, 10**12)
 SUMS = Sums()

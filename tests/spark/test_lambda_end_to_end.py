@@ -50,7 +50,9 @@ def in_order(rows):
     return sorted((row["id"], row["ts"], row["name"]) for row in rows.collect())
 
 
-@pytest.mark.parametrize("stack", ["EventBridge", "S3"], indirect=True)
+@pytest.mark.parametrize(
+    "stack", ["EventBridge", pytest.param("S3", marks=pytest.mark.soak)], indirect=True
+)
 def test_s3_7_lambda_compacts_what_a_spark_job_appended(stack, root, events, save, load):
     jobs(events, save, root)
     rows = in_order(load(root))
@@ -104,6 +106,7 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
     assert queues.waiting(stack.queue_url) == queues.waiting(stack.dead_letters_url) == 0
 
 
+@pytest.mark.soak  # what a queue test shows without Spark
 def test_s3_7_lambda_schedule_catches_up_where_announcements_were_lost(
     stack, root, events, save, load
 ):
