@@ -7,6 +7,7 @@ wrong and what to do. Reads the packages with `ast` and imports none of them.
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from tidy.tables import (
@@ -39,16 +40,34 @@ def read_packages() -> Sources:
     }
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Return the tree of a source, which nobody may change: every check shares it."""
+    return ast.parse(source)
+
+
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """Return every node of a source."""
+    return tuple(ast.walk(parsed(source)))
+
+
+@cache
+def imports_in(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Return every import of a source, those inside functions and type checks too."""
+    return tuple(n for n in nodes_of(source) if isinstance(n, ast.Import | ast.ImportFrom))
+
+
 def imported_by(module: str, source: str, known: set[str]) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) of every import, those inside functions and type checks too.
 
     A name taken from a package is its module where it is one, else the package's `__init__`.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in imports_in(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, as_module(alias.name, known)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 package = module.split(".")[: -node.level]
@@ -149,7 +168,7 @@ def call_findings(sources: Sources) -> list[str]:
         f"{module}:{node.lineno} calls {ast.unparse(node.func)}: take a Clock instead"
         for module, source in sources.items()
         if not is_within(module, "eventlog.clock")
-        for node in ast.walk(ast.parse(source))
+        for node in nodes_of(source)
         if isinstance(node, ast.Call)
         and ".".join(ast.unparse(node.func).split(".")[-2:]) in BANNED_CALLS
     ]
@@ -159,7 +178,7 @@ def public_definitions(module: str, source: str) -> Iterator[tuple[str, ast.AST]
     """Yield (dotted name, node) of a module and of its public classes, functions and methods."""
     if module.rpartition(".")[2].startswith("_") and not module.endswith(".__init__"):
         return
-    tree = ast.parse(source)
+    tree = parsed(source)
     waiting: list[tuple[str, ast.AST]] = [(public_name(module), tree)]
     yield waiting[0]
     while waiting:
@@ -206,7 +225,7 @@ def size_findings(sources: Sources) -> list[str]:
         lines = len(source.splitlines())
         if lines > MAX_MODULE_LINES:
             found.append(f"{module} has {lines} lines, more than {MAX_MODULE_LINES}: split it")
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(source):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:

@@ -1,11 +1,10 @@
 """The README's table of scenarios: every one is there, and every test that it names."""
 
-import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-TESTS = ROOT / "tests"
+from tidy.definitions import TESTS, arguments
+
+ROOT = TESTS.parent
 # How many scenarios each of the systems has that are built so far.
 SCENARIOS = {"S1": 6, "S2": 6, "S3": 7}
 # Fixtures that stand for an S3 server and for a directory, one after the other.
@@ -27,21 +26,13 @@ def named_in(cell):
     return re.findall(r"`(test_\w+)`", cell), re.findall(r"`(tests/[\w/]+\.py)`", cell)
 
 
-def functions():
-    """All test functions, by name: their arguments."""
-    trees = (ast.parse(path.read_text()) for path in TESTS.rglob("test_*.py"))
-    nodes = (node for tree in trees for node in ast.walk(tree))
-    tests = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-    return {node.name: {a.arg for a in node.args.args} for node in tests}
-
-
 def test_every_scenario_stands_in_the_table():
     wanted = {f"{s}.{n}" for s, count in SCENARIOS.items() for n in range(1, count + 1)}
     assert set(table()) == wanted
 
 
 def test_every_test_in_the_table_exists_and_is_named_after_its_scenario():
-    there = functions()
+    there = arguments()
     for number, cell in table().items():
         names, files = named_in(cell)
         assert names, number
@@ -53,7 +44,7 @@ def test_every_test_in_the_table_exists_and_is_named_after_its_scenario():
 
 def test_every_scenario_runs_on_s3_and_in_a_directory():
     """One of its tests takes a fixture that stands for both, one after the other."""
-    there = functions()
+    there = arguments()
     elsewhere = {
         number
         for number, cell in table().items()
