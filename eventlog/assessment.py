@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog import keys
+from eventlog import keys, limits
 from eventlog.chunks import parse_chunk
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model import Analysed, Assess, ChunkChange, ChunkState, Meta
 
-MAX_STATES = 500  # every commit since the key frame carries those that are new
+MAX_STATES = limits.CHUNK_STATES  # every commit since the key frame carries those that are new
 
 
 def assess(action: Assess, meta: Meta, version: int) -> Meta | str:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from eventlog import keys
+from eventlog import keys, limits
 from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.model import Claim, Meta, Release, Renew, TakeClaim, Token
 
-MAX_CLAIMS = 1000
-MAX_CLAIMED = 10_000  # ids in all claims together: every commit since the key frame carries them
-MAX_NAME = 255
+MAX_CLAIMS = limits.CLAIMS
+MAX_CLAIMED = limits.CLAIMED_SEGMENTS
+MAX_NAME = limits.NAME_CHARACTERS
 
 
 def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:

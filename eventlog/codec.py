@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog import keys
+from eventlog import keys, limits
 from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
@@ -32,11 +32,11 @@ from eventlog.model import (
 )
 from eventlog.seal import sealed, unsealed
 
-MAX_COMMIT_BYTES = 8 * 2**20
-MAX_KEYFRAME_BYTES = 64 * 2**20
-MAX_INTENT_BYTES = 256 * 1024
-HEADER_BYTES = 2048
-MAX_DEPTH = 16
+MAX_COMMIT_BYTES = limits.COMMIT_BYTES
+MAX_KEYFRAME_BYTES = limits.KEYFRAME_BYTES
+MAX_INTENT_BYTES = limits.INTENT_BYTES
+HEADER_BYTES = limits.HEADER_BYTES
+MAX_DEPTH = limits.JSON_DEPTH
 HASH_MODULUS = 2**256
 
 _HEADER_START = b'{"header":'

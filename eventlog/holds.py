@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog import keys
+from eventlog import keys, limits
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.model import (
     Ack,
@@ -31,9 +31,9 @@ from eventlog.model import (
     Unpin,
 )
 
-MAX_PINS = 1000
-MAX_REPLICAS = 100
-MAX_NAME = 255
+MAX_PINS = limits.PINS
+MAX_REPLICAS = limits.REPLICAS
+MAX_NAME = limits.NAME_CHARACTERS
 
 _Held = TypeVar("_Held", Pin, Replica)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog import assessment, claims, holds, keys
+from eventlog import assessment, claims, holds, keys, limits
 from eventlog.errors import Corrupt
 from eventlog.model import (
     Ack,
@@ -43,7 +43,7 @@ from eventlog.schema import check_successor
 
 DAY_MS = 86_400_000
 APP_VERSIONS = 1000  # versions for which an app's sequence is kept, however old it seems
-MAX_APPS = 100_000  # app ids kept at most
+MAX_APPS = limits.APPS  # app ids kept at most
 MAX_WINDOW = 64  # versions for which a published transaction may wait
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model import Column, ColumnType, Schema
 
@@ -42,9 +43,9 @@ _NORMALISED: dict[pa.DataType, pa.DataType] = {
     pa.date64(): pa.date32(),
 }
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)", re.ASCII)
-_MAX_DEPTH = 8
-_MAX_JSON_DEPTH = 10  # of a stored type: with what is around it, within the bound of the codec
-_MAX_NAME = 255
+_MAX_DEPTH = limits.TYPE_DEPTH
+_MAX_JSON_DEPTH = limits.TYPE_JSON_DEPTH
+_MAX_NAME = limits.NAME_CHARACTERS
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
 

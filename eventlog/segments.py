@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventlog import codec
+from eventlog import codec, limits
 from eventlog.chunks import chunk_name, parse_chunk
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model import Add, ColumnStats, Drop, Segment
@@ -40,7 +40,7 @@ _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Bytes that repeat nowhere only make a dictionary larger.
 _PLAIN = ("id", "checksum", "hash")
-_MAX_FRAME_BYTES = 2**30
+_MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
 # Schema.empty_table would import pandas, half a second in every process.

@@ -34,6 +34,7 @@ LAYER_OF = {
     "schema_text": "pure",
     "audit": "pure",
     "errors": "words",
+    "limits": "words",
     "actions": "words",
     "entries": "words",
     "model": "words",
