@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from compaction.policy import Policy
 from compaction.rewriting.rewrite import Progress, Rewritten, rewrite
 from compaction.tasks import Task
-from eventlog import Table
+from eventlog import Ms, Table
 from eventlog.chunks import parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
@@ -249,8 +249,8 @@ class _Attempt:
         chunks = [parse_chunk(name) for name in task.chunks]
         try:
             return self._t.claim(
-                min(chunk.start for chunk in chunks),
-                max(chunk.end for chunk in chunks),
+                Ms(min(chunk.start for chunk in chunks)),
+                Ms(max(chunk.end for chunk in chunks)),
                 # Parts of one large chunk may be rewritten side by side.
                 segments=() if cuts_anew(task) else task.inputs,
                 group=task.id,

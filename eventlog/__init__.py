@@ -9,7 +9,8 @@ this folder. Reading order: `model`, `fold`, `rebase`, `proposal`, `snapshot`, `
 from eventlog import errors
 from eventlog.chunks import TimeChunk
 from eventlog.model import Segment
+from eventlog.moments import Ms
 from eventlog.snapshot import Snapshot
 from eventlog.table import Table
 
-__all__ = ["Segment", "Snapshot", "Table", "TimeChunk", "errors"]
+__all__ = ["Ms", "Segment", "Snapshot", "Table", "TimeChunk", "errors"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.decimals import from_units
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Schema
 from eventlog.pruning import Bounds, Span, to_span_units
@@ -158,7 +158,7 @@ def _decoder(column_type: Any) -> Callable[[Any], pa.Scalar]:
     if pa.types.is_floating(kind):
         return lambda encoded: pa.scalar(_from_sortable(encoded), kind)
     if pa.types.is_decimal(kind):
-        return lambda encoded: pa.scalar(Decimal(encoded).scaleb(-kind.scale), kind)
+        return lambda encoded: pa.scalar(from_units(encoded, kind.scale), kind)
     if pa.types.is_boolean(kind):
         return lambda encoded: pa.scalar(bool(encoded))
     return lambda encoded: pa.scalar(encoded, kind)

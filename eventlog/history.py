@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from eventlog.errors import CommitUnknown, InvalidInput, VersionNotFound
+from eventlog.errors import CommitUnknown, VersionNotFound
 from eventlog.log import Log
 from eventlog.model import Header
 
 PAGE = 32
 _THREADS = 16
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +111,6 @@ def find_transaction(
             transaction=transaction_id,
         )
     return None
-
-
-def to_ms(moment: datetime | str | int) -> int:
-    """Return a time as ms UTC: an aware datetime, ISO 8601 text (UTC if it says none), or ms.
-
-    Raises:
-        InvalidInput: the text is no time, or a datetime has no time zone.
-    """
-    if isinstance(moment, str):
-        if moment.isascii() and moment.isdigit() and len(moment) < 20:
-            return int(moment)
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise InvalidInput(
-                f"{moment!r} is not a time; write 2013-01-07T05:00:00Z or milliseconds"
-            ) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-    if isinstance(moment, datetime):
-        if moment.tzinfo is None:
-            raise InvalidInput(
-                "a timestamp needs a time zone; use datetime(..., tzinfo=timezone.utc)"
-            )
-        # Whole milliseconds, rounded down: a commit in the same millisecond is not yet there.
-        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-    return int(moment)
 
 
 def _entry(header: Header) -> HistoryEntry:

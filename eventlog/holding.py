@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 from eventlog import claims, holds
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
-from eventlog.history import to_ms
 from eventlog.leases import Committing, Lease, is_silent
 from eventlog.model import (
     Break,
@@ -24,11 +22,11 @@ from eventlog.model import (
     TakeClaim,
     Unpin,
 )
+from eventlog.moments import Moment, to_ms
 from eventlog.writer import writer_name
 
 logger = logging.getLogger(__name__)
 
-Moment = datetime | str | int
 _POLL_S = 1.0
 
 
@@ -125,7 +123,7 @@ class Holding:
         `leases.RENEW_S` seconds, or others may take its holder for dead.
 
         Args:
-            start: begin of the range, see `Table.snapshot` for times; the range of `segments`, or
+            start: begin of the range, see `eventlog.moments.to_ms`; the range of `segments`, or
                 all time, if None.
             end: its end (exclusive).
             segments: claim only these live segments; none claims the whole range.

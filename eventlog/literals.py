@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
 from eventlog.conditions import FLOATS, Op
+from eventlog.decimals import from_units
 from eventlog.errors import InvalidInput
 from eventlog.schema import TIME_TYPES, arrow_type
 
@@ -171,10 +171,7 @@ def _range(kind: str) -> tuple[int, int]:
 
 def _scalar(units: int, kind: str) -> pa.Scalar:
     if kind.startswith("decimal"):
-        # Not scaleb: it would round to the precision of the thread's decimal context.
-        digits = tuple(int(digit) for digit in str(abs(units)))
-        found = Decimal((int(units < 0), digits, -(_scale(kind) or 0)))
-        return pa.scalar(found, arrow_type(kind))
+        return pa.scalar(from_units(units, _scale(kind) or 0), arrow_type(kind))
     return pa.scalar(units, arrow_type(kind))
 
 

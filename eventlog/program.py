@@ -27,7 +27,9 @@ INTERRUPTED = 130
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 at_version = click.option("--version", type=click.IntRange(min=0), help="The newest if not given.")
-at_timestamp = click.option("--timestamp", help="As it was then: 2013-01-07T05:00:00Z, or ms UTC.")
+at_timestamp = click.option(
+    "--timestamp", help="As it was then: 2013-01-07T05:00:00Z; UTC if it says no offset."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.decimals import to_units
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, ColumnStats, Schema
 
@@ -93,7 +94,7 @@ def encode(value: Any, column_type: Any) -> int | str | None:
         number = float(value.as_py())
         return None if number != number else _sortable(number)  # noqa: PLR0124 - NaN
     if column_type.startswith("decimal"):
-        encoded = int(value.as_py().scaleb(value.type.scale))
+        encoded = to_units(value.as_py(), value.type.scale)
     elif column_type in ("timestamp", "timestamp_ntz", "date"):
         encoded = value.value
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from threading import Lock
 from typing import Any
 
@@ -41,6 +40,7 @@ from eventlog.model import (
     Token,
     Transaction,
 )
+from eventlog.moments import Moment, to_ms
 from eventlog.proposal import check_transaction
 from eventlog.restoration import restoration
 from eventlog.schema import extend
@@ -159,14 +159,12 @@ class Table(Holding):
             self._advance(known)
         return known
 
-    def snapshot(
-        self, version: int | None = None, timestamp: datetime | str | int | None = None
-    ) -> Snapshot:
+    def snapshot(self, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
         """Return the table at its newest version, at `version`, or as it was at `timestamp`.
 
         Args:
             version: 0 or more.
-            timestamp: aware datetime, ISO 8601 text or ms UTC; the newest version at or before it.
+            timestamp: the newest version at or before it; see `eventlog.moments.to_ms`.
 
         Raises:
             InvalidInput: both were given.
@@ -175,7 +173,7 @@ class Table(Holding):
         if version is not None and timestamp is not None:
             raise InvalidInput("give a version or a timestamp, not both")
         if timestamp is not None:
-            time_ms = history.to_ms(timestamp)
+            time_ms = to_ms(timestamp)
             version = history.version_at(self._log, self.refresh().header, time_ms)
         if version is None:
             return self.refresh()

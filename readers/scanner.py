@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.holds import check_kept
 from eventlog.log import Log
 from eventlog.model import Segment
+from eventlog.moments import Moment
 from eventlog.predicate import Where
 from eventlog.scan import ScanPlan
 from readers.fragments import DEFAULT_BATCH_ROWS, Reading
@@ -185,7 +185,7 @@ def scan(
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     version: int | None = None,
-    timestamp: datetime | str | int | None = None,
+    timestamp: Moment | None = None,
     *,
     batch_rows: int = DEFAULT_BATCH_ROWS,
     fallback: bool = False,
@@ -229,7 +229,7 @@ def count(
     t: Table,
     where: Where | None = None,
     version: int | None = None,
-    timestamp: datetime | str | int | None = None,
+    timestamp: Moment | None = None,
 ) -> int:
     """Return the number of rows of one version. See `scan` for the arguments.
 
@@ -244,7 +244,7 @@ def count(
 
 
 def kept_snapshot(
-    t: Table, version: int | None = None, timestamp: datetime | str | int | None = None
+    t: Table, version: int | None = None, timestamp: Moment | None = None
 ) -> Snapshot:
     """Return a version whose rows can be read: `Table.snapshot`, but none that was given up.
 

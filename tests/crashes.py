@@ -151,7 +151,7 @@ def held(t):
 
 def take(t):
     """Claim a day, as one work that asks again has the claim that it had."""
-    return t.claim(*DAY_1, group="job", owner="me")
+    return t.claim("1970-01-02", "1970-01-03", group="job", owner="me")
 
 
 def renew(t):
@@ -264,7 +264,7 @@ OPERATIONS = {
     "append one": Operation(append_rows(100, "job", 1), (*BASE, 100)),
     "overwrite": Operation(
         lambda t: overwrite(
-            t, events(2, first=100), start=0, end=86_400_000, app_id="job", app_seq=1
+            t, events(2, first=100), start="1970-01-01", end="1970-01-02", app_id="job", app_seq=1
         ),
         (1, 3, 100, 101),
         (1, 3),

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Literal
 
 from eventlog import Table, proposal
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput
-from eventlog.history import to_ms
 from eventlog.model import Action, Add, App, Unchanged
+from eventlog.moments import Moment, to_ms
 from eventlog.restage import commit_staged
 from eventlog.rows import batches, check_columns, to_reader
 from eventlog.segments import to_segments
@@ -72,8 +71,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     t: Table,
     data: Any,
     *,
-    start: datetime | str | int | None = None,
-    end: datetime | str | int | None = None,
+    start: Moment | None = None,
+    end: Moment | None = None,
     isolation: Literal["carry", "serializable"] = "carry",
     read_version: int | None = None,
     app_id: str | None = None,
@@ -89,6 +88,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
         start: begin of the range (inclusive), at a chunk boundary; the beginning of time if None.
+            `eventlog.moments.to_ms` says which times are taken.
         end: end of the range (exclusive), at a chunk boundary; the end of time if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.
         read_version: the version that `data` was made from: what was live then is dropped, what
@@ -182,9 +182,7 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
     return adds
 
 
-def to_range(
-    start: datetime | str | int | None, end: datetime | str | int | None
-) -> tuple[int, int]:
+def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
     """Return [start, end) in ms UTC.
 
     Raises:

@@ -7,7 +7,6 @@ Imports eventlog, readers and pyspark (extra `spark`); see `readers.spark.source
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog import Table, keys, scan
 from eventlog.errors import InvalidInput
+from eventlog.moments import Moment
 from eventlog.predicate import SqlPredicate, Where
 from eventlog.scan import ScanPlan
 from readers.fragments import check_sizes
@@ -46,7 +46,7 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     version: int | None = None,
-    timestamp: datetime | str | int | None = None,
+    timestamp: Moment | None = None,
     *,
     engine: Engine = "auto",
     storage_options: Mapping[str, str] | None = None,

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import Table, keys, segments
+from eventlog import Ms, Table, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.delta import drop_of
 from eventlog.local import LocalStore
@@ -163,8 +163,10 @@ def make_kept(clock: ManualClock) -> None:
     t.pin("first", 1, owner="golden")
     read = segments.to_segments(t.head().entries())
     planned = t.head().version
-    lease = t.claim(0, DAY_US // 1000, group="rewrite", owner="golden")
-    t.claim(DAY_US // 1000, 2 * DAY_US // 1000, kind="shared", group="other", owner="golden")
+    lease = t.claim(Ms(0), Ms(DAY_US // 1000), group="rewrite", owner="golden")
+    t.claim(
+        Ms(DAY_US // 1000), Ms(2 * DAY_US // 1000), kind="shared", group="other", owner="golden"
+    )
     lease.renew()
     t.set_granularity("day")
     append(t, rows.slice(5))  # comes while the rewrite is under way, at another granularity

@@ -227,7 +227,7 @@ def everything(table):
     """Every writing and reading verb of a table."""
     append(table, events(4, days=2))
     append(table, events(4, days=2, first=4), app_id="job", app_seq=1)
-    overwrite(table, events(1), start=0, end=86_400_000)
+    overwrite(table, events(1), start="1970-01-01", end="1970-01-02")
     table.set_properties({"user.note": "x", "keyframe_commits": "2"})
     table.add_columns(builders.SCHEMA.append(pa.field("extra", pa.int64())))
     table.write_keyframe()

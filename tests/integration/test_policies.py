@@ -118,7 +118,7 @@ def vacuum(place):
     table = write(place, "vacuum")
     now = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
     table.pin("held", 1)
-    overwrite(table, builders.events(1, day=9), start=0)
+    overwrite(table, builders.events(1, day=9), start="1970-01-01")
     reclaim(table, **now)
     table.unpin("held")
     append(table, builders.events(1, day=12))

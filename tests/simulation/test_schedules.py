@@ -14,7 +14,7 @@ from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish
 from simulation.world import World
 
-from eventlog import claims, errors, rebase
+from eventlog import Ms, claims, errors, rebase
 from eventlog.chunks import parse_chunk
 from eventlog.model import Fence, Horizon, Replace, SetPin, Unchanged
 
@@ -113,7 +113,7 @@ def compacting(world, name, *, priority=0, seen=None):
     def work():
         end = "claimed by another"
         try:
-            lease = table.claim(chunk.start, chunk.end, priority=priority, owner=name)
+            lease = table.claim(Ms(chunk.start), Ms(chunk.end), priority=priority, owner=name)
             end = "lost"
             task = compactors.task_of(table.head(), chunk.start, chunk.end, "day")
             rows = world.fetch(table, task.version, task.inputs)

@@ -389,7 +389,7 @@ def test_what_others_changed_is_planned_again(make, container, monkeypatch):
     def late(*args, **options):
         if len(fake.given) == 1:
             # Somebody replaces all of it first.
-            overwrite(table, builders.events(4, first=900), start=0)
+            overwrite(table, builders.events(4, first=900), start="1970-01-01")
             append(table, builders.events(2, first=950))
             append(table, builders.events(2, first=970))
         return real(*args, **options)

@@ -3,7 +3,7 @@
 import pytest
 from builders import HASH, START_MS, add, check_sound, commit, create, drop_of, live, reopen
 
-from eventlog import Table, errors
+from eventlog import Ms, Table, errors
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.clock import ManualClock
 from eventlog.leases import ABANDONED_S, SILENT_S
@@ -85,7 +85,7 @@ def test_the_range_of_a_claim(table):
     "wrong",
     [
         {"start": "2013-01-08", "end": "2013-01-08"},
-        {"start": 0, "end": MAX_MS + 1},
+        {"start": "1970-01-01", "end": Ms(MAX_MS + 1)},
         {"group": ""},
         {"owner": "x" * 256},
     ],
@@ -99,21 +99,21 @@ def test_a_claim_that_cannot_be_is_not_even_asked_for(table, wrong):
 
 def test_one_work_asking_again_has_the_claim_that_it_has(table):
     """As where its message is delivered twice, or its program was started again."""
-    lease = table.claim(0, 10, group="task 1")
+    lease = table.claim(Ms(0), Ms(10), group="task 1")
     version = table.head().version
-    again = reopen(table.store).claim(0, 10, group="task 1")
+    again = reopen(table.store).claim(Ms(0), Ms(10), group="task 1")
     assert (again.id, again.token) == (lease.id, lease.token)
     assert table.refresh().version == version
     with pytest.raises(errors.CommitConflict):
-        table.claim(0, 10, group="task 2")
+        table.claim(Ms(0), Ms(10), group="task 2")
 
 
 def test_who_joined_a_claim_does_not_end_it_for_who_took_it(table):
-    lease = table.claim(0, 10, group="task 1")
-    with reopen(table.store).claim(0, 10, group="task 1") as joined:
+    lease = table.claim(Ms(0), Ms(10), group="task 1")
+    with reopen(table.store).claim(Ms(0), Ms(10), group="task 1") as joined:
         assert (lease.joined, joined.joined) == (False, True)
     assert lease.held()
-    with pytest.raises(errors.DataLoss), reopen(table.store).claim(0, 10, group="task 1"):
+    with pytest.raises(errors.DataLoss), reopen(table.store).claim(Ms(0), Ms(10), group="task 1"):
         raise errors.DataLoss("the second delivery fails")
     assert lease.held()
     table.commit(rewrite(table, lease))
@@ -122,12 +122,12 @@ def test_who_joined_a_claim_does_not_end_it_for_who_took_it(table):
 
 
 def test_a_lease_is_released_once(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     lease.release()
     version = table.head().version
     lease.release()
     assert table.refresh().version == version
-    kept = table.claim(0, 10)
+    kept = table.claim(Ms(0), Ms(10))
     table.commit(table.transaction("work", [Release(kept.id, kept.claim.token)], claim=kept.token))
     kept.forget()
     kept.release()
@@ -135,7 +135,7 @@ def test_a_lease_is_released_once(table):
 
 
 def test_a_renewal_is_seen_by_others(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     commit(table, add(table))
     lease.renew()
     seen = reopen(table.store).claims()[lease.id]
@@ -165,13 +165,13 @@ def test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect
 
 def test_a_block_whose_claim_was_lost_ends_without_noise(table):
     other = reopen(table.store)
-    with table.claim(0, 10) as lease:
+    with table.claim(Ms(0), Ms(10)) as lease:
         other.break_claim(lease.id)
     assert not table.claims()
 
 
 def test_k3_a_silent_holder_is_waited_for_and_then_broken(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = watcher(table)
     other.break_claim(lease.id, silent_s=7.5)
     assert other.clock.slept_s == pytest.approx(7.5)
@@ -182,7 +182,7 @@ def test_k3_a_silent_holder_is_waited_for_and_then_broken(table):
 
 @pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, 0, YEARS_MS // 20])
 def test_k3_no_clock_ends_the_claim_of_a_holder_that_renews(table, off_ms):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = watcher(table, now_ms=START_MS + off_ms, after_s=6, meanwhile=lease.renew)
     with pytest.raises(errors.CommitConflict, match="its holder is alive"):
         other.break_claim(lease.id, silent_s=7.5)
@@ -193,7 +193,7 @@ def test_k3_no_clock_ends_the_claim_of_a_holder_that_renews(table, off_ms):
 
 def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
     """Between the last look and the break nobody looks: the break names what it saw."""
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = reopen(table.store)
     found, asked = other.commit, []
 
@@ -211,7 +211,7 @@ def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
 
 def test_k3_a_renewal_after_the_last_look_is_seen(table):
     """A break is of the claim as it was when the watch began, however late it is formed."""
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = reopen(table.store)
     look = other.refresh
 
@@ -228,7 +228,7 @@ def test_k3_a_renewal_after_the_last_look_is_seen(table):
 
 
 def test_a_claim_that_goes_while_it_is_watched_is_not_broken(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = watcher(table, after_s=1, meanwhile=lease.release)
     with pytest.raises(errors.CommitConflict, match="went meanwhile"):
         other.break_claim(lease.id, silent_s=3)
@@ -240,14 +240,14 @@ def refused(table, **options):
     """Ask for what is held, and say whether it was refused; nothing is committed then."""
     version = table.refresh().version
     try:
-        table.claim(0, 10, take_over=True, **options)
+        table.claim(Ms(0), Ms(10), take_over=True, **options)
     except errors.CommitConflict:
         return table.refresh().version == version
     return False
 
 
 def test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other)
     other.clock.advance(-YEARS_MS)  # what a clock shows does not count, but what passed
@@ -263,7 +263,7 @@ def test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls(table
 
 
 def test_k3_a_holder_that_renews_is_not_taken_over(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
     for _ in range(3 * ABANDONED_S // SILENT_S):
         for clock in (table.clock, other.clock):
@@ -274,18 +274,18 @@ def test_k3_a_holder_that_renews_is_not_taken_over(table):
 
 
 def test_k3_without_being_asked_nobody_takes_over(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other)
     other.clock.advance(SILENT_S * 1000)
     with pytest.raises(errors.CommitConflict):
-        other.claim(0, 10)
+        other.claim(Ms(0), Ms(10))
     assert lease.held()
 
 
 def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table):
     """As where each challenger is a program that ends before it has waited for long."""
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     lease.renew()
     renewed = table.head().header.time
     table.clock.advance(ABANDONED_S * 1000 - 1 - (table.clock.now_ms() - renewed))
@@ -300,7 +300,7 @@ def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table)
 def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
     clock = ManualClock(START_MS)
     table = create(MemoryStore(clock=clock))
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     taken = table.head().header.time
     clock.advance(taken + ABANDONED_S * 1000 - 1 - clock.now_ms())
     assert refused(reopen(table.store))
@@ -311,13 +311,13 @@ def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
 
 @pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, YEARS_MS // 20])
 def test_k3_no_clock_of_a_challenger_takes_a_claim_over(table, off_ms):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     assert refused(Table(table.store, ManualClock(START_MS + off_ms, 77)))
     assert lease.held()
 
 
 def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other)
     other.clock.advance(SILENT_S * 1000)
@@ -330,12 +330,12 @@ def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
 
     other.commit = late
     with pytest.raises(errors.CommitConflict, match="stands in the way"):
-        other.claim(0, 10, take_over=True)
+        other.claim(Ms(0), Ms(10), take_over=True)
     assert lease.held()
 
 
 def test_only_what_stands_in_the_way_is_taken_over(table):
-    mine, elsewhere = table.claim(0, 10), table.claim(20, 30)
+    mine, elsewhere = table.claim(Ms(0), Ms(10)), table.claim(Ms(20), Ms(30))
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other, priority=-1)
     other.clock.advance(SILENT_S * 1000)
@@ -346,7 +346,7 @@ def test_only_what_stands_in_the_way_is_taken_over(table):
 def test_a_watch_does_not_travel_to_another_process(table):
     import pickle  # noqa: PLC0415
 
-    table.claim(0, 10)
+    table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other)
     other.clock.advance(SILENT_S * 1000)
@@ -358,7 +358,7 @@ def test_a_watch_does_not_travel_to_another_process(table):
 
 
 def test_two_who_break_one_claim(table):
-    lease = table.claim(0, 10)
+    lease = table.claim(Ms(0), Ms(10))
     first = reopen(table.store, 1)
     second = watcher(table, after_s=1, meanwhile=lambda: first.break_claim(lease.id))
     with pytest.raises(errors.CommitConflict):

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from builders import SCHEMA, Spy, check_sound, create, events, live, reopen, row_names
 
-from eventlog import errors, keys
+from eventlog import Ms, errors, keys
 from writers import append, overwrite
 
-DAY_MS = 86_400_000
+DAY_MS = Ms(86_400_000)
 EMPTY = SCHEMA.empty_table()
 
 
@@ -24,7 +24,7 @@ def names(*numbers):
 
 
 def test_overwrite_replaces_a_range(table):
-    assert overwrite(table, events(1, day=1, first=9), start=DAY_MS, end=2 * DAY_MS) == 2
+    assert overwrite(table, events(1, day=1, first=9), start=DAY_MS, end=Ms(2 * DAY_MS)) == 2
     assert row_names(check_sound(table.store)) == names(0, 3, 9, 2, 5)
 
 
@@ -41,7 +41,9 @@ def test_overwrite_with_nothing_empties_the_range(table):
     assert check_sound(table.store).head().totals.segments == 0
 
 
-@pytest.mark.parametrize("bounds", [{"start": 1}, {"end": DAY_MS - 1}, {"start": 0, "end": 5}])
+@pytest.mark.parametrize(
+    "bounds", [{"start": Ms(1)}, {"end": Ms(DAY_MS - 1)}, {"start": Ms(0), "end": Ms(5)}]
+)
 def test_bounds_inside_a_chunk_with_rows_are_refused(table, bounds):
     with pytest.raises(errors.InvalidInput, match="chunk boundaries"):
         overwrite(table, EMPTY, **bounds)
@@ -49,7 +51,8 @@ def test_bounds_inside_a_chunk_with_rows_are_refused(table, bounds):
 
 
 @pytest.mark.parametrize(
-    ("start", "end"), [(5, 5), (6, 5), ("yesterday", None), ("1970-01-02", "1970-01-01")]
+    ("start", "end"),
+    [(Ms(5), Ms(5)), (Ms(6), Ms(5)), ("yesterday", None), ("1970-01-02", "1970-01-01")],
 )
 def test_ranges_that_are_none_are_refused(table, start, end):
     with pytest.raises(errors.InvalidInput):
@@ -110,7 +113,7 @@ def test_two_overwrites_of_different_ranges_do_not(table):
     race(
         table,
         lambda t: overwrite(t, events(1, first=9), end=DAY_MS),
-        lambda t: overwrite(t, events(1, day=1, first=8), start=DAY_MS, end=2 * DAY_MS),
+        lambda t: overwrite(t, events(1, day=1, first=8), start=DAY_MS, end=Ms(2 * DAY_MS)),
     )
     assert row_names(check_sound(table.store)) == names(9, 8, 2, 5)
 

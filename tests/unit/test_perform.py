@@ -26,7 +26,7 @@ from rewriting import SMALL, content, policy, task_of
 from compaction import vacuum
 from compaction.perform import Outcome, needs_claim, perform
 from compaction.rewriting.rewrite import rewrite
-from eventlog import Table, errors, keys
+from eventlog import Ms, Table, errors, keys
 from eventlog.clock import ManualClock
 from eventlog.leases import RENEW_S, SILENT_S
 from eventlog.model import Fence
@@ -168,7 +168,7 @@ def test_what_another_task_replaces_meanwhile_is_superseded(table):
 
 def test_what_was_overwritten_and_vacuumed_is_superseded(table):
     task = task_of(table)
-    overwrite(table, events(1, first=50), start=0, end=86_400_000)
+    overwrite(table, events(1, first=50), start="1970-01-01", end="1970-01-02")
     table.clock.advance(40 * 3_600_000)
     append(table, events(1, first=60))
     vacuum(table, dry_run=False, retention=timedelta(0), staging=timedelta(0))
@@ -180,7 +180,7 @@ def test_what_is_vacuumed_while_it_is_read_is_superseded(table):
 
     def end():
         other = reopen(table.store)
-        overwrite(other, events(1, first=50), start=0, end=86_400_000)
+        overwrite(other, events(1, first=50), start="1970-01-01", end="1970-01-02")
         other.clock.advance(40 * 3_600_000)
         append(other, events(1, first=60))
         vacuum(other, dry_run=False, retention=timedelta(0), staging=timedelta(0))
@@ -268,7 +268,7 @@ def test_a_claim_is_taken_and_given_up_with_the_commit(table):
 
 
 def test_a_claimed_chunk_is_left_alone(table):
-    with table.claim(0, 86_400_000, owner="somebody"):
+    with table.claim(Ms(0), Ms(86_400_000), owner="somebody"):
         mine, spy = watched(table)
         found = perform(mine, task_of(table), CLAIMING)
         assert (found.status, found.ok) == ("claimed", False)
@@ -346,7 +346,9 @@ def test_i4_a_second_delivery_that_ends_early_leaves_the_first_its_claim(table, 
 
 def test_k2_a_revoked_claim_ends_it_and_nothing_shows(table):
     revoker = reopen(table.store)
-    mine, spy = watched(table, lambda: revoker.claim(0, 86_400_000, priority=9, owner="urgent"))
+    mine, spy = watched(
+        table, lambda: revoker.claim(Ms(0), Ms(86_400_000), priority=9, owner="urgent")
+    )
     found = perform(mine, task_of(table), CLAIMING)
     assert found.status == "failed"
     assert "ClaimLost" in found.error
@@ -375,7 +377,7 @@ def test_a_revocation_is_noticed_before_the_work_ends(table):
     def progress(*_):
         table.clock.advance(RENEW_S * 1000)
         if len(table.claims()) == 1:
-            revoker.claim(0, 86_400_000, priority=9)
+            revoker.claim(Ms(0), Ms(86_400_000), priority=9)
 
     found = perform(table, task_of(table), CLAIMING, progress=progress)
     assert "ClaimLost" in found.error

@@ -150,6 +150,6 @@ def test_overwrite_is_its_segments_and_a_commit():
     table = create(counting)
     append(table, events(4, days=2))
     with counting.measure() as counts:
-        overwrite(table, events(1), start=0, end=86_400_000)
+        overwrite(table, events(1), start="1970-01-01", end="1970-01-02")
     # a look for news; the segment, the commit
     assert kinds(counts) == (1, 2, 0, 0)

@@ -117,7 +117,6 @@ def test_every_version_can_be_had(table):
         (dt.datetime.fromtimestamp(at(2) / 1000, dt.timezone(dt.timedelta(hours=9))), 2),
         (dt.datetime.fromtimestamp(at(2) / 1000, dt.UTC).isoformat(), 2),
         (dt.datetime.fromtimestamp(at(2) / 1000, dt.UTC).replace(tzinfo=None).isoformat(), 2),
-        (str(at(3)), 3),
     ],
     ids=str,
 )  # fmt: skip

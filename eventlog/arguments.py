@@ -1,0 +1,69 @@
+"""Arguments of the public functions: their types and bounds, checked before anything is sent.
+
+Pure layer. What is wrong is an `InvalidInput` that names the argument, never an error of the
+library that would have met it first; nothing is rounded, cut or read as something else.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from eventlog.errors import InvalidInput
+
+MAX_VERSION = 2**63 - 1
+
+
+def whole(value: Any, name: str, low: int = 0, high: int = MAX_VERSION) -> int:
+    """Return a whole number (of NumPy too) as an int.
+
+    Raises:
+        InvalidInput: it is a bool, a float, a text or anything else, or lies outside [low, high].
+    """
+    number = index(value)
+    if number is None or not low <= number <= high:
+        most = {MAX_VERSION: "2^63 - 1"}.get(high, str(high))
+        raise InvalidInput(f"{name} is a whole number from {low} to {most}, not {shown(value)}")
+    return number
+
+
+def index(value: Any) -> int | None:
+    """Return a whole number (of NumPy too) as an int, or None; bools are none."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def text(value: Any, name: str, least: int = 1, most: int = 255) -> str:
+    """Return a text.
+
+    Raises:
+        InvalidInput: it is none, has other than `least` to `most` characters, or is no Unicode.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is a text, not {shown(value)}")
+    if not least <= len(value) <= most or not is_unicode(value):
+        raise InvalidInput(
+            f"{name} has {least} to {most} characters of Unicode, not {shown(value)}"
+        )
+    return value
+
+
+def is_unicode(value: str) -> bool:
+    """Say whether a text can be stored: surrogates, which stand for no character, cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, whatever it is: its type and its start."""
+    if isinstance(value, str):
+        return ascii(value[:80]) if not is_unicode(value) else repr(value[:80])
+    if isinstance(value, int | float) and abs(value) < 10**80:
+        return str(value)
+    try:
+        return f"{type(value).__name__} {str(value)[:80]}"
+    except Exception:  # noqa: BLE001 - only for a message, of an object that nobody knows
+        return type(value).__name__
