@@ -10,7 +10,7 @@ from msgspec import structs
 from simulation import actors
 from simulation.world import CHUNKS, CUTS, drop_of, live
 
-from eventlog import errors
+from eventlog import Ms, errors
 from eventlog.chunks import chunk_of, parse_chunk
 from eventlog.model import Analysed, Assess, ChunkChange, ChunkState, Release, Replace, Segment
 from eventlog.restage import commit_staged
@@ -74,7 +74,7 @@ def claimed(me, start, end, **fields):
     """Claim a range; where the program asks again, as one work, it has the claim that it had."""
     again = me.random.random() < 0.4
     lease = me.table.claim(
-        start, end, group=f"{me.name} {start}" if again else None, owner=me.name, **fields
+        Ms(start), Ms(end), group=f"{me.name} {start}" if again else None, owner=me.name, **fields
     )
     me.kept["lease"] = lease
     return lease
