@@ -1,26 +1,29 @@
 """Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2]`.
 
-Prints the seeds per second and what was met; a seed that fails is printed with the command to run
-it alone and a shrunk trace. The exit code is 1 if any failed.
+Without `--first` the seeds are fresh. Prints the seeds per second and what was met; a seed that
+fails is printed with the command to run it alone and a shrunk trace. The exit code is 1 if any
+failed, or if something happened too rarely in a run that is long enough to tell.
 """
 
 # ruff: noqa: T201 - a program for people
 import argparse
 import gc
 import multiprocessing
+import random
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation import plans
+from simulation import events, plans
 from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, sums_of
 
 BLOCK = 250
 MAX_TOLD = 5
+ENOUGH_TO_TELL = 5_000  # seeds: what is expected 15 times is not met 5 times by chance
 
 
 def block(seeds):
@@ -42,11 +45,15 @@ def block(seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", type=int, help="how many")
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--first", type=int, help="else fresh ones")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    last = options.first + options.seeds
-    blocks = [range(n, min(n + BLOCK, last)) for n in range(options.first, last, BLOCK)]
+    first = options.first
+    if first is None:
+        first = random.SystemRandom().randrange(10**9, 10**12)
+    last = first + options.seeds
+    print(f"seeds {first} to {last - 1}", flush=True)
+    blocks = [range(n, min(n + BLOCK, last)) for n in range(first, last, BLOCK)]
     total, failed, began = Sums(), 0, time.monotonic()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for sums, reports in pool.imap_unordered(block, blocks):
@@ -58,7 +65,10 @@ def main():
     seconds = time.monotonic() - began
     print(total)
     print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed")
-    return 1 if failed else 0
+    rare = events.rare(total)
+    if rare:
+        print(f"more rarely than expected: {', '.join(rare)}")
+    return 1 if failed or (rare and total.seeds >= ENOUGH_TO_TELL) else 0
 
 
 if __name__ == "__main__":
