@@ -17,6 +17,7 @@ from compaction.planner.spans import classified, home, sizes_by_chunk
 from compaction.policy import MIB, ORDERS, Policy
 from compaction.tasks import Task
 from eventlog import Table, terminal
+from eventlog.arguments import names
 from eventlog.chunks import TimeChunk, parse_chunk
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model import GRANULARITIES, ChunkState
@@ -53,7 +54,7 @@ def policy_options(function: _Function) -> _Function:
         given = {
             "target_bytes": _bytes(target_mb),
             "granularity": granularity,
-            "sort_by": tuple(sort_by.split(",")) if sort_by else None,
+            "sort_by": tuple(names(sort_by, "--sort-by")) if sort_by else None,
             "order": order,
             "max_task_bytes": _bytes(max_task_mb),
             "max_tasks": max_tasks,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import msgspec
+
 from eventlog.errors import InvalidInput
 
 MAX_VERSION = 2**63 - 1
@@ -50,6 +52,24 @@ def text(value: Any, name: str, least: int = 1, most: int = 255) -> str:
             f"{name} has {least} to {most} characters of Unicode, not {shown(value)}"
         )
     return value
+
+
+def names(value: str, name: str) -> list[str]:
+    """Return the names of columns in a text: comma-separated, or as a JSON list.
+
+    In a JSON list a name may hold commas, and begin and end with spaces.
+
+    Raises:
+        InvalidInput: the text begins as a JSON list, and is no list of names.
+    """
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        return msgspec.json.decode(value, type=list[str])
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        raise InvalidInput(
+            f'{name} is a,b or a JSON list such as ["a","b"], not {shown(value)}'
+        ) from None
 
 
 def is_unicode(value: str) -> bool:

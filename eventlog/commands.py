@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog import inspection, keys, terminal, upkeep
+from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 from eventlog.history import HistoryEntry
 from eventlog.inspection import totals_text
@@ -57,7 +58,7 @@ def create(
         parse_schema(text) if text is not None else _schema_of(str(like)),
         time_column=time_column,
         granularity=granularity,
-        order_by=[name for part in order_by for name in part.split(",")],
+        order_by=[name for part in order_by for name in names(part, "--order-by")],
         properties=properties,
         storage_options=place.storage_options,
     )

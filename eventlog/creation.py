@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from eventlog.chunks import check_granularity
-from eventlog.errors import InvalidInput
 from eventlog.model import Action, Layout, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.properties import check_property
-from eventlog.schema import check_time_column, from_arrow
+from eventlog.schema import check_order, check_time_column, from_arrow
 from eventlog.stats import PROPERTY, stats_columns
 
 
@@ -32,9 +31,7 @@ def creation(
     stored = from_arrow(schema)
     check_time_column(stored, time_column)
     order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
-    unknown = [name for name in order if name not in {c.name for c in stored.columns}]
-    if unknown:
-        raise InvalidInput(f"order_by names unknown columns: {', '.join(unknown)}")
+    check_order(stored, order, "order_by")
     stats_columns(stored, properties.get(PROPERTY), time_column)
     layout = Layout(time_column, check_granularity(granularity), order)
     changes = property_changes(properties, {})

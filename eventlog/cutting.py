@@ -5,7 +5,7 @@ Pure layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +37,14 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
     for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield _bounds(value, layout), table.take(order.slice(start, end - start))
         start = end
+
+
+def sort_rows(table: pa.Table, by: Sequence[str]) -> pa.Table:
+    """Return the rows in the order of the columns `by`, ascending, nulls last."""
+    # Under names of our own: Arrow takes a name that starts with a dot for a path.
+    places = [str(place) for place in range(len(by))]
+    keys = pa.table([table.column(name) for name in by], names=places)
+    return table.take(pc.sort_indices(keys, [(place, "ascending") for place in places]))
 
 
 def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:

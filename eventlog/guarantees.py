@@ -34,9 +34,10 @@ def check_filter(expression: pc.Expression, schema: Schema) -> None:
     kinds = to_arrow(schema)
     # One row of nulls: some functions look at their options only when there are rows.
     row = [pa.nulls(1, field.type) for field in kinds]
-    rows = ds.dataset(pa.table(row, names=kinds.names))
+    rows = pa.table(row, names=kinds.names)
     try:
-        rows.scanner(filter=expression).to_table()
+        # No dataset's scanner: that adds columns of its own, such as `__filename`.
+        rows.filter(expression)
     except (pa.ArrowException, ValueError, TypeError) as error:
         why = str(error).split("\n", 1)[0]
         raise InvalidInput(

@@ -40,7 +40,7 @@ SETTINGS: dict[str, Setting] = {
         128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"
     ),
 }
-TEXT_SETTINGS = {"stats_columns": "number of leading columns, or names, that get statistics"}
+TEXT_SETTINGS = {"stats_columns": "leading columns, or names (a,b or JSON), that get statistics"}
 
 
 def setting(properties: Mapping[str, str], name: str) -> int:

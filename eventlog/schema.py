@@ -8,6 +8,7 @@ other spellings of them are normalised, the rest is refused with the nearest typ
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -194,6 +195,30 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
     raise InvalidInput(f"no column {time_column!r} for the event time; columns: {names(schema)}")
 
 
+def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
+    """Check columns that rows are to be sorted by.
+
+    Args:
+        schema: the table's.
+        by: names of columns.
+        what: names the argument in the message.
+
+    Raises:
+        InvalidInput: a column is not there, named twice, or nested: lists, maps and structs have no
+            order.
+    """
+    kinds = {column.name: column.type for column in schema.columns}
+    seen: set[str] = set()
+    for name in by:
+        if name not in kinds:
+            raise InvalidInput(f"{what} names unknown columns: {name!r}; columns: {names(schema)}")
+        if not isinstance(kinds[name], str):
+            raise InvalidInput(f"{what} names column {name!r}: nested values have no order")
+        if name in seen:
+            raise InvalidInput(f"{what} names column {name!r} twice")
+        seen.add(name)
+
+
 def names(schema: Schema) -> str:
     """Return the column names for a message."""
     return ", ".join(column.name for column in schema.columns)
@@ -205,8 +230,8 @@ def _build(
     seen: set[str] = set()
     columns = []
     for old, field in fields:
-        if not field.name or len(field.name) > _MAX_NAME or not field.name.isprintable():
-            raise InvalidInput(f"{field.name[:80]!r} cannot be a column name")
+        _check_name(field.name, "a column")
+        _check_fields(field.type, field.name)
         if field.name.lower() in seen:
             raise InvalidInput(
                 f"column {field.name!r} occurs twice (names differ by more than case)"
@@ -228,6 +253,35 @@ def _build(
     if not columns:
         raise InvalidInput("a table needs at least one column, its event time")
     return Schema(id=schema_id, last_column_id=last_column_id, columns=tuple(columns))
+
+
+def _check_name(name: str, what: str) -> None:
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise InvalidInput(
+            f"{name[:80]!r} cannot be the name of {what}: names have 1 to {_MAX_NAME} printable "
+            "characters"
+        )
+
+
+def _check_fields(kind: pa.DataType, column: str) -> None:
+    """Check the names of the fields of structs, at any depth.
+
+    Raises:
+        InvalidInput: one cannot be a name, or occurs twice: one of both would be lost.
+    """
+    for place in range(kind.num_fields):
+        _check_fields(kind.field(place).type, column)
+    if not pa.types.is_struct(kind):
+        return
+    inside = [field.name for field in kind]
+    for name in inside:
+        _check_name(name, f"a field of column {column!r}")
+    twice = [name for name in inside if [n.lower() for n in inside].count(name.lower()) > 1]
+    if twice:
+        raise InvalidInput(
+            f"column {column!r}: field {twice[0]!r} of its struct occurs twice "
+            "(names differ by more than case)"
+        )
 
 
 def _form_problem(schema: Schema) -> str | None:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog import codec, keys, stats
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
-from eventlog.cutting import split
+from eventlog.cutting import sort_rows, split
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Column, ColumnStats, Layout, Schema
 from eventlog.properties import setting
@@ -69,7 +70,10 @@ class Recipe:
     def of(cls, snapshot: Snapshot) -> Recipe:
         """Return the recipe of a table as of a snapshot."""
         setting_text = snapshot.properties.get(stats.PROPERTY)
-        layout = snapshot.layout
+        kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
+        # Older releases took columns that have no order: they are passed over.
+        order = tuple(n for n in snapshot.layout.order_by if isinstance(kinds.get(n), str))
+        layout = msgspec.structs.replace(snapshot.layout, order_by=order)
         return cls(
             epoch=snapshot.version,
             schema=snapshot.stored_schema,
@@ -216,7 +220,7 @@ class Stager:
         recipe = self._recipe
         table = pa.concat_tables(parts)
         if recipe.layout.order_by:
-            table = table.sort_by([(name, "ascending") for name in recipe.layout.order_by])
+            table = sort_rows(table, recipe.layout.order_by)
         body = encode(table)
         found = stats.compute(table, recipe.stats_columns)
         add = _add(recipe, self._clock, chunk_name(*bounds), body, rows=table.num_rows, found=found)

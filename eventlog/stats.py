@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.arguments import names
 from eventlog.decimals import to_units
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, ColumnStats, Schema
@@ -33,7 +34,8 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
 
     Args:
         schema: the table's schema.
-        setting: the property `stats_columns`: a number of leading columns, or their names.
+        setting: the property `stats_columns`: a number of leading columns, or names of columns,
+            comma-separated or as a JSON list.
         time_column: the event-time column.
 
     Raises:
@@ -44,7 +46,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
     if text.strip().isdecimal() and text.isascii():
         chosen = {column.name for column in with_bounds[: int(text)]}
     else:
-        chosen = {name.strip() for name in text.split(",") if name.strip()}
+        chosen = set(names(text, f"property {PROPERTY}"))
         unknown = chosen - {column.name for column in schema.columns}
         if unknown:
             raise InvalidInput(

@@ -23,11 +23,20 @@ def decoded_bytes(group: Any, wanted: set[str]) -> int:
     size = 0
     for index in range(group.num_columns):
         column = group.column(index)
-        path = column.path_in_schema
-        if path in wanted or path.split(".", 1)[0] in wanted:
+        if _lies_in(column.path_in_schema, wanted):
             # Dictionaries and runs are expanded: at least eight bytes a value.
             size += max(column.total_uncompressed_size, 8 * group.num_rows)
     return size
+
+
+def _lies_in(path: str, wanted: set[str]) -> bool:
+    """Say whether names joined by dots may lead into a column wanted, which may have dots too."""
+    at = len(path)
+    while at >= 0:
+        if path[:at] in wanted:
+            return True
+        at = path.rfind(".", 0, at)
+    return False
 
 
 def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

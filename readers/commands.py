@@ -11,6 +11,7 @@ import click
 import pyarrow as pa
 
 from eventlog import keys, terminal
+from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 from eventlog.program import Place, at_timestamp, at_version, common
 from eventlog.scan import ScanPlan
@@ -53,7 +54,7 @@ def scan_(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Read rows."""
     table = place.open()
-    wanted = [name.strip() for name in columns.split(",") if name.strip()] if columns else None
+    wanted = names(columns, "--columns") if columns else None
     found = scan(table, wanted, where, version, timestamp, fallback=fallback)
     if only_plan:
         _explain(place, found.plan)

@@ -20,6 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from eventlog import cutting
+
 # A value's place in the order: its class (value, NaN, null), and the value where it has one.
 _Part = tuple[int, Any]
 _Key = tuple[_Part, ...]
@@ -70,7 +72,7 @@ def sort_rows(
 
 
 def _sorted(parts: Sequence[pa.Table], by: Sequence[str]) -> pa.Table:
-    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in by])
+    return cutting.sort_rows(pa.concat_tables(parts), by)
 
 
 class _Run:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
+from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 
 READ_NAMES = ("version", "timestamp", "columns", "where", "whereArrow", "targetBytes")
@@ -69,16 +68,7 @@ class SparkOptions:
             InvalidInput: the JSON is no list of names.
         """
         text = self.named.get(name)
-        if text is None:
-            return None
-        if text.lstrip().startswith("["):
-            try:
-                return msgspec.json.decode(text, type=list[str])
-            except msgspec.MsgspecError:
-                raise InvalidInput(
-                    f'option {name} is a,b or a JSON list such as ["a","b"], not {text[:80]!r}'
-                ) from None
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return None if text is None else names(text, f"option {name}")
 
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """Refuse options that would be ignored.

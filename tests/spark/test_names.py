@@ -1,0 +1,49 @@
+"""Any name that a table accepts works through Spark too: its writer and both of its engines."""
+
+import pyarrow.compute as pc
+import pytest
+from names import NAMES, SCHEMA, quoted, rows
+
+import readers.spark
+from eventlog import Table
+from readers import scan
+from writers import append
+
+
+@pytest.fixture(scope="module")
+def uri(spark, tmp_path_factory):
+    """A table that Spark wrote, from one that Python wrote: three rows a day, two segments each."""
+    folder = tmp_path_factory.mktemp("names")
+    source = Table.create((folder / "python").as_uri(), SCHEMA, time_column="at")
+    for day in (1, 2):
+        append(source, rows(day))
+    frame = readers.spark.read(spark, source.uri, engine="arrow")
+    target = (folder / "spark").as_uri()
+    options = {"timeColumn": "at", "path": target, "orderBy": '["a,b", ".x"]'}
+    frame.write.format("eventlog").options(**options).mode("append").save()
+    wanted = [*rows(1).to_pylist(), *rows(2).to_pylist()]
+    assert scan(Table.open(target)).to_table().sort_by("x").to_pylist() == wanted
+    return target
+
+
+@pytest.mark.parametrize("engine", ["arrow", "jvm"])
+def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
+    frame = readers.spark.read(spark, uri, engine=engine)
+    assert frame.columns == SCHEMA.names
+    found = sorted(row.asDict(recursive=True)["x"] for row in frame.collect())
+    assert found == [10, 11, 12, 20, 21, 22]
+    for name in (".x", "b`b", "_metadata", "__filename"):
+        wanted = rows(1).column(name)[1].as_py()
+        where = f"{quoted(name)} = {wanted}"
+        rows_found = readers.spark.read(spark, uri, columns=[name], where=where, engine=engine)
+        assert [tuple(row) for row in rows_found.collect()] == [(wanted,)]
+
+
+def test_w8_every_name_alone(spark, uri):
+    for engine in ("arrow", "jvm"):
+        condition = " AND ".join(f"{quoted(n)} = {rows(2).column(n)[2].as_py()}" for n in NAMES)
+        frame = readers.spark.read(spark, uri, where=condition, engine=engine)
+        (row,) = frame.collect()
+        assert list(row)[3:] == [column[2].as_py() for column in rows(2).columns[3:]]
+    expression = pc.field("a.b") == rows(1).column("a.b")[0]
+    assert readers.spark.read(spark, uri, where=expression, engine="arrow").count() == 1
