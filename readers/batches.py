@@ -1,10 +1,18 @@
-"""Small questions about batches and row groups. Pure: values in, values out."""
+"""Small questions about batches and row groups."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+# Columns that Arrow's scanner adds to those of a file. It cannot read one of the file's own that is
+# called so.
+_SCANNER_NAMES = frozenset(
+    ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
+)
 
 
 def holds_floats(kind: pa.DataType) -> bool:
@@ -48,3 +56,33 @@ def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def clashes(schema: pa.Schema) -> bool:
+    """Say whether a column is called as one of those that Arrow's scanner adds to every file."""
+    return not _SCANNER_NAMES.isdisjoint(schema.names)
+
+
+def unscanned(
+    source: pa.NativeFile, groups: Sequence[int], batch_rows: int, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a Parquet file without Arrow's scanner: all columns are decoded.
+
+    Args:
+        source: the file.
+        groups: its row groups to read.
+        batch_rows: at most so many rows in a batch.
+        wanted: the columns to return; null where the file does not have them.
+    """
+    file = pq.ParquetFile(source, page_checksum_verification=True)
+    for batch in file.iter_batches(batch_rows, row_groups=list(groups), use_threads=False):
+        if not wanted.names:
+            yield counted(batch.num_rows)
+            continue
+        arrays = [
+            batch.column(field.name)
+            if field.name in batch.schema.names
+            else pa.nulls(batch.num_rows, field.type)
+            for field in wanted
+        ]
+        yield exactly(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from eventlog import keys
 from eventlog.errors import (
@@ -33,7 +32,7 @@ from eventlog.log import Log
 from eventlog.model import Segment
 from eventlog.store import ObjectStore
 from readers.ahead import read_ahead, threads
-from readers.batches import counted, decoded_bytes, exactly, holds_floats
+from readers.batches import clashes, counted, decoded_bytes, exactly, holds_floats, unscanned
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20
@@ -45,12 +44,6 @@ _BOMB_RATIO = 1000
 _HASH_BYTES = 8 * 2**20
 # Segments up to this size are fetched in one request and checked whole, whatever the columns.
 _WHOLE_BYTES = 2**20
-
-# Columns that Arrow's scanner adds to those of a file. It cannot read one of the file's own that is
-# called so.
-_SCANNER_NAMES = frozenset(
-    ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
-)
 
 _Answer = TypeVar("_Answer")
 _Rows = list[pa.RecordBatch]
@@ -118,12 +111,8 @@ class Reading:
         """
         read = (f for f in self.table_schema if f.name in self.filter_columns)
         return self.filter is None or not (
-            self.clashes() or any(holds_floats(field.type) for field in read)
+            clashes(self.table_schema) or any(holds_floats(field.type) for field in read)
         )
-
-    def clashes(self) -> bool:
-        """Say whether a column has a name of those that Arrow's scanner adds to every file."""
-        return not _SCANNER_NAMES.isdisjoint(self.table_schema.names)
 
     def _open(self, segment: Segment) -> list[_Piece]:
         source = _Source(self, segment)
@@ -377,8 +366,9 @@ class _Piece:
 
     def _batches(self, columns: list[str], where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         reading = self.source.reading
-        if reading.clashes():
-            yield from self._unscanned(columns)
+        if clashes(reading.table_schema):
+            wanted = pa.schema([reading.table_schema.field(name) for name in columns])
+            yield from unscanned(self.source.file(), self.groups, reading.batch_rows, wanted)
             return
         part = self.fragment.subset(row_group_ids=list(self.groups))
         scanner = part.scanner(
@@ -391,20 +381,3 @@ class _Piece:
             use_threads=False,  # the pieces run side by side already
         )
         yield from scanner.to_batches()
-
-    def _unscanned(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows without Arrow's scanner: all columns are decoded."""
-        reading = self.source.reading
-        wanted = pa.schema([reading.table_schema.field(name) for name in columns])
-        file = pq.ParquetFile(self.source.file(), page_checksum_verification=True)
-        for batch in file.iter_batches(
-            reading.batch_rows, row_groups=list(self.groups), use_threads=False
-        ):
-            arrays = [
-                batch.column(field.name)
-                if field.name in batch.schema.names
-                else pa.nulls(batch.num_rows, field.type)
-                for field in wanted
-            ]
-            whole = pa.RecordBatch.from_arrays(arrays, names=columns)
-            yield exactly(whole, wanted) if columns else counted(batch.num_rows)
