@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -189,6 +190,13 @@ def sha256(body: bytes | memoryview) -> str:
 def entry_hash(segment: Segment) -> int:
     """Return the sha256 of the entry's canonical JSON as an integer."""
     return _digest(segment)
+
+
+def entry_digests(entries: Sequence[Segment]) -> list[bytes]:
+    """Return the sha256 of each entry's canonical JSON: `entry_hash` in bytes, for many at once."""
+    # A line break inside a text is escaped, so that one in the bytes only ever ends an entry.
+    lines = _encoder.encode_lines(entries).split(b"\n")
+    return [hashlib.sha256(line).digest() for line in lines[:-1]]
 
 
 def hex_hash(value: int) -> str:

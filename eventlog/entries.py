@@ -50,7 +50,9 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
     order_by: tuple[str, ...] = ()
 
 
-class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+# A table has millions of entries and statistics, none of which can be part of a cycle: `gc=False`
+# spares the collector the look at them.
+class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Statistics of one column of one segment; `None` bounds mean unknown.
 
     Bounds are in the encoded domain of `eventlog.stats`: order-preserving 64-bit integers, or text.
@@ -62,7 +64,7 @@ class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     nulls: Count
 
 
-class Segment(Struct, frozen=True, forbid_unknown_fields=True):
+class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One immutable Parquet object of rows of exactly one time chunk.
 
     Attributes:

@@ -189,7 +189,7 @@ def check(root: KeyFrame) -> None:
 
 
 def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
-    """Return the entry table of a leaf's bytes.
+    """Return the entry table of a leaf's bytes; `check_entries` compares entries and hashes.
 
     Raises:
         Corrupt: the bytes are not the ones that the root names.
@@ -211,6 +211,16 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
             "the leaf's entries are not those of its root", key=keys.frame_key(leaf.sha256)
         )
     return table
+
+
+def check_entries(sha256: str, table: pa.Table) -> None:
+    """Check that each entry of a leaf has the hash that stands beside it (FORMAT.md R9.8).
+
+    Raises:
+        Corrupt: one has another.
+    """
+    if not segments.hashes_hold(table):
+        raise Corrupt("an entry of the leaf has another hash", key=keys.frame_key(sha256))
 
 
 class _Run:

@@ -46,6 +46,7 @@ class Log:
         self._lock = Lock()
         self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
         self._leaf_bytes = 0
+        self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
         self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
         self._vouched: set[str] = set()
 
@@ -179,7 +180,9 @@ class Log:
             head = -1
         # A stale LIST may be behind; the session never goes backwards.
         if head > commit.header.version:
+            before, before_body = commit, body
             commit, body = self.read(head)
+            self._check_later(before, before_body, commit)
         return self.resolve(commit, body)
 
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
@@ -193,11 +196,24 @@ class Log:
 
     def _check_follows(self, known: Snapshot, commit: Commit) -> None:
         if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
-            raise Corrupt(
-                "the next version does not follow the one known: the log was forked or changed",
-                table=self.store.uri,
-                version=commit.header.version,
-            )
+            raise self._forked(commit)
+
+    def _forked(self, commit: Commit) -> Corrupt:
+        return Corrupt(
+            "the next version does not follow the one known: the log was forked or changed",
+            table=self.store.uri,
+            version=commit.header.version,
+        )
+
+    def _check_later(self, before: Commit, before_body: bytes, commit: Commit) -> None:
+        """Check a commit against an earlier one, and its `prev` where that is the one before it.
+
+        Over a longer way the chain is not read here (FORMAT.md R6.2).
+        """
+        known, later = before.header, commit.header
+        next_one = later.version == known.version + 1
+        if later.table != known.table or (next_one and later.prev != codec.sha256(before_body)):
+            raise self._forked(commit)
 
     def holds(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
         """Say whether a transaction took effect in a commit, whose snapshot is `after`.
@@ -246,7 +262,12 @@ class Log:
                 self._roots.popitem(last=False)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
-        """See `snapshot.Frames.leaf`. One GET, or none when it is cached."""
+        """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
+
+        Raises:
+            Corrupt: its bytes are not what the root names.
+            KeyNotFound: it is not there.
+        """
         with self._lock:
             if leaf.sha256 in self._leaves:
                 self._leaves.move_to_end(leaf.sha256)
@@ -257,16 +278,25 @@ class Log:
                 self._leaves[leaf.sha256] = table
                 self._leaf_bytes += table.nbytes
             while self._leaf_bytes > LEAF_CACHE_BYTES and len(self._leaves) > 1:
-                self._leaf_bytes -= self._leaves.popitem(last=False)[1].nbytes
+                sha256, evicted = self._leaves.popitem(last=False)
+                self._leaf_bytes -= evicted.nbytes
+                self._checked_leaves.discard(sha256)
         return table
 
-    def leaves(self, wanted: Sequence[Leaf]) -> dict[str, pa.Table]:
+    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
         """See `snapshot.Frames.leaves`. Several are fetched at once."""
         if len(wanted) < 2:
-            return {leaf.sha256: self.leaf(leaf) for leaf in wanted}
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-leaf") as pool:
-            tables = list(pool.map(self.leaf, wanted))
-        return {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
+            tables = [self.leaf(leaf) for leaf in wanted]
+        else:
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-leaf") as pool:
+                tables = list(pool.map(self.leaf, wanted))
+        found = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
+        for sha256 in found.keys() - self._checked_leaves if checked else ():
+            keyframe.check_entries(sha256, found[sha256])
+            with self._lock:
+                if sha256 in self._leaves:
+                    self._checked_leaves.add(sha256)
+        return found
 
     def without_keyframe(self, version: int) -> Snapshot:
         """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +17,9 @@ from eventlog import predicate, segments
 from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.errors import InvalidInput
 from eventlog.keyframe import first_key
-from eventlog.model import Leaf, Schema, Segment
+from eventlog.model import Column, Leaf, Schema, Segment
 from eventlog.predicate import Predicate, Where
-from eventlog.schema import names, to_arrow
+from eventlog.schema import check_time_column, names, to_arrow
 from eventlog.snapshot import Snapshot
 
 Chunks = Iterable[str | TimeChunk] | str | TimeChunk
@@ -29,6 +30,9 @@ SCAN_ORDER = [
     ("version", "ascending"),
     ("partition", "ascending"),
 ]
+
+# What an entry says of its rows without statistics.
+_WHERE = {"chunk_start", "chunk_end", "rows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,28 +129,31 @@ def plan(
             refused[leaf.sha256] = leaf.segments
         return kept and (spans is None or _leaf_overlaps(leaf, spans))
 
-    found = snapshot.entries(start, end, keep)
-    entries = found if spans is None else found.filter(_overlap(found, spans))
-    in_time = entries.num_rows
-    if asked is not None and in_time:
-        entries = entries.filter(asked.prune(entries, time_column))
-    total = snapshot.totals.segments
+    def choose(checked: bool) -> _Choice:
+        refused.clear()
+        found = snapshot.entries(start, end, keep, checked=checked)
+        return _choose(found, spans, asked, check_time_column(stored, time_column))
+
+    chosen = choose(checked=False)
+    if not snapshot.are_true(chosen.judged):
+        chosen = choose(checked=True)  # which leads to an older key frame
+    total, in_time = snapshot.totals.segments, chosen.in_time
     # A leaf may still count segments that were dropped since its key frame.
     by_leaf = min(sum(refused.values()), total - in_time)
     return ScanPlan(
         version=snapshot.version,
         schema=schema,
         table_schema=table_schema,
-        entries=entries,
+        entries=chosen.entries,
         predicate=asked,
         pruning=Pruning(
             considered=total,
             by_chunk=total - in_time - by_leaf,
             by_leaf=by_leaf,
-            by_statistics=in_time - entries.num_rows,
-            read=entries.num_rows,
+            by_statistics=in_time - chosen.entries.num_rows,
+            read=chosen.entries.num_rows,
         ),
-        covered=asked is None or asked.covers(entries, time_column),
+        covered=chosen.covered,
     )
 
 
@@ -168,6 +175,45 @@ def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Sche
     if len(set(columns)) != len(columns):
         raise InvalidInput("a column is named twice")
     return pa.schema([table_schema.field(name) for name in columns])
+
+
+class _Choice(NamedTuple):
+    """The entries to read, and those whose word was taken for that, as `Snapshot.are_true` wants.
+
+    An entry that is read in vain costs a request; one that is left out wrongly hides rows.
+    """
+
+    entries: pa.Table
+    judged: pa.Table
+    in_time: int
+    covered: bool
+
+
+def _choose(
+    found: pa.Table,
+    spans: list[tuple[int, int]] | None,
+    asked: Predicate | None,
+    time: Column,
+) -> _Choice:
+    inside, left = (found, []) if spans is None else _split(found, _overlap(found, spans))
+    if asked is None:
+        return _Choice(inside, segments.concat(left), inside.num_rows, covered=True)
+    entries, pruned = _split(inside, asked.prune(inside, time.name))
+    # The chunk is checked when the segment is read, for it stands in the key.
+    known = {*_WHERE, f"nulls_{time.id}"}
+    bare = entries.select([name for name in entries.column_names if name in known])
+    covered = asked.covers(bare, time.name)
+    left += pruned
+    if not covered and asked.covers(entries, time.name):
+        covered, left = True, [*left, entries]
+    return _Choice(entries, segments.concat(left), inside.num_rows, covered)
+
+
+def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.Table]]:
+    kept = entries.filter(mask)
+    if kept.num_rows == entries.num_rows:
+        return entries, []
+    return kept, [entries.filter(pc.invert(mask))]
 
 
 def _interval(

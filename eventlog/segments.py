@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -54,12 +55,13 @@ def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = No
         segments: the entries.
         hashes: their `codec.entry_hash`, where known.
     """
-    if hashes is None:
-        hashes = [codec.entry_hash(segment) for segment in segments]
     columns = _fixed_columns(segments)
     columns["version"] = [s.version for s in segments]
     columns["partition"] = [s.partition for s in segments]
-    columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
+    if hashes is None:
+        columns["hash"] = codec.entry_digests(segments)
+    else:
+        columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
     try:
         return _table(columns, segments)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -69,21 +71,33 @@ def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = No
 def to_segments(table: pa.Table) -> list[Segment]:
     """Return the entries of a table as values, in row order."""
     fixed = {name: table.column(name).to_pylist() for name in _FIXED.names if name != "hash"}
-    stats = _stats_rows(table)
-    chunks = _chunk_names(fixed["chunk_start"], fixed["chunk_end"])
-    return [
-        Segment(id_.hex(), chunk, epoch, version, partition, rows, size, checksum.hex(), schema,
-        row) for id_, chunk, epoch, version, partition, rows, size, checksum, schema, row in zip(
-            fixed["id"], chunks, fixed["epoch"], fixed["version"], fixed["partition"],
-            fixed["rows"], fixed["bytes"], fixed["checksum"], fixed["schema"], stats, strict=True,
+    return list(
+        map(
+            Segment,
+            map(bytes.hex, fixed["id"]),
+            _chunk_names(fixed["chunk_start"], fixed["chunk_end"]),
+            fixed["epoch"],
+            fixed["version"],
+            fixed["partition"],
+            fixed["rows"],
+            fixed["bytes"],
+            map(bytes.hex, fixed["checksum"]),
+            fixed["schema"],
+            _stats_rows(table),
         )
-    ]  # fmt: skip
+    )
 
 
 def hash_sum(table: pa.Table) -> int:
     """Return the sum of the entries' hashes mod 2^256."""
     total = sum(int.from_bytes(value, "big") for value in table.column("hash").to_pylist())
     return total % codec.HASH_MODULUS
+
+
+def hashes_hold(table: pa.Table) -> bool:
+    """Say whether the column `hash` is what the other columns make it (FORMAT.md R8.1)."""
+    said: list[bytes] = table.column("hash").to_pylist()
+    return codec.entry_digests(to_segments(table)) == said
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
@@ -254,21 +268,23 @@ def _bound_type(bounds: list[int | str | None]) -> pa.DataType:
 
 
 def _stats_rows(table: pa.Table) -> list[tuple[ColumnStats, ...]]:
-    ids = stats_ids(table)
-    columns = []
-    for column in ids:
+    columns: list[Iterable[ColumnStats | None]] = []
+    whole = True
+    for column in stats_ids(table):
         low, high, nulls = (
-            table.column(f"{n}_{column}").to_pylist() for n in ("min", "max", "nulls")
+            table.column(f"{name}_{column}").to_pylist() for name in ("min", "max", "nulls")
         )
-        columns.append(
-            [
-                None if n is None else ColumnStats(column, a, b, n)
-                for a, b, n in zip(low, high, nulls, strict=True)
-            ]
-        )
+        found = map(ColumnStats, repeat(column), low, high, nulls)
+        if None in nulls:  # these entries have no statistics of the column
+            whole = False
+            pairs = zip(found, nulls, strict=True)
+            columns.append([None if count is None else stat for stat, count in pairs])
+        else:
+            columns.append(found)
     if not columns:
         return [()] * table.num_rows
-    return [tuple(s for s in row if s is not None) for row in zip(*columns, strict=True)]
+    rows = zip(*columns, strict=True)
+    return list(rows) if whole else [tuple(s for s in row if s is not None) for row in rows]
 
 
 def stats_ids(table: pa.Table) -> list[int]:

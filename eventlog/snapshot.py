@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import codec, keyframe, keys, segments
-from eventlog.chunks import TimeChunk
-from eventlog.delta import Delta
+from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk
+from eventlog.delta import Delta, drop_of
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.fold import segments_sum
 from eventlog.model import (
@@ -44,11 +44,15 @@ logger = logging.getLogger(__name__)
 class Frames(Protocol):
     """Where a snapshot gets the parts of key frames that a question needs."""
 
-    def leaves(self, wanted: Sequence[Leaf]) -> Mapping[str, pa.Table]:
+    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> Mapping[str, pa.Table]:
         """Return the entries of leaves, by their sha256, in the order given.
 
+        Args:
+            wanted: as the root names them.
+            checked: also compare each entry with its hash, which costs more than reading it.
+
         Raises:
-            Corrupt: the bytes of one are not what the root names.
+            Corrupt: the bytes of one are not what the root names, or an entry has another hash.
             KeyNotFound: one is not there.
         """
         ...
@@ -179,23 +183,49 @@ class Snapshot:
         start: int | None = None,
         end: int | None = None,
         keep: Callable[[Leaf], bool] | None = None,
+        *,
+        checked: bool = True,
     ) -> pa.Table:
         """Return the live entries of chunks that overlap [start, end) ms, in columns.
 
         Only the leaves that overlap and that `keep` accepts are read. Columns: see
         `eventlog.segments`; order: leaf order, then what came since the key frame.
 
+        Args:
+            start: ms UTC; None: from the first chunk on.
+            end: ms UTC, exclusive; None: to the last chunk.
+            keep: says of a leaf whether to read it; None: all are.
+            checked: compare each entry with its hash (FORMAT.md R9.8). Without it only those are
+                compared that are left out here; a caller that leaves out more calls `are_true`.
+
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
         """
+        if (older := self.settled()) is not self:
+            return older.entries(start, end, keep, checked=checked)
+        leaves = self._leaves(start, end, keep)
         try:
-            tables = list(self.frames.leaves(self._leaves(start, end, keep)).values())
+            tables = list(self.frames.leaves(leaves, checked=checked).values())
+            if self.base is not None and self.base.segments:
+                tables.append(self._inlined)
+            live = self._undropped(segments.concat(tables))
+            inside = _overlapping(live, start, end)
+            if not checked and inside.num_rows < live.num_rows:
+                self._check_true(live.filter(pc.invert(_overlap(live, start, end))))
+            found = segments.concat([inside, _overlapping(self._added, start, end)])
+            if start is None and end is None and len(leaves) == len(self._leaves()):
+                self._check_totals(found)
         except (Corrupt, KeyNotFound) as error:
-            return self._over_older(error).entries(start, end, keep)
-        if self.base is not None and self.base.segments:
-            tables.append(self._inlined)
-        live = self._undropped(segments.concat(tables))
-        return _overlapping(segments.concat([live, self._added]), start, end)
+            return self._over_older(error).entries(start, end, keep, checked=checked)
+        return found
+
+    def are_true(self, entries: pa.Table) -> bool:
+        """Say whether entries that came unchecked, and are to be left out, are what they seem."""
+        try:
+            self.settled()._check_true(entries)  # noqa: SLF001 - the same state
+        except Corrupt:
+            return False
+        return True
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
         """Return the segments of these drops that are live, by id."""
@@ -204,17 +234,19 @@ class Snapshot:
         rest = [d for d in drops if d.id not in gone and keys.is_segment_id(d.id)]
         if not rest or self.base is None:
             return found
+        if (older := self.settled()) is not self:
+            return older.live(drops)
         # A drop that names no chunk is of no live segment, which says nothing of the others.
         placed = (keyframe.place(d.chunk, d.id) for d in rest)
         try:
             wanted = keyframe.holding(self.base.leaves, (p for p in placed if p is not None))
             leaves = [self.base.leaves[index] for index in sorted(wanted)]
             tables = list(self.frames.leaves(leaves).values())
+            entries = segments.concat([*tables, *([self._inlined] if self.base.segments else [])])
+            ids = pa.array([bytes.fromhex(d.id) for d in rest], pa.binary(16))
+            entries = self._undropped(entries.filter(pc.is_in(entries.column("id"), ids)))
         except (Corrupt, KeyNotFound) as error:
             return self._over_older(error).live(drops)
-        entries = segments.concat([*tables, *([self._inlined] if self.base.segments else [])])
-        ids = pa.array([bytes.fromhex(d.id) for d in rest], pa.binary(16))
-        entries = entries.filter(pc.is_in(entries.column("id"), ids))
         return found | {s.id: s for s in segments.to_segments(entries)}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
@@ -278,7 +310,10 @@ class Snapshot:
         return segments.from_segments(self.base.segments if self.base else ())
 
     def _leaves(
-        self, start: int | None, end: int | None, keep: Callable[[Leaf], bool] | None
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        keep: Callable[[Leaf], bool] | None = None,
     ) -> list[Leaf]:
         leaves = self.base.leaves if self.base else ()
         return [
@@ -290,10 +325,41 @@ class Snapshot:
         ]
 
     def _undropped(self, entries: pa.Table) -> pa.Table:
+        """Return the entries of the key frame that no drop of the delta names.
+
+        Raises:
+            Corrupt: the hash of a drop stands with an entry that is not the one it names.
+        """
         if not self.delta.drops or not entries.num_rows:
             return entries
         gone = pa.array([bytes.fromhex(d.hash) for d in self.delta.drops.values()], pa.binary(32))
-        return entries.filter(pc.invert(pc.is_in(entries.column("hash"), gone)))
+        dropped = pc.is_in(entries.column("hash"), gone)
+        for segment in segments.to_segments(entries.filter(dropped)):
+            if self.delta.drops.get(segment.id) != drop_of(segment):
+                raise Corrupt(f"a drop does not name the segment {segment.id} whose hash it has")
+        return entries.filter(pc.invert(dropped))
+
+    def _check_true(self, entries: pa.Table) -> None:
+        """Check entries that come from leaves against their hashes.
+
+        Raises:
+            Corrupt: one has another hash.
+        """
+        if self.base is None or not self.base.leaves:
+            return
+        stored = entries.filter(pc.less_equal(entries.column("version"), self.base.version))
+        if not segments.hashes_hold(stored):
+            raise Corrupt("an entry of the key frame does not have the hash beside it")
+
+    def _check_totals(self, entries: pa.Table) -> None:
+        """Check all live entries against the header, which says of drops only how many they are.
+
+        Raises:
+            Corrupt: their number, rows or bytes are others.
+        """
+        sums = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
+        if Totals(entries.num_rows, *sums) != self.totals:
+            raise Corrupt("the live segments do not add up to the totals", version=self.version)
 
     def _over_older(self, error: Exception) -> Snapshot:
         """Return the same state resolved over an older key frame (hazard P1)."""
@@ -334,11 +400,16 @@ def check(snapshot: Snapshot) -> None:
 
 
 def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:
-    if start is not None:
-        entries = entries.filter(pc.greater(entries.column("chunk_end"), start))
-    if end is not None:
-        entries = entries.filter(pc.less(entries.column("chunk_start"), end))
-    return entries
+    if (start is None and end is None) or not entries.num_rows:
+        return entries
+    return entries.filter(_overlap(entries, start, end))
+
+
+def _overlap(entries: pa.Table, start: int | None, end: int | None) -> pa.ChunkedArray:
+    """Say which entries are of chunks that overlap [start, end) ms."""
+    late_enough = pc.greater(entries.column("chunk_end"), MIN_MS if start is None else start)
+    early_enough = pc.less(entries.column("chunk_start"), MAX_MS if end is None else end)
+    return pc.and_(late_enough, early_enough)
 
 
 def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:

@@ -308,7 +308,9 @@ class Walk:
         if body is None:
             return "the leaf is missing"
         try:
-            entries = segments.to_segments(keyframe.check_leaf(leaf, body))
+            table = keyframe.check_leaf(leaf, body)
+            keyframe.check_entries(leaf.sha256, table)
+            entries = segments.to_segments(table)
         except Corrupt as error:
             return error.message
         if self.audit.version == version and self.audit.foreign(entries):

@@ -2,9 +2,10 @@
 
 import itertools
 
+import msgspec
 import pyarrow as pa
 
-from eventlog import Table, keys
+from eventlog import Table, codec, keyframe, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
@@ -56,6 +57,33 @@ class Damaged:
         # Another handle, so that nothing comes from a cache.
         return fsck(Table(self.store), **options)
 
+    def forge_root(self, version, change):
+        """Change the key frame root of a version; all its digests fit again."""
+        key = keys.keyframe_key(version)
+        root = change(codec.decode_keyframe(self.store.get(key), version))
+        self.replace(key, codec.encode_keyframe(root))
+
+    def forge_leaf(self, version, change, leaf=0):
+        """Change the table of a leaf; its name, the root and all digests fit again."""
+
+        def forged(root):
+            old = root.leaves[leaf]
+            table = change(segments.from_parquet(self.store.get(frame_key(old)), old.segments))
+            body = segments.to_parquet(table)
+            new = keyframe._leaf(table, body)
+            self.store.put_if_absent(frame_key(new), body)
+            leaves = [*root.leaves]
+            leaves[leaf] = new
+            return msgspec.structs.replace(root, leaves=tuple(leaves))
+
+        self.forge_root(version, forged)
+
+    def forge_commit(self, version, change):
+        """Change a commit; its own digests fit again, the chain after it does not."""
+        key = keys.commit_key(version)
+        commit = change(codec.decode_commit(self.store.get(key), version))
+        self.replace(key, codec.encode_commit(commit))
+
     def keyframes(self):
         found = [keys.parse_log_key(row.key) for row in self.store.list(keys.LOG_PREFIX)]
         return sorted(version for version, is_keyframe in filter(None, found) if is_keyframe)
@@ -66,3 +94,8 @@ class Damaged:
     def errors(self, **options):
         report = self.fsck(**options)
         return [f for f in report.findings if f.severity == "error"]
+
+
+def frame_key(leaf):
+    """The key of a leaf that a root names."""
+    return keys.frame_key(leaf.sha256)

@@ -78,6 +78,7 @@ def _plan(store, question):
 
     from eventlog import Table
     from eventlog.location import open_store
+    from eventlog.scan import plan
 
     if isinstance(store, tuple):
         store = open_store(*store)
@@ -93,7 +94,7 @@ def _plan(store, question):
         return len(snapshot.segments(where=where))
     if question == "segments":
         return len(snapshot.segments())
-    return snapshot.entries().num_rows
+    return plan(snapshot).entries.num_rows
 
 
 def _ask(name, root, options, question):

@@ -257,7 +257,10 @@ class World:
         self.totals = Totals(len(self.parts), len(rows), 100 * len(self.parts))
         self.meta = SimpleNamespace(schema=STORED, layout=self.layout)
 
-    def entries(self, start=None, end=None, keep=None):
+    def are_true(self, entries):
+        return segments.hashes_hold(entries)
+
+    def entries(self, start=None, end=None, keep=None, *, checked=True):
         kept = [
             entries
             for leaf, entries in self.leaves

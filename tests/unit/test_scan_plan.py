@@ -53,7 +53,10 @@ class Fake:
             entries = segments.from_segments([s for s in self.listed if s.chunk == chunk])
             self.leaves.append((keyframe._cut(entries, {})[0], entries))
 
-    def entries(self, start=None, end=None, keep=None):
+    def are_true(self, entries):
+        return segments.hashes_hold(entries)
+
+    def entries(self, start=None, end=None, keep=None, *, checked=True):
         kept = [
             entries
             for leaf, entries in self.leaves

@@ -1,0 +1,42 @@
+"""The chain: what a handle that knows a version asks of the later ones it adopts (R6.2)."""
+
+import pytest
+from builders import replaced
+from damage import Damaged, rows
+
+from eventlog import Table, errors
+from writers import append
+
+
+def forged(version, **changes):
+    """A table whose newest commit has another header, and a handle that knows version 5."""
+    damaged = Damaged(commits=5, every=1000)
+    handle = Table.open("", store=damaged.store)
+    for day in range(5, version):
+        append(damaged.table, rows(day))
+    damaged.forge_commit(
+        version, lambda commit: replaced(commit, header=replaced(commit.header, **changes))
+    )
+    return damaged, handle
+
+
+@pytest.mark.parametrize("version", [6, 7])
+@pytest.mark.parametrize("changes", [{"prev": "ab" * 32}, {"table": "cd" * 16}], ids=["prev", "id"])
+@pytest.mark.parametrize("adopt", [Table.refresh, Table.snapshot, Table.history])
+def test_a_handle_adopts_no_commit_that_does_not_follow(version, changes, adopt):
+    damaged, handle = forged(version, **changes)
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        adopt(handle)
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        append(handle, rows(9))
+    assert any("follow" in found.message for found in damaged.errors())
+
+
+def test_over_a_long_way_the_chain_is_fsck_s():
+    """Only the next and the newest commit are read: the request count does not grow."""
+    damaged, handle = forged(9, prev="ab" * 32)
+    assert handle.refresh().version == 9
+    assert any("chain" in found.message for found in damaged.errors())
+    damaged, handle = forged(9, table="cd" * 16)
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        handle.refresh()
