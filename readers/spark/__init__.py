@@ -6,6 +6,7 @@ Imports eventlog, readers and pyspark (extra `spark`); see `readers.spark.source
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -22,7 +23,7 @@ from eventlog.scan import ScanPlan
 from readers.fragments import check_sizes
 from readers.scanner import kept_snapshot
 from readers.spark.expressions import pack_expression
-from readers.spark.filters import field, to_column
+from readers.spark.filters import field, to_column, unpushed
 from readers.spark.options import STORAGE_PREFIX
 from readers.spark.types import to_spark
 
@@ -36,8 +37,9 @@ _PARQUET_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
-    "__globPaths__": "false",  # a root may hold the characters of a pattern
 }
+# The characters that make Hadoop take a path for a pattern (`SparkHadoopUtil.isGlobPath`).
+_PATTERN = re.compile(r"[\\*?{}\[\]]")
 
 
 def read(  # noqa: PLR0917 - the question, as in readers.scan
@@ -59,7 +61,8 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     the session's own (`spark.hadoop.fs.s3a.*`); `storage_options` serve the planning only. Engine
     `arrow` is the data source `eventlog`, which needs nothing but Python on the executors. `auto`
     is `jvm` where a local path or the s3a file system class allows it, else `arrow`; on Spark
-    Connect, which shows no JVM, it is `arrow`.
+    Connect, which shows no JVM, it is `arrow`. Both give the same rows, also under filters that are
+    put on the DataFrame later; those on floats are not pushed into Parquet, which would lose -0.0.
 
     Args:
         spark: the session.
@@ -132,6 +135,8 @@ def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan) -> DataFrame:
         rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
     else:
         rows = spark.createDataFrame([], schema)
+    # Before any filter, ours or one that the caller adds to the DataFrame.
+    rows = rows.select(*[unpushed(kind.name, kind.type) for kind in plan.table_schema])
     condition = None if plan.filter is None else _condition(plan)
     if condition is not None:
         rows = rows.where(condition)
@@ -140,6 +145,12 @@ def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan) -> DataFrame:
 
 def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) -> str | None:
     """Return why Spark's own Parquet reader cannot do it; None if it can."""
+    path = _hadoop_root(root).partition(":")[2]
+    if ":" in path and _PATTERN.search(path):
+        return (
+            "cannot read a root with a colon and one of * ? { } [ ] \\, which Hadoop takes for a "
+            "pattern that it cannot match: use engine='arrow'"
+        )
     if plan.predicate is not None and _condition(plan) is None:
         return "cannot evaluate this where as Arrow does: use engine='arrow'"
     remote = not hasattr(spark, "_jvm")
@@ -174,7 +185,14 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _hadoop_root(root: str) -> str:
-    """Return the root as Hadoop spells it, which decodes no percent signs."""
+    """Return the root as Hadoop spells it, which decodes no percent signs.
+
+    What would make it a pattern is escaped, so that it matches itself only. Spark's own way to say
+    that paths are no patterns, the option `__globPaths__`, puts all paths in the place of each one
+    that looks like a pattern.
+    """
     if root.startswith("s3:"):
-        return f"s3a:{root.removeprefix('s3:')}"
-    return f"file://{unquote(urlsplit(root).path)}"
+        found = f"s3a:{root.removeprefix('s3:')}"
+    else:
+        found = f"file://{unquote(urlsplit(root).path)}"
+    return _PATTERN.sub(r"\\\g<0>", found)

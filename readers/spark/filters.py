@@ -50,12 +50,41 @@ def to_column(condition: Condition) -> Column | None:
 
 def field(name: str) -> Column:
     """Return the column of exactly this name, whatever characters it has."""
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")
+    return F.col(_quoted(name))
+
+
+def unpushed(name: str, kind: pa.DataType) -> Column:
+    """Return a column of the same values whose floats no filter is pushed into Parquet for.
+
+    Parquet's reader skips row groups by their dictionaries, and drops rows if the session asks for
+    that, comparing floats by their bits: -0.0 would not be found where 0.0 is sought. Spark pushes
+    filters of plain columns only, also those inside of structs, never of elements.
+
+    Args:
+        name: of the column.
+        kind: its Arrow type.
+    """
+    return _unpushed(field(name), kind).alias(name)
+
+
+def _unpushed(column: Column, kind: pa.DataType) -> Column:
+    if pa.types.is_floating(kind):
+        return F.nanvl(column, column)
+    if pa.types.is_struct(kind):
+        for inner in kind:
+            found = column.getField(inner.name)
+            guarded = _unpushed(found, inner.type)
+            if guarded is not found:
+                column = column.withField(_quoted(inner.name), guarded)
+    return column
 
 
 class _NotInSpark(Exception):
     """A part of the condition is an Arrow expression, or a value that Spark does not have."""
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _column(condition: Condition) -> Column:  # noqa: C901 - one case a kind

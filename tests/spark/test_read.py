@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import questions
 from pyspark.sql.functions import coalesce, lit, timestamp_micros, when
 
 import readers.spark
@@ -171,9 +172,10 @@ def test_both_engines_keep_the_same_rows_in_any_zone(spark, table, where):
 
 def test_floats_compare_alike(spark, local_uri):
     schema = pa.schema([("id", pa.int64()), ("ts", SCHEMA.field("ts").type), ("x", pa.float32())])
-    values = [0.0, -0.0, float("nan"), float("inf"), None, 1.1]
+    values = [0.0, -0.0, float("nan"), float("inf"), None, 1.1, -1.0, -1.0]
+    times = [START_US] * 7 + [START_US + questions.DAY_US]
     table = Table.create(local_uri, schema, time_column="ts")
-    append(table, pa.table([range(6), [START_US] * 6, values], schema=schema))
+    append(table, pa.table([range(8), times, values], schema=schema))
     for where, expected in {
         "x > 1": [2, 3, 5],
         "x IN (0, 7)": [0, 1],
@@ -217,11 +219,3 @@ def test_read_works_from_any_thread(spark, table):
 
 def _plan(df):
     return df._jdf.queryExecution().executedPlan().toString()
-
-
-def test_a_root_with_the_characters_of_patterns(spark, tmp_path):
-    path = tmp_path / "a b%20[x]{y}*=1"
-    table = Table.create(path, SCHEMA, time_column="ts")
-    add(table, 3)
-    for engine in ("jvm", "arrow"):
-        assert ids(readers.spark.read(spark, str(path), engine=engine)) == [0, 1, 2]

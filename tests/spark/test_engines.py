@@ -1,0 +1,237 @@
+"""Both engines against plain Python: the same rows for the same question, value by value.
+
+Every table here has several commits, segments, row groups and pages: what a reader skips, and what
+it puts together, shows only there.
+"""
+
+import functools
+import itertools
+import random
+import struct
+from functools import reduce
+
+import pyarrow as pa
+import pytest
+import questions
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import count_if, expr, lit
+
+import compaction
+import readers.spark
+from eventlog import Table, predicate, staging
+from eventlog.errors import InvalidInput
+from readers.spark.filters import to_column
+from writers import append
+
+ENGINES = ("arrow", "jvm")
+TWO_DAYS = questions.TIMES[:1] + questions.TIMES[4:6]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A table of three commits, compacted by a fourth, and its rows: (table, commits, rows)."""
+    with pytest.MonkeyPatch.context() as patch:
+        small = {"data_page_size": 32, "write_batch_size": 3}
+        patch.setattr(staging, "_PARQUET", staging._PARQUET | small)
+        patch.setattr(staging, "_ROW_GROUP_ROWS", 7)
+        root = tmp_path_factory.mktemp("engines") / "table"
+        table = Table.create(root, questions.SCHEMA, time_column="ts")
+        rows = questions.rows(random.Random(7), 75, TWO_DAYS)
+        for first in range(0, 75, 25):
+            append(table, questions.to_arrow(rows[first : first + 25]))
+        appended = table.head().version
+        compaction.run(table)
+        assert len(table.snapshot(version=appended).segments()) == 6
+        assert len(table.refresh().segments()) == 2
+        yield table, (appended, table.head().version), rows
+
+
+def test_random_questions_have_one_answer(spark, world):
+    table, versions, rows = world
+    chance, count = questions.examples(10)
+    asked = [questions.ask(chance, plain=number % 5 > 0, depth=2) for number in range(count)]
+    for start in range(0, count, 10):
+        few = asked[start : start + 10]
+        _check(rows, few, _filtered(spark, table, versions[0], few[::2]))
+        _check(rows, few, _filtered(spark, table, versions[1], few[1::2]))
+        _check(rows, few, _read(spark, table, versions[1], few[::3], "auto"))
+        _check(rows, few, _read(spark, table, versions[0], few[::5], "arrow"))
+
+
+def _filtered(spark, table, version, asked):
+    """Filters on one DataFrame, where Spark's own columns can say them."""
+    whole = readers.spark.read(spark, table.uri, version=version, engine="jvm")
+    schema = table.head().stored_schema
+    said = {q.sql: to_column(predicate.parse(q.sql, schema).condition) for q in asked}
+    return {sql: whole.where(column) for sql, column in said.items() if column is not None}
+
+
+def _read(spark, table, version, asked, engine):
+    """A DataFrame for each question."""
+    read = functools.partial(readers.spark.read, spark, table.uri, version=version, engine=engine)
+    return {question.sql: read(["id"], question.sql) for question in asked}
+
+
+def _check(rows, asked, frames):
+    """Run all frames at once; each has the rows that its question means."""
+    expected = {question.sql: question.ids(rows) for question in asked}
+    for sql, got in _ids(frames).items():
+        assert got == expected[sql], sql
+
+
+def _ids(frames):
+    """The ids in each frame, sorted, by one job."""
+    found = {name: [] for name in frames}
+    names = list(frames)
+    parts = [frames[name].select(lit(at), "id") for at, name in enumerate(names)]
+    for at, number in reduce(DataFrame.unionAll, parts).collect():
+        found[names[at]].append(number)
+    return {name: sorted(numbers) for name, numbers in found.items()}
+
+
+def test_every_value_comes_back_bit_by_bit(spark, world):
+    table, versions, rows = world
+    expected = _bits(questions.to_arrow(rows))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for version, engine in itertools.product(versions, ENGINES):
+            found = readers.spark.read(spark, table.uri, version=version, engine=engine)
+            assert _bits(found.toArrow().sort_by("id")) == expected, (version, engine)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def _bits(table: pa.Table) -> list[list[object]]:
+    """The values, with floats as their bits and times as whole numbers."""
+    columns = []
+    for name in questions.SCHEMA.names:
+        column = table.column(name)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.int32())
+        columns.append([_bare(value) for value in column.to_pylist()])
+    return columns
+
+
+def _bare(value):
+    if isinstance(value, float):
+        return struct.pack("d", value)
+    if isinstance(value, dict):
+        return {name: _bare(part) for name, part in value.items()}
+    return [_bare(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+# A filter in Spark's own SQL on the DataFrame, and whether a row passes.
+FILTERS = {
+    "f64 >= 0": lambda row: questions.compare(">=", row["f64"], 0.0),
+    "f64 = 0": lambda row: questions.compare("=", row["f64"], 0.0),
+    "f64 <=> 0D": lambda row: questions.compare("=", row["f64"], 0.0) is True,
+    "f64 IN (0, 7)": lambda row: row["f64"] in (0.0, 7.0),
+    "f32 <= 0": lambda row: questions.compare("<=", row["f32"], 0.0),
+    "f32 = 0": lambda row: questions.compare("=", row["f32"], 0.0),
+    "NOT f32 < 0": lambda row: questions.compare(">=", row["f32"], 0.0),
+    "f64 = double('NaN')": lambda row: row["f64"] is not None and row["f64"] != row["f64"],
+    "f64 > double('Infinity')": lambda row: row["f64"] is not None and row["f64"] != row["f64"],
+    "f64 IS NULL": lambda row: row["f64"] is None,
+    "`odd.``name```= 0": lambda row: questions.compare("=", row["odd.`name`"], 0.0),
+    "`in.struct`.`x y` = 0": lambda row: (row["in.struct"] or {}).get("x y") == 0.0,
+    "`in.struct`.`x y` = 0 AND `in.struct`.k = 1": lambda row: (
+        (row["in.struct"] or {}).get("x y") == 0.0 and row["in.struct"]["k"] == 1
+    ),
+    "`in.struct` IS NULL": lambda row: row["in.struct"] is None,
+    "array_contains(`in``list`, 0D)": lambda row: 0.0 in (row["in`list"] or []),
+    "`in map`['key'] = 0": lambda row: 0.0 in [v for _, v in row["in map"] or []],
+    "raw = X'61'": lambda row: row["raw"] == b"a",
+    "raw >= X'ff'": lambda row: row["raw"] is not None and row["raw"] >= b"\xff",
+    "text LIKE '%b' OR text >= 'ä'": lambda row: (
+        row["text"] is not None and (row["text"].endswith("b") or row["text"] >= "ä")
+    ),
+    "dec38 > 99": lambda row: row["dec38"] is not None and row["dec38"] > 99,
+    "year(ntz) = 1582": lambda row: (
+        row["ntz"] in map(questions.micros, ["1582-10-04T23:59:59.999999", "1582-10-15"])
+    ),
+}  # fmt: skip
+
+
+def test_filters_on_the_frame_see_every_row(spark, world):
+    table, versions, rows = world
+    expected = {
+        text: [row["id"] for row in rows if holds(row) is True] for text, holds in FILTERS.items()
+    }
+    for engine, version in zip(ENGINES, versions, strict=True):
+        whole = readers.spark.read(spark, table.uri, version=version, engine=engine)
+        counts = [count_if(expr(text)) for text in FILTERS]
+        counted = dict(zip(FILTERS, whole.select(*counts).first(), strict=True))
+        assert counted == {text: len(ids) for text, ids in expected.items()}
+        if engine == "jvm":  # the other has no filters pushed into it
+            assert _ids({text: whole.where(text) for text in FILTERS}) == expected
+
+
+def test_no_row_is_dropped_by_a_session_that_filters_records(spark, world):
+    """Parquet's own record filter compares floats by their bits as well."""
+    table, versions, rows = world
+    settings = {
+        "spark.sql.parquet.recordLevelFilter.enabled": "true",
+        "spark.sql.parquet.enableVectorizedReader": "false",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        frame = readers.spark.read(spark, table.uri, version=versions[0], engine="jvm")
+        asked = {
+            name: frame.where(f"{name} = 0").count() for name in ("f32", "f64", "i64", "dec38")
+        }
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert asked == {name: sum(row[name] == 0 for row in rows) for name in asked}
+
+
+def test_the_jvm_still_prunes_and_reads_few_columns(spark, world):
+    """Guarding floats costs no pruning elsewhere: the plan reads and pushes down what it did."""
+    table, _, _ = world
+    frame = readers.spark.read(spark, table.uri, engine="jvm")
+    plan = _plan(frame.where("i32 > 3 AND f64 > 0").select("text"))
+    assert "ReadSchema: struct<i32:int,f64:double,text:string>" in plan
+    assert "PushedFilters: [IsNotNull(i32), GreaterThan(i32,3)]" in plan
+    assert "Batched: true" in plan
+    plan = _plan(frame.where("`in.struct`.k = 1").select("`in.struct`.`x y`"))
+    assert "ReadSchema: struct<in.struct:struct<x y:double,k:int>>" in plan
+    plan = _plan(frame.where("`in.struct`.k = 1").select("id"))
+    assert "ReadSchema: struct<id:bigint,in.struct:struct<k:int>>" in plan
+
+
+def _plan(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+# Characters that mean something to Hadoop, to Spark or in a URI.
+ROOTS = [
+    "a*b", "a?{b/b,c}d", "a[bc]d", "{", "]", "back\\slash", "a\\*[!b]", "co:lon", ".hidden/_",
+    "comma, sp ace%20plus+ha#sh&a=1;ün'ï\n\"`",
+]  # fmt: skip
+NOT_FOR_HADOOP = ["co:lon*", "*/co:lon"]
+
+
+def test_any_root_is_read_once(spark, tmp_path):
+    """Each with several segments: of a root that passed for a pattern each brought all others."""
+    schema = pa.schema([("id", pa.int64()), ("ts", questions.SCHEMA.field("ts").type)])
+    times = pa.array([n * questions.DAY_US for n in range(3)], pa.int64())
+    rows = pa.table([pa.array(range(3)), times.cast(schema.field("ts").type)], schema=schema)
+    frames = {}
+    # As with more than 32 segments: listed by a job, to which the paths travel as text.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "2")
+    try:
+        for name in (*ROOTS, *NOT_FOR_HADOOP):
+            table = Table.create(tmp_path / "roots" / name, schema, time_column="ts")
+            append(table, rows)
+            assert len(table.head().segments()) == 3
+            frames[name] = readers.spark.read(spark, table.uri)
+            assert ("FileScan parquet" in _plan(frames[name])) == (name in ROOTS)
+            if name in NOT_FOR_HADOOP:
+                with pytest.raises(InvalidInput, match=r"colon .* use engine='arrow'"):
+                    readers.spark.read(spark, table.uri, engine="jvm")
+    finally:
+        spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
+    assert _ids(frames) == {name: [0, 1, 2] for name in frames}
