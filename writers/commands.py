@@ -13,7 +13,7 @@ from eventlog import terminal
 from eventlog.program import Place, common, options
 from eventlog.staging import DEFAULT_MEMORY_BYTES
 from writers.batch import already, append, make_app
-from writers.files import FORMATS, counted, open_rows
+from writers.files import FORMATS, counted, exactly, open_rows
 
 _MEGABYTE = 2**20
 _QUICK_DAYS = 10
@@ -23,6 +23,12 @@ _QUICK_DAYS = 10
 @common
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "file_format", type=click.Choice(FORMATS), help="By name if not given.")
+@click.option(
+    "--null", "nulls", multiple=True, metavar="TEXT", help="CSV: null where unquoted, such as NA."
+)
+@click.option(
+    "--rows", "expected", type=click.IntRange(min=0), help="Commit only if there are so many."
+)
 @click.option("--app-id", help="With --app-seq: the same (id, sequence) takes effect once.")
 @click.option("--app-seq", type=click.IntRange(min=0), help="Grows with every unit of work.")
 @click.option(
@@ -37,21 +43,29 @@ def append_(
     *,
     files: Sequence[str],
     file_format: str | None,
+    nulls: Sequence[str],
+    expected: int | None,
     app_id: str | None,
     app_seq: int | None,
     memory_mb: int,
 ) -> None:
     """Append the rows of FILES as one commit.
 
-    FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them; '-' is an Arrow IPC
-    stream on standard input.
+    FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them, also with columns in
+    their paths (station=Oslo/). '-' is standard input: an Arrow IPC stream, or what --format says.
+    A file is read whole or nothing is committed. A cut between two lines of CSV or JSON cannot be
+    seen: give --rows where the producer may die.
+
+    CSV: an unquoted empty field is null, a quoted one the empty text; NA or NULL are texts, unless
+    --null says otherwise, and nan is a float. JSON lines: a missing field is null.
     """
     table = place.open()
     head = table.head()
     done = already(head, make_app(app_id, app_seq))
     read = 0
     if done is None:
-        rows = open_rows(files, head.schema, head.layout.time_column, file_format)
+        rows = open_rows(files, head.schema, head.layout.time_column, file_format, nulls=nulls)
+        reader = rows.reader if expected is None else exactly(rows.reader, expected)
         with terminal.progress() as advance:
 
             def count(number: int) -> None:
@@ -61,7 +75,7 @@ def append_(
 
             done = append(
                 table,
-                counted(rows.reader, count),
+                counted(reader, count),
                 app_id=app_id,
                 app_seq=app_seq,
                 memory_bytes=memory_mb * _MEGABYTE,

@@ -1,0 +1,741 @@
+"""Files on their way in: read whole, every value as it was, or refused and nothing committed."""
+
+import bz2
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from eventlog import Table
+from eventlog.errors import InvalidInput
+from eventlog.program import build
+from eventlog.schema_text import parse_schema
+from readers import scan
+from writers import append
+from writers.files import open_rows
+
+HOUR = datetime(2013, 1, 7, 5, tzinfo=UTC)
+AT = "2013-01-07T05:00:00Z"
+PLAIN = "at:timestamp, id:int64, name:string, f:float64"
+
+
+@pytest.fixture
+def table(tmp_path):
+    def create(columns=PLAIN):
+        return Table.create(tmp_path / "t", parse_schema(columns), time_column="at")
+
+    return create
+
+
+def load(table, *files, **options):
+    """Append files to a table and return its rows, in the order of the files."""
+    head = table.head()
+    rows = open_rows([str(f) for f in files], head.schema, head.layout.time_column, **options)
+    append(table, rows.reader)
+    return scan(table).to_table().to_pylist()
+
+
+def refused(table, *files, match, **options):
+    """Check that files are refused for a reason, and that the table is what it was."""
+    with pytest.raises(InvalidInput, match=match):
+        load(table, *files, **options)
+    assert table.refresh().version == 0
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+# ------------------------------------------------------------------------------ JSON lines
+
+
+def json_lines(*rows):
+    return "".join(json.dumps({"at": AT, **row}) + "\n" for row in rows)
+
+
+def test_a_json_column_that_appears_late_is_read(table, tmp_path):
+    rows = [{"id": i, "name": "x" * 200} for i in range(20_000)]
+    rows[-1]["f"] = 1.5
+    found = load(table(), write(tmp_path / "a.json", json_lines(*rows)))
+    assert len(found) == 20_000
+    assert [row["f"] for row in found if row["f"] is not None] == [1.5]
+    assert [row["id"] for row in found] == list(range(20_000))
+
+
+def test_an_unknown_json_field_is_refused_by_name_and_line_wherever_it_appears(table, tmp_path):
+    rows = [{"id": i, "name": "x" * 200} for i in range(20_000)]
+    rows[-1]["Name"] = "y"
+    path = write(tmp_path / "a.json", "\n" + json_lines(*rows))
+    refused(table(), path, match="line 20001: unknown columns 'Name'")
+
+
+ALL = (
+    "at:timestamp, b:bool, i8:int8, i64:int64, f32:float32, f64:float64, dec:decimal(20,3), "
+    "s:string, d:date, ts:timestamp, ntz:timestamp_ntz, l:list<int16>, "
+    "m:map<string, decimal(4,1)>, st:struct<x:float64, y:list<date>>, mi:map<int32, string>"
+)
+
+
+def test_json_is_read_by_the_types_of_the_table(table, tmp_path):
+    lines = """
+{"at":"2013-01-07T06:00:00+01:00","b":true,"i8":-128,"i64":9223372036854775807,"f32":1,"f64":1,"s":"é\\u00e9"}
+{"at":"2013-01-07 05:00","i64":2.0,"f64":"NaN","dec":12345678901234567.125,"d":"2013-01-07"}
+{"at":"2013-01-07T05:00:00Z","f64":1e-3,"dec":"-1.5","ts":"9999-12-31 23:59:59.999999","s":""}
+{"at":"2013-01-07T05:00:00.000000000Z","ts":"2013-01-07T06:00:00.5+01:00","ntz":"0001-01-01","dec":7}
+{"at":"2013-01-07T05:00:00Z","l":[1,null,2.0],"m":{"a":1.5,"b":null},"st":{"x":2},"mi":{"7":"z"}}
+{"at":"2013-01-07T05:00:00Z","l":[],"m":{},"st":{"y":["2013-01-07",null]},"b":null}
+"""
+    found = load(table(ALL), write(tmp_path / "a.jsonl", lines))
+    assert len(found) == 6
+    assert {row["at"] for row in found} == {HOUR}
+    first, second, third, fourth, fifth, sixth = found
+    assert (first["b"], first["i8"], first["i64"], first["s"]) == (True, -128, 2**63 - 1, "éé")
+    assert [type(first[name]) for name in ("f32", "f64")] == [float, float]
+    assert (second["i64"], second["dec"]) == (2, Decimal("12345678901234567.125"))
+    assert second["f64"] != second["f64"]
+    assert second["d"] == date(2013, 1, 7)
+    assert (third["dec"], third["f64"], third["s"]) == (Decimal("-1.500"), 0.001, "")
+    assert third["ts"] == datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    assert fourth["ts"] == HOUR.replace(microsecond=500_000)
+    assert (fourth["ntz"], fourth["dec"]) == (datetime(1, 1, 1), Decimal("7.000"))
+    assert fifth["l"] == [1, None, 2]
+    assert fifth["m"] == [("a", Decimal("1.5")), ("b", None)]
+    assert (fifth["st"], fifth["mi"]) == ({"x": 2.0, "y": None}, [(7, "z")])
+    assert (sixth["l"], sixth["m"], sixth["b"]) == ([], [], None)
+    assert sixth["st"] == {"x": None, "y": [date(2013, 1, 7), None]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ('"i64":9223372036854775808', "int64"),
+        ('"i64":1.5', "int64"),
+        ('"i64":9007199254740993.5', "int64"),
+        ('"i64":"1"', "int64"),
+        ('"i64":true', "int64"),
+        ('"i64":1e400', "int64"),
+        ('"i8":128', "int8"),
+        ('"f64":9007199254740993', "double"),
+        ('"f64":1e400', "double"),
+        ('"f64":"1.5"', "double"),
+        ('"f32":16777217', "float"),
+        ('"f32":1e300', "float"),
+        ('"f64":NaN', "not one JSON object"),
+        ('"dec":1.2345', "decimal"),
+        ('"dec":1e30', "decimal"),
+        ('"dec":"nan"', "decimal"),
+        ('"dec":true', "decimal"),
+        ('"b":1', "bool"),
+        ('"s":1', "string"),
+        ('"s":"\\ud800"', "line 2"),
+        ('"d":"2013-01-07T05:00:00"', "date"),
+        ('"d":15712', "date"),
+        ('"ts":1357534800000', "timestamp"),
+        ('"ts":"2013-01-07T05:00:00.123456789"', "timestamp"),
+        ('"ntz":"2013-01-07T05:00:00+01:00"', "timestamp"),
+        ('"l":[1,40000]', "int16"),
+        ('"l":1', "list"),
+        ('"m":{"a":1.55}', "decimal"),
+        ('"m":{"a":1,"a":2}', "'a' occurs twice"),
+        ('"mi":{"x":"y"}', "int32"),
+        ('"st":{"x":1,"z":2}', "field 'z'"),
+        ('"st":{"y":["2013-13-01"]}', "date"),
+        ('"s":"a","s":"b"', "'s' occurs twice"),
+        ('"s":"a" , "s" :"b"', "'s' occurs twice"),
+        ('"s":"\\":","s":"b"', "'s' occurs twice"),
+        ('"s":"a"}{"s":"b"', "not one JSON object"),
+        ('"l":' + "[" * 100_000, "line 2"),
+        ('"i64":' + "9" * 5000, "line 2"),
+    ],
+)
+def test_json_that_does_not_fit_is_refused_with_its_line(table, tmp_path, fields, said):
+    content = json_lines({}) + f'{{"at":"{AT}",{fields}}}\n' + json_lines({})
+    path = write(tmp_path / "a.json", content)
+    t = table(ALL)
+    refused(t, path, match="line 2")
+    refused(t, path, match=said)
+
+
+def test_json_without_decimals_refuses_numbers_out_of_range(table, tmp_path):
+    t = table()
+    for number in ("1e400", "9007199254740993", "-1e309"):
+        path = write(tmp_path / "a.json", f'{{"at":"{AT}","f":{number}}}\n')
+        refused(t, path, match="line 1")
+    refused(t, write(tmp_path / "b.json", f'{{"at":"{AT}","id":9007199254740993.0}}'), match="id")
+
+
+def test_text_that_looks_like_names_is_no_second_name(table, tmp_path):
+    rows = [{"name": 'a":b', "id": 1}, {"name": '"id":2', "id": 3}, {"name": '\\":'}]
+    found = load(table(), write(tmp_path / "a.json", json_lines(*rows).replace('"id":', '"id" :')))
+    assert [row["name"] for row in found] == ['a":b', '"id":2', '\\":']
+    assert [row["id"] for row in found] == [1, 3, None]
+
+
+def test_json_lines_may_be_blank_end_in_crlf_and_start_with_a_mark(table, tmp_path):
+    text = "\ufeff" + json_lines({"id": 1}, {"id": 2}).replace("\n", "\r\n \r\n")
+    found = load(table(), write(tmp_path / "a.json", text.rstrip()))
+    assert [row["id"] for row in found] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (json_lines({"id": 1}, {"id": 2})[:-4], "line 2 is not one JSON object"),
+        (json.dumps([{"at": AT}]), "line 1 is not one JSON object"),
+        (json.dumps({"at": AT}, indent=1), "line 1 is not one JSON object"),
+        (json_lines({"id": 1}).encode("utf-16"), "line 1"),
+        (json_lines({"name": "é"}).replace("\\u00e9", "é").encode("latin-1"), "line 1"),
+        (b"", "empty"),
+        ('{"id": 1}\n', "event times are null"),
+    ],
+)
+def test_json_that_is_cut_or_no_lines_is_refused(table, tmp_path, content, said):
+    refused(table(), write(tmp_path / "a.json", content), match=said)
+
+
+def test_binary_values_have_no_form_in_text(table, tmp_path):
+    t = table("at:timestamp, raw:binary")
+    refused(t, write(tmp_path / "a.json", json_lines({"raw": "YWI="})), match="binary")
+    refused(t, write(tmp_path / "a.csv", f"at,raw\n{AT},YWI=\n"), match="no form")
+    refused(t, write(tmp_path / "raw=a" / "b.csv", f"at\n{AT}\n"), match="binary")
+
+
+# ------------------------------------------------------------------------------ compression
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_compressed_text_is_read_whole_in_several_parts_or_refused(table, tmp_path, kind, suffix):
+    if kind == "csv":
+        parts = [b"at,id\n" + f"{AT},1\n".encode() * 50_000, f"{AT},2\n".encode()]
+    else:
+        parts = [json_lines({"id": 1}).encode() * 50_000, json_lines({"id": 2}).encode()]
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "zst": pa.Codec("zstd").compress}[suffix]
+    packed = [bytes(memoryview(pack(part))) for part in parts]
+    t = table()
+    path = tmp_path / f"a.{kind}.{suffix}"
+    for cut in (b"".join(packed)[:-2], packed[0][: len(packed[0]) // 2], packed[0] + b"junk", b""):
+        refused(t, write(path, cut), match="cannot read")
+    assert len(load(t, write(path, b"".join(packed)))) == 50_001
+
+
+def test_a_compressed_parquet_file_is_refused(table, tmp_path):
+    refused(table(), write(tmp_path / "a.parquet.gz", gzip.compress(b"")), match="decompress")
+
+
+# ------------------------------------------------------------------------------ CSV
+
+
+def test_csv_nulls_and_texts_are_told_apart(table, tmp_path):
+    content = (
+        "at,id,name,f\n"
+        f'{AT},1,,nan\n{AT},2,"",NaN\n{AT},3,NA,\n{AT},,null,inf\n'
+        f'{AT},4,"nan",-Infinity\n{AT}, 5 ,a b ,-0.0\n{AT},6.0,"x, ""y""\nz",1e3\n'
+    )
+    found = load(table(), write(tmp_path / "a.csv", content))
+    names = [None, "", "NA", "null", "nan", "a b ", 'x, "y"\nz']
+    assert [row["name"] for row in found] == names
+    assert [row["id"] for row in found] == [1, 2, 3, None, 4, 5, 6]
+    floats = ["nan", "nan", "None", "inf", "-inf", "-0.0", "1000.0"]
+    assert [str(row["f"]) for row in found] == floats
+
+
+def test_csv_texts_that_stand_for_null_can_be_named(table, tmp_path):
+    path = write(tmp_path / "a.csv", f'at,id,name\n{AT},NA,"NA"\n{AT},1,NA\n')
+    refused(table(), path, match="row 1, column 'id': 'NA' does not fit int64")
+    found = load(Table.open(tmp_path / "t"), path, nulls=["NA"])
+    assert [(row["id"], row["name"]) for row in found] == [(None, "NA"), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("at,id,name\n{at},1\n", "Expected 3 columns"),
+        ("at,id\n{at},1,2\n", "Expected 2 columns"),
+        ("at,id,id\n{at},1,2\n", "'id' twice"),
+        ("at,ID\n{at},1\n", "unknown columns: 'ID'"),
+        ("at, id\n{at},1\n", "unknown columns: ' id'"),
+        ("id\n1\n", "'at' is missing"),
+        ('at,name\n{at},"x\n', "ends inside quotes"),
+        ('at,name\n{at},"x\n{at},y\n', "ends inside quotes"),
+        ('at,name\n{at},"x"y\n', "a quote stands inside a field"),
+        ('at,name\n{at},5" pipe\n', "a quote stands inside a field"),
+        ('at,name\n{at},"a\\"b"\n', "a quote stands inside a field"),
+        ('at,name\n{at},"a\\",\\"b"\n', "a quote stands inside a field"),
+        ('at,name\n{at}, "x"\n', "a quote stands inside a field"),
+        ("at,id\n{at},1\n{at},12", "its last line has no end"),
+        ("at,id", "cannot read"),
+        ("", "empty"),
+        ("at,id\n{at},9223372036854775808\n", "row 1, column 'id'"),
+        ("at,id\n{at},1\n{at},1.5\n", "row 2, column 'id'"),
+        ('at,id\n{at},""\n', "row 1, column 'id'"),
+        ("at,f\n{at},1e400\n", "row 1, column 'f'"),
+        ("at,f\n{at},NA\n", "row 1, column 'f'"),
+        ("at,id\n,1\n", "event times are null"),
+        (b"at,name\n2013-01-07,\xe9\n", "UTF8"),
+        ("at,name\n{at},x\n".encode("utf-16"), "cannot read"),
+        ("at;id\n{at};1\n", "unknown columns"),
+    ],
+)
+def test_csv_that_is_cut_or_does_not_fit_is_refused(table, tmp_path, content, said):
+    if isinstance(content, str):
+        content = content.replace("{at}", AT)
+    refused(table(), write(tmp_path / "a.csv", content), match=said)
+
+
+def test_csv_decimals_dates_and_times_are_exact(table, tmp_path):
+    columns = (
+        "at:timestamp, dec:decimal(38,10), d:date, ts:timestamp, ntz:timestamp_ntz, b:bool, "
+        "f:float32"
+    )
+    content = (
+        "at,dec,d,ts,ntz,b,f\n"
+        f"{AT},1234567890123456789012345678.0123456789,9999-12-31,2013-01-07 06:00:00+01,"
+        "0001-01-01 00:00:00.000001,True,0.1\n"
+        f"{AT},1.50,1582-10-04,2013-01-07 05:00:00,2013-01-07,false,1\n"
+    )
+    first, second = load(table(columns), write(tmp_path / "a.csv", content))
+    assert first["dec"] == Decimal("1234567890123456789012345678.0123456789")
+    assert (first["d"], first["ts"]) == (date(9999, 12, 31), HOUR)
+    assert first["ntz"] == datetime(1, 1, 1, microsecond=1)
+    assert (first["b"], second["b"]) == (True, False)
+    assert (second["d"], second["ts"]) == (date(1582, 10, 4), HOUR)
+    assert abs(first["f"] - 0.1) < 1e-8
+    t = Table.open(tmp_path / "t")
+    for column, text in (("dec", "1.00000000001"), ("d", "2013-01-07 05:00:00"), ("b", "yes")):
+        path = write(tmp_path / "b.csv", f"at,{column}\n{AT},{text}\n")
+        with pytest.raises(InvalidInput, match=f"row 1, column '{column}'"):
+            load(t, path)
+
+
+def test_csv_forms_that_are_whole(table, tmp_path):
+    t = table()
+    body = f'at,id,name\r\n{AT},1,"a\r\nb"\r\n\r\n{AT},2,c\r\n'
+    assert [row["id"] for row in load(t, write(tmp_path / "a.csv", "\ufeff" + body))] == [1, 2]
+    load(t, write(tmp_path / "b.csv", "at,id,name\n"))
+    assert t.refresh().version == 1
+    later = write(tmp_path / "c.csv", f"name,at\nz,{AT}\n")
+    found = load(t, tmp_path / "a.csv", later)
+    assert [(row["id"], row["name"]) for row in found][-3:] == [
+        (1, "a\r\nb"),
+        (2, "c"),
+        (None, "z"),
+    ]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted):
+    mark = '"' if quoted else ""
+    text = mark + "x" * 997 + ('"",\n' if quoted else "") + mark
+    lines = "".join(f"{AT},{i},{text}\n" for i in range(12_000))
+    t = table()
+    found = load(t, write(tmp_path / "a.csv", "at,id,name\n" + lines))
+    assert [row["id"] for row in found] == list(range(12_000))
+    assert {len(row["name"]) for row in found} == {1000 if quoted else 997}
+    long = write(tmp_path / "b.csv", f"at,name\n{AT},{mark}{'x' * 17_000_000}{mark}\n")
+    with pytest.raises(InvalidInput, match="longer than"):
+        load(t, long)
+    bad = write(tmp_path / "c.csv", f'at,id,name\n{lines}{AT},1,"x"y\n')
+    with pytest.raises(InvalidInput, match="a quote stands inside a field"):
+        load(t, bad)
+    assert t.refresh().version == 1
+
+
+# ------------------------------------------------------------------------------ Arrow IPC
+
+IDS = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int32())])
+
+
+def ids(*numbers):
+    return pa.table([[HOUR] * len(numbers), list(numbers)], schema=IDS)
+
+
+def arrow(form, *tables):
+    sink = io.BytesIO()
+    with getattr(pa.ipc, f"new_{form}")(sink, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("suffix", ["arrow", "arrows", "feather"])
+def test_both_forms_of_arrow_files_are_read(table, tmp_path, form, suffix):
+    path = write(tmp_path / f"a.{suffix}", arrow(form, ids(1, 2), ids(3)))
+    assert [row["id"] for row in load(table(), path)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_an_arrow_file_that_is_cut_anywhere_is_refused(table, tmp_path, form):
+    # The last rows end in the very bytes of an end-of-stream marker.
+    whole = arrow(form, ids(1, 2), ids(-1, 0))
+    t = table()
+    for length in range(0, len(whole), 4 if form == "stream" else 16):
+        refused(t, write(tmp_path / "a.arrow", whole[:length]), match=r"a\.arrow")
+    refused(t, write(tmp_path / "a.arrow", whole[:-1]), match=r"a\.arrow")
+
+
+def test_a_second_stream_behind_the_first_is_refused(table, tmp_path):
+    twice = arrow("stream", ids(1)) + arrow("stream", ids(2))
+    refused(table(), write(tmp_path / "a.arrows", twice), match="bytes follow")
+
+
+# ------------------------------------------------------------------------------ Parquet
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_int96_times_are_exact_or_refused(table, tmp_path, flag):
+    times = [datetime(1, 1, 1), HOUR.replace(tzinfo=None), datetime(9999, 12, 31, 23, 59, 59, 1)]
+    rows = pa.table(
+        {
+            "at": pa.array(times, pa.timestamp("us")),
+            "nested": [[{"x": t}] for t in times],
+        }
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=flag, row_group_size=2)
+    t = table("at:timestamp, nested:list<struct<x:timestamp_ntz>>")
+    found = sorted(load(t, path), key=lambda row: row["at"])
+    assert [row["at"].replace(tzinfo=None) for row in found] == times
+    assert [row["nested"] for row in found] == [[{"x": t}] for t in times]
+    for nanoseconds, fits in ((10**18 + 1000, True), (10**18 + 1, False), (-1, False)):
+        odd = {"at": pa.array([0, nanoseconds], pa.timestamp("ns"))}
+        pq.write_table(pa.table(odd), path, use_deprecated_int96_timestamps=flag)
+        if fits:
+            load(t, path)
+        else:
+            with pytest.raises(InvalidInput, match=r"microsecond|do not fit"):
+                load(t, path)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+def test_times_of_every_unit_are_exact(table, tmp_path, unit, zone):
+    step = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    times = pa.array([0, 1357534800 * step, -(10**9) * step], pa.timestamp(unit, zone))
+    pq.write_table(pa.table({"at": times}), tmp_path / "a.parquet")
+    write(tmp_path / "a.arrow", arrow("file", pa.table({"at": times})))
+    t = table("at:timestamp")
+    load(t, tmp_path / "a.parquet")
+    found = load(t, tmp_path / "a.arrow")
+    expected = [datetime.fromtimestamp(s, tz=UTC) for s in (-(10**9), 0, 1357534800)]
+    assert sorted(row["at"] for row in found) == sorted(expected * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([1], pa.uint64()), "int64"),
+        (pa.array([1], pa.time32("s")), "int64"),
+        (pa.array([1], pa.time64("us")), "int64"),
+        (pa.array([1], pa.duration("us")), "int64"),
+        (pa.array([10**39], pa.decimal256(40, 0)), "decimal(38,0)"),
+        (pa.array([2**53 + 1], pa.int64()), "float64"),
+        (pa.array([1.5], pa.float64()), "float32"),
+        (pa.array([b"x"], pa.binary(1)), "string"),
+        (pa.array(["1"]), "int64"),
+    ],
+)
+def test_types_that_would_lose_are_refused(table, tmp_path, values, kind):
+    pq.write_table(pa.table({"at": [HOUR], "x": values}), tmp_path / "a.parquet")
+    refused(table(f"at:timestamp, x:{kind}"), tmp_path / "a.parquet", match="'x' has type")
+
+
+def test_dictionaries_half_floats_and_wide_decimals_are_read(table, tmp_path):
+    rows = pa.table(
+        {
+            "at": [HOUR] * 3,
+            "name": pa.array(["a", None, "a"]).dictionary_encode(),
+            "f": pa.array([1.5, None, float("nan")], pa.float32()).cast(pa.float16()),
+            "dec": pa.array([Decimal("1.5"), None, Decimal(-2)], pa.decimal256(20, 1)),
+        }
+    )
+    write(tmp_path / "a.arrow", arrow("file", rows))
+    pq.write_table(rows, tmp_path / "a.parquet")
+    t = table("at:timestamp, name:string, f:float64, dec:decimal(30,2)")
+    for path in (tmp_path / "a.arrow", tmp_path / "a.parquet"):
+        found = load(t, path)[-3:]
+        assert [row["name"] for row in found] == ["a", None, "a"]
+        assert [str(row["f"]) for row in found] == ["1.5", "None", "nan"]
+        assert [row["dec"] for row in found] == [Decimal("1.5"), None, Decimal(-2)]
+
+
+def test_parquet_that_is_cut_damaged_or_empty_is_refused(table, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(ids(*range(1000)), path, row_group_size=100, write_page_checksum=True)
+    whole = path.read_bytes()
+    t = table()
+    for length in (0, 4, 100, len(whole) // 2, len(whole) - 1):
+        refused(t, write(path, whole[:length]), match="cannot read")
+    refused(t, write(path, whole + b"more"), match="cannot read")
+    damaged = bytearray(whole)
+    damaged[len(whole) // 3] ^= 1
+    refused(t, write(path, damaged), match="cannot read")
+    assert len(load(t, write(path, whole))) == 1000
+
+
+def test_times_of_another_calendar_are_refused(table, tmp_path):
+    t = table("at:timestamp, d:date")
+    for day, fits in ((date(1900, 1, 1), True), (date(1500, 1, 1), False)):
+        rows = pa.table({"at": [HOUR] * 2, "d": [date(2013, 1, 1), day]})
+        marked = rows.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
+        with pq.ParquetWriter(tmp_path / "a.parquet", marked.schema, store_schema=False) as writer:
+            writer.write_table(marked)
+            writer.add_key_value_metadata({"org.apache.spark.legacyDateTime": ""})
+        if fits:
+            load(t, tmp_path / "a.parquet")
+        else:
+            with pytest.raises(InvalidInput, match="calendar"):
+                load(t, tmp_path / "a.parquet")
+
+
+def test_files_of_different_columns_and_types_are_united_by_the_types_of_the_table(table, tmp_path):
+    t = table()
+    parts = [
+        {"id": pa.array([1], pa.int8())},
+        {"id": pa.array([2**40]), "f": pa.array([0.5], pa.float32())},
+        {"name": pa.array(["x"]).dictionary_encode(), "f": pa.array([3], pa.int16())},
+        {"name": pa.array(["y"], pa.large_string())},
+    ]
+    for number, part in enumerate(parts):
+        pq.write_table(pa.table({"at": [HOUR], **part}), tmp_path / f"{number}.parquet")
+    rows = open_rows(
+        [str(tmp_path / f"{n}.parquet") for n in range(4)], t.head().schema, "at", None
+    )
+    assert rows.total == 4
+    append(t, rows.reader)
+    found = [(r["id"], r["name"], r["f"]) for r in scan(t).to_table().to_pylist()]
+    assert found == [(1, None, None), (2**40, None, 0.5), (None, "x", 3.0), (None, "y", None)]
+
+
+def test_one_file_of_many_that_does_not_fit_is_named(table, tmp_path):
+    t = table()
+    pq.write_table(pa.table({"at": [HOUR], "f": [0.5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"at": [HOUR], "f": [2**53 + 1]}), tmp_path / "b.parquet")
+    refused(t, tmp_path / "a.parquet", tmp_path / "b.parquet", match=r"b\.parquet: column 'f'")
+    pq.write_table(pa.table({"at": [HOUR], "NAME": ["x"]}), tmp_path / "b.parquet")
+    refused(t, tmp_path / "a.parquet", tmp_path / "b.parquet", match=r"b\.parquet: unknown.*'NAME'")
+
+
+# ------------------------------------------------------------------------------ folders
+
+
+def csv_of(*numbers):
+    return "at,id\n" + "".join(f"{AT},{n}\n" for n in numbers)
+
+
+def test_columns_in_paths_are_read_with_the_types_of_the_table(table, tmp_path):
+    t = table("at:timestamp, id:int64, name:string, d:date, x:decimal(5,2), f:float64")
+    root = tmp_path / "in"
+    write(root / "name=a%2Fb%25 c+d/d=2013-01-07/x=1.5/1.csv", csv_of(1))
+    write(root / "name=é%3D/d=9999-12-31/x=-0.25/2.csv", csv_of(2))
+    null = "__HIVE_DEFAULT_PARTITION__"
+    write(root / f"name=/d={null}/x={null}/more/3.csv", csv_of(3, 4))
+    found = load(t, root)
+    values = {row["id"]: (row["name"], row["d"], row["x"], row["f"]) for row in found}
+    assert values == {
+        1: ("a/b% c+d", date(2013, 1, 7), Decimal("1.50"), None),
+        2: ("é=", date(9999, 12, 31), Decimal("-0.25"), None),
+        3: ("", None, None, None),
+        4: ("", None, None, None),
+    }
+
+
+def test_a_path_counts_also_where_a_part_of_it_is_given(table, tmp_path, monkeypatch):
+    t = table()
+    path = write(tmp_path / "in" / "run=5" / "name=Oslo" / "part" / "1.csv", csv_of(1))
+    for given in (path, path.parent, path.parent.parent):
+        assert load(t, given)[-1]["name"] == "Oslo"
+    monkeypatch.chdir(path.parent)
+    assert load(t, "1.csv")[-1]["name"] == "Oslo"
+    refused_now = pytest.raises(InvalidInput, match="'run'")
+    with refused_now:
+        load(t, tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        ("in/Name=Oslo/1.csv", csv_of(1), "says a column 'Name'"),
+        ("in/id=one/1.csv", f"at\n{AT}\n", "id=one"),
+        ("in/id=/1.csv", f"at\n{AT}\n", "id="),
+        ("in/id=2/1.csv", csv_of(2, 1), "in the file says something else"),
+        ("in/id=2/1.csv", csv_of(2, ""), "in the file says something else"),
+        ("in/id=2/id=3/1.csv", f"at\n{AT}\n", "twice"),
+        ("in/name=%FF/1.csv", csv_of(1), "UTF-8"),
+        ("in/at=2013-01-08/1.csv", csv_of(1), "in the file says something else"),
+        ("in/at=noon/1.csv", "id\n1\n", "at=noon"),
+    ],
+)
+def test_paths_that_do_not_fit_are_refused(table, tmp_path, path, content, said):
+    write(tmp_path / path, content)
+    refused(table(), tmp_path / "in", match=said)
+
+
+def test_a_path_that_agrees_with_its_file_is_read(table, tmp_path):
+    t = table()
+    write(tmp_path / "in" / "id=2" / "1.csv", csv_of(2, 2))
+    write(tmp_path / "in" / "id=__HIVE_DEFAULT_PARTITION__" / "1.csv", csv_of("", ""))
+    assert sorted(str(row["id"]) for row in load(t, tmp_path / "in")) == ["2", "2", "None", "None"]
+
+
+def test_paths_of_one_folder_that_say_different_columns_are_refused(table, tmp_path):
+    write(tmp_path / "in" / "name=Oslo" / "1.csv", csv_of(1))
+    write(tmp_path / "in" / "2.csv", csv_of(2))
+    refused(table(), tmp_path / "in", match="do not say the same columns")
+
+
+def test_markers_that_hold_no_rows_are_left_out(table, tmp_path):
+    root = tmp_path / "in"
+    for number in (1, 2):
+        write(root / f"{number}.csv", csv_of(number))
+        write(root / f".{number}.csv.crc", b"x")
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".DS_Store", "_metadata", "_common_metadata"):
+        write(root / name, b"")
+    write(root / "0.csv", b"")  # as Spark leaves one for a task without rows
+    assert [row["id"] for row in load(table(), root)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_temporary/0/task/3.csv", "sub/_temporary/x", "_delta_log/0.json", ".hoodie/x",
+        "_log/1.json", "_spark_metadata/0", "_started_1", ".3.csv.Xa1", ".hidden/3.csv", "_3.csv",
+        "3.parquet", "3.json", "3.tmp", "3.csv.crdownload", "README", "3.csv",
+    ],
+)  # fmt: skip
+def test_a_folder_that_may_be_unfinished_or_mixed_is_refused(table, tmp_path, name):
+    write(tmp_path / "in" / "1.csv", csv_of(1))
+    write(tmp_path / "in" / name, b"")
+    t = table()
+    refused(t, tmp_path / "in", match="in/" + ("sub/" if "sub" in name else Path(name).parts[0]))
+
+
+def test_what_lies_in_a_folder_twice_or_behind_links(table, tmp_path):
+    t = table()
+    path = write(tmp_path / "elsewhere" / "1.csv", csv_of(1))
+    root = tmp_path / "in"
+    write(root / "2.csv", csv_of(2))
+    (root / "linked").symlink_to(path.parent)
+    assert sorted(row["id"] for row in load(t, root)) == [1, 2]
+    for given in ((root, path), (path, path)):
+        with pytest.raises(InvalidInput, match="given twice"):
+            load(t, *given)
+    (root / "loop").symlink_to(root)
+    with pytest.raises(InvalidInput, match="link into itself"):
+        load(t, root)
+    (root / "loop").unlink()
+    (root / "gone.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(InvalidInput, match=r"gone\.csv"):
+        load(t, root)
+
+
+def test_a_folder_without_rows(table, tmp_path):
+    t = table()
+    (tmp_path / "in").mkdir()
+    refused(t, tmp_path / "in", match="no files of rows")
+    write(tmp_path / "in" / "1.json", b"")
+    refused(t, tmp_path / "in", match="empty")
+    write(tmp_path / "in" / "_SUCCESS", b"")
+    assert load(t, tmp_path / "in") == []
+
+
+# ------------------------------------------------------------------------------ by the program
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(build(), [str(a) for a in arguments], **options)
+
+
+UNIT = ("--app-id", "job", "--app-seq", "1")
+
+
+def test_half_a_stream_is_refused_and_the_job_may_come_again(table, tmp_path):
+    t = table()
+    whole = arrow("stream", ids(*range(5000)), ids(*range(5000)))
+    half = arrow("stream", ids(*range(5000)))[:-8]
+    call = ("append", tmp_path / "t", "-", *UNIT)
+    process = subprocess.run(
+        [sys.executable, "-m", "eventlog.cli", *call], input=half, capture_output=True, timeout=60
+    )
+    assert (process.returncode, b"may have died half-way" in process.stderr) == (2, True)
+    for content in (half, whole[:-8], whole[:-100], whole + whole, b""):
+        answer = run(*call, input=content)
+        assert (answer.exit_code, "standard input" in answer.stderr) == (2, True), answer
+        assert t.refresh().version == 0
+    answer = run(*call, "--rows", 10_000, input=whole)
+    assert answer.exit_code == 0, answer.stderr
+    assert scan(t, version=t.refresh().version).count() == 10_000
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_text_on_standard_input_is_whole_or_refused(table, tmp_path, kind):
+    t = table()
+    text = (csv_of(1, 2) if kind == "csv" else json_lines({"id": 1}, {"id": 2})).encode()
+    call = ("append", tmp_path / "t", "-", "--format", kind)
+    for content in (text[:-1] if kind == "csv" else text[:-3], text[:-3]):
+        assert run(*call, input=content).exit_code == 2
+    assert t.refresh().version == 0
+    assert run(*call, input=text).exit_code == 0
+    assert scan(t, version=t.refresh().version).count() == 2
+
+
+def test_a_named_pipe_is_read_once_and_whole(table, tmp_path):
+    t = table()
+    os.mkfifo(tmp_path / "pipe")
+    feed = threading.Thread(target=lambda: (tmp_path / "pipe").write_text(csv_of(1, 2)))
+    feed.start()
+    found = load(t, tmp_path / "pipe", file_format="csv")
+    feed.join()
+    assert [row["id"] for row in found] == [1, 2]
+    with pytest.raises(InvalidInput, match="pipe"):
+        load(t, tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "arrow"])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_number_of_rows_can_be_demanded(table, tmp_path, kind, several):
+    t = table()
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for part in ("a", "b")[: 1 + several]:
+        path = folder / f"{part}.{kind}"
+        if kind == "parquet":
+            pq.write_table(ids(1, 2), path)
+        else:
+            write(path, {"csv": csv_of(1, 2), "json": json_lines({}, {})}.get(kind) or
+                  arrow("stream", ids(1, 2)))  # fmt: skip
+    rows = 4 if several else 2
+    for wrong in (0, rows - 1, rows + 1):
+        answer = run("append", tmp_path / "t", folder, "--rows", wrong, *UNIT)
+        assert (answer.exit_code, f"{wrong} were expected" in answer.stderr) == (2, True)
+        assert t.refresh().version == 0
+    for _ in range(2):
+        assert run("append", tmp_path / "t", folder, "--rows", rows, *UNIT).exit_code == 0
+    assert t.refresh().version == 1
+    assert scan(t).count() == rows
+
+
+def test_the_program_refuses_with_a_usage_error_and_commits_nothing(table, tmp_path):
+    t = table()
+    bad = write(tmp_path / "a.json", json_lines({"id": 1}, {"other": 2}))
+    assert run("append", tmp_path / "t", bad, *UNIT).exit_code == 2
+    assert t.refresh().version == 0
+    write(bad, json_lines({"id": 1}, {"id": 2}))
+    assert run("append", tmp_path / "t", bad, *UNIT).exit_code == 0
+    assert scan(t, version=t.refresh().version).count() == 2
+    answer = run("append", tmp_path / "t", bad, "--null", "NA")
+    assert (answer.exit_code, "only CSV" in answer.stderr) == (2, True)

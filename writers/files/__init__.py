@@ -1,0 +1,213 @@
+"""Rows from files: Parquet, CSV, JSON lines and Arrow IPC as one stream, in bounded memory.
+
+Imports eventlog only. A file is read whole or refused: what a name, a format or a cut leaves open
+is never guessed. Text formats are read with the table's own types, so that the table decides
+whether `1` is a number or a name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from eventlog.errors import EventLogError, InvalidInput
+from eventlog.rows import check_columns
+from writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
+from writers.files.folders import find_files
+from writers.files.partitions import Partition
+from writers.files.sources import FORMATS, STDIN, Opened, Source
+
+__all__ = ["FORMATS", "STDIN", "Rows", "counted", "exactly", "open_rows"]
+
+_BATCH_ROWS = 64 * 1024
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A stream of rows, and how many there are where the files say so without being read."""
+
+    reader: pa.RecordBatchReader
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the files are read for: the table's columns, and what else counts as null in CSV."""
+
+    wanted: pa.Schema
+    time_column: str
+    nulls: tuple[str, ...]
+
+
+def open_rows(
+    files: Sequence[str],
+    wanted: pa.Schema,
+    time_column: str,
+    file_format: str | None = None,
+    *,
+    nulls: Sequence[str] = (),
+) -> Rows:
+    """Return the rows of all files, in the order given.
+
+    Headers and footers are looked at before the first row is read, one file at a time; rows are
+    read as the stream is.
+
+    Args:
+        files: paths of files or folders of one format, or `-` alone for standard input, which is
+            an Arrow IPC stream unless `file_format` says CSV or JSON.
+        wanted: the table's schema, whose types text files are read with.
+        time_column: read as text where the format is text: an append parses any ISO 8601.
+        file_format: one of `FORMATS`; by the names of the files if None.
+        nulls: CSV: what an unquoted field says for null, beside nothing at all.
+
+    Raises:
+        InvalidInput: a file cannot be read whole, does not fit the table, or the files are of
+            several formats. Also out of the stream, at the row where that shows.
+    """
+    table = _Table(wanted, time_column, tuple(nulls))
+    if STDIN in files:
+        if len(files) > 1:
+            raise InvalidInput("'-' reads standard input and stands alone")
+        kind = file_format or "arrow"
+        sources = [Source("standard input", kind, Partition(), stream=sys.stdin.buffer)]
+    else:
+        sources = find_files(files, wanted, file_format)
+    if nulls and any(source.kind != "csv" for source in sources):
+        raise InvalidInput("only CSV has texts that stand for null")
+    if len(sources) == 1:
+        part = _open(sources[0], table)
+        return Rows(_reader(part.schema, _batches(sources[0], part)), part.rows)
+    return _several(sources, table)
+
+
+def counted(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchReader:
+    """Return the same stream, which tells `advance` the number of rows that went through."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in reader:
+            done += batch.num_rows
+            advance(done)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def exactly(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
+    """Return the same stream, which raises InvalidInput unless it has exactly so many rows."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in reader:
+            done += batch.num_rows
+            if done > rows:
+                break
+            yield batch
+        if done != rows:
+            seen = f"more than {rows}" if done > rows else f"only {done}"
+            raise InvalidInput(
+                f"the input has {seen} rows where {rows} were expected: nothing was committed"
+            )
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _several(sources: Sequence[Source], table: _Table) -> Rows:
+    """Return the rows of several files, after a look at the columns of each."""
+    schemas, total = [], 0
+    if not sources:  # a folder of nothing but empty files, by a writer that was done
+        return Rows(_reader(table.wanted, iter(())), 0)
+    for source in sources:
+        part = _open(source, table)
+        part.close()
+        schemas.append(part.schema)
+        total = -1 if part.rows is None or total < 0 else total + part.rows
+    schema = _common_schema(sources, schemas, table)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for source, known in zip(sources, schemas, strict=True):
+            part = _open(source, table)
+            if part.schema != known:
+                raise source.refused("it has changed since it was first looked at")
+            for batch in _batches(source, part):
+                yield _aligned(source, batch, schema)
+
+    return Rows(_reader(schema, batches()), None if total < 0 else total)
+
+
+def _open(source: Source, table: _Table) -> Opened:
+    """Open one file and check its columns, with those that stand in its path."""
+    with source.complaining():
+        if source.kind == "csv":
+            part = csv_rows.open_csv(source, table.wanted, table.time_column, table.nulls)
+        elif source.kind == "json":
+            part = json_rows.open_json(source, table.wanted, table.time_column)
+        elif source.kind == "arrow":
+            part = arrow_rows.open_arrow(source)
+        else:
+            part = parquet_rows.open_parquet(source)
+        part = source.partition.added_to(part, table.wanted)
+    try:
+        check_columns(part.schema, table.wanted, table.time_column)
+    except EventLogError as error:
+        part.close()
+        raise source.refused(error.message) from None
+    return part
+
+
+def _batches(source: Source, part: Opened) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one file in batches of a moderate size."""
+    rows = 0
+    with source.complaining():
+        for batch in part.batches:
+            rows += batch.num_rows
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.slice(start, _BATCH_ROWS)
+    if part.rows is not None and rows != part.rows:
+        raise source.refused(f"it says that it has {part.rows} rows, and has {rows}")
+
+
+def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _common_schema(
+    sources: Sequence[Source], schemas: Sequence[pa.Schema], table: _Table
+) -> pa.Schema:
+    """Return the columns that any file has, of the table's types where the files' differ."""
+    fields = []
+    for field in table.wanted:
+        kinds = {s.field(field.name).type for s in schemas if field.name in s.names}
+        if len(kinds) == 1:
+            fields.append(pa.field(field.name, kinds.pop()))
+        elif kinds:
+            if field.name == table.time_column and any(map(pa.types.is_string, kinds)):
+                raise sources[0].refused(
+                    f"event times {field.name!r} are text in some of the files and times in "
+                    "others: append each kind on its own"
+                )
+            fields.append(pa.field(field.name, field.type))
+    return pa.schema(fields)
+
+
+def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with exactly these columns; what a file lacks is null in all its rows."""
+    columns = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        try:
+            values = batch.column(at)
+            if pa.types.is_dictionary(values.type) and values.type != field.type:
+                values = values.dictionary_decode()
+            columns.append(values.cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise source.refused(f"column {field.name!r} does not fit: {error}") from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

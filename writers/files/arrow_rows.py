@@ -1,0 +1,104 @@
+"""Arrow IPC: the file form, which ends in a footer, and the stream form, which ends in a marker.
+
+Imports eventlog only. Arrow takes the end of the bytes for the end of a stream. Here a stream
+without its marker is refused: its producer may have died half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from writers.files.sources import Opened, Source
+
+_FILE_MAGIC = b"ARROW1"
+
+
+def open_arrow(source: Source) -> Opened:
+    """Open a file or a stream of Arrow IPC, whichever it is.
+
+    Raises:
+        pa.ArrowException: it is neither; out of the batches, where it is cut.
+        ValueError: out of the batches, where the end of a stream is missing, or bytes follow it.
+    """
+    file = source.open()
+    if source.stream is None:
+        if file.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
+            file.close()
+            return _open_file(source)
+        file.seek(0)
+    stream = _Ended(file)
+    try:
+        reader = pa.ipc.open_stream(stream)
+    except pa.ArrowException as error:
+        stream.close()
+        raise ValueError(f"it is no Arrow IPC stream: {error}") from None
+    return Opened(reader.schema, _streamed(reader, stream), close=stream.close)
+
+
+def _open_file(source: Source) -> Opened:
+    file = pa.memory_map(source.path)
+    try:
+        reader = pa.ipc.open_file(file)
+        return Opened(reader.schema, _filed(reader, file), reader.count_rows(), file.close)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _filed(reader: pa.RecordBatchFileReader, file: Any) -> Iterator[pa.RecordBatch]:
+    with file:
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def _streamed(reader: pa.RecordBatchStreamReader, stream: _Ended) -> Iterator[pa.RecordBatch]:
+    yield from reader
+    stream.check_end()
+    stream.close()
+
+
+class _Ended:
+    """A stream as a file to read, which knows whether Arrow stopped before the bytes did.
+
+    Arrow reads what it needs and no more: at the marker it stops, and where there is none it asks
+    for more than there is. The marker's bytes alone say nothing, as rows may end in the same.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._short = False
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, as many as there are of `size`."""
+        block: bytes = self._file.read(size)
+        self._short |= len(block) < size
+        return block
+
+    def readable(self) -> bool:
+        """Say that it can be read, as files do."""
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._file.close()
+
+    def check_end(self) -> None:
+        """Check that the stream ended with its marker and that nothing follows it.
+
+        Raises:
+            ValueError: it did not.
+        """
+        if self._short:
+            raise ValueError(
+                "the Arrow IPC stream stops without its end-of-stream marker: its producer may "
+                "have died half-way"
+            )
+        if self._file.read(1):
+            raise ValueError(
+                "bytes follow the end of the Arrow IPC stream: append each stream on its own"
+            )

@@ -1,0 +1,196 @@
+"""CSV, as RFC 4180 has it: a header, commas, quotes doubled inside quotes.
+
+Imports eventlog only. An unquoted empty field is null and a quoted one the empty text; no other
+text is null unless the caller says so. Arrow's parser takes what it is given: half a quoted field,
+text behind a closing quote. So the bytes pass a check of their own on their way to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from writers.files.sources import Opened, Source
+from writers.files.texts import Misfit, parse, short_fractions
+
+_BLOCK_BYTES = 8 * 2**20  # also the longest row
+_BOM = b"\xef\xbb\xbf"
+_QUOTE = 0x22
+_AROUND = pa.array([b"", b",", b"\n", b"\r"], pa.binary())
+
+
+def open_csv(
+    source: Source, wanted: pa.Schema, time_column: str, nulls: Sequence[str] = ()
+) -> Opened:
+    """Open a CSV file; its event times stay text, which the append parses.
+
+    Raises:
+        ValueError: it has no header, or a name twice; out of the batches, what does not fit.
+        pa.ArrowException: it is no CSV.
+    """
+    checked = _Checked(source.open())
+    try:
+        reader = _reader(checked, wanted, nulls)
+    except BaseException:
+        checked.close()
+        raise
+    names = reader.schema.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        checked.close()
+        raise ValueError(f"its header has {', '.join(map(repr, twice))} twice")
+    kinds = {f.name: pa.string() if f.name == time_column else f.type for f in wanted}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+    return Opened(schema, _batches(reader, checked, schema, time_column), close=checked.close)
+
+
+def _reader(
+    checked: _Checked, wanted: pa.Schema, nulls: Sequence[str]
+) -> pa_csv.CSVStreamingReader:
+    """Return Arrow's reader of texts, in which a null is told from an empty text."""
+    with _long_rows():
+        return pa_csv.open_csv(
+            checked,
+            read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted.names, pa.string()),
+                null_values=["", *nulls],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+
+def _batches(
+    reader: pa_csv.CSVStreamingReader, checked: _Checked, schema: pa.Schema, time_column: str
+) -> Iterator[pa.RecordBatch]:
+    before = 0
+    try:
+        with _long_rows():
+            for batch in reader:
+                yield _typed(batch, schema, time_column, before)
+                before += batch.num_rows
+    finally:
+        checked.close()
+
+
+@contextmanager
+def _long_rows() -> Iterator[None]:
+    """Say of a row that is longer than a block what Arrow says in words of its own."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        if "straddling" not in str(error):
+            raise
+        raise ValueError(
+            f"a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is never closed"
+        ) from None
+
+
+def _typed(
+    batch: pa.RecordBatch, schema: pa.Schema, time_column: str, before: int
+) -> pa.RecordBatch:
+    columns = []
+    for field, values in zip(schema, batch.columns, strict=True):
+        if field.name == time_column:
+            columns.append(short_fractions(values))
+            continue
+        if values.null_count < len(values) and (
+            pa.types.is_nested(field.type) or pa.types.is_binary(field.type)
+        ):
+            raise ValueError(
+                f"column {field.name!r} has type {field.type}, which CSV has no form for: append "
+                "Parquet or Arrow"
+            )
+        try:
+            columns.append(_values(values, field.type))
+        except Misfit as error:
+            row = before + error.index + 1
+            raise ValueError(f"row {row}, column {field.name!r}: {error}") from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if values.null_count == len(values):
+        return pa.nulls(len(values), kind)
+    return parse(values, kind)
+
+
+class _Checked:
+    r"""A CSV file as a file to read, which raises where quotes are not as RFC 4180 has them.
+
+    Arrow would read the rest of a file that ends inside quotes as one field, and `"a\"b"`, as
+    Spark writes a quote by default, as another text. A last line without its end may be cut in a
+    field.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._inside = False  # before the last byte that was seen
+        self._last = b""
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ValueError: they cannot be CSV, or the file is cut.
+        """
+        block: bytes = self._file.read(size)
+        if block and not self._last:
+            block = block.removeprefix(_BOM)
+            self._last = b"\n"
+        if block:
+            self._check(self._last + block)
+        elif size:
+            self._check_end()
+        return block
+
+    def readable(self) -> bool:
+        """Say that it can be read, as files do."""
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._file.close()
+
+    def _check(self, text: bytes) -> None:
+        """Check bytes that start with the last one that was seen before them."""
+        quotes = text.count(b'"')
+        if quotes:
+            pieces = pc.split_pattern(pa.array([text], pa.large_binary()), pattern='"')[0].values
+            pieces = pieces.slice(int(self._inside))  # each second one now stands outside quotes
+            outside = pieces.take(pa.array(range(0, len(pieces), 2), pa.int64()))
+            begun = outside if self._inside else outside.slice(1)
+            ended = outside if (quotes + self._inside) % 2 else outside.slice(0, len(outside) - 1)
+            _check_bounds(pc.binary_slice(begun, 0, 1), pc.binary_slice(ended, -1))
+        ends_in_quote = text[-1] == _QUOTE
+        self._inside ^= (quotes - ends_in_quote) % 2 == 1
+        self._last = text[-1:]
+
+    def _check_end(self) -> None:
+        inside = self._inside ^ (self._last == b'"')
+        if inside:
+            raise ValueError("it ends inside quotes: it is cut")
+        if self._last and self._last not in b"\r\n":
+            raise ValueError(
+                "its last line has no end, so that its last field may be cut: if it is whole, add "
+                "a line end"
+            )
+
+
+def _check_bounds(*bounds: pa.Array) -> None:
+    """Check the bytes next to quoted fields; nothing stands between two quotes that mean one."""
+    for edges in bounds:
+        if not pc.all(pc.is_in(edges.cast(pa.binary()), _AROUND), min_count=0).as_py():
+            raise ValueError(
+                "a quote stands inside a field, where RFC 4180 has it doubled between quotes "
+                """(Spark writes it so with .option("escape", '"'))"""
+            )

@@ -1,0 +1,137 @@
+"""JSON lines: one object a line, read with the table's types.
+
+Imports eventlog only. A field that the table lacks is refused wherever it first appears, with its
+line; a field that a line lacks is null. What JSON leaves to its readers (two fields of one name,
+large numbers) is exact or refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from writers.files.json_values import to_array
+from writers.files.sources import Opened, Source
+from writers.files.texts import Misfit, short_fractions
+
+_BLOCK_BYTES = 2**20
+_LONGEST_LINE = 64 * 2**20
+_BOM = b"\xef\xbb\xbf"
+# After a string: the name of a field, or a quote inside of a string, but never less than the names.
+_SPACED_NAME = re.compile(rb'"[ \t\r]+:')
+_SHOWN = 80
+
+
+def open_json(source: Source, wanted: pa.Schema, time_column: str) -> Opened:
+    """Open a file of JSON lines; its event times stay text, which the append parses.
+
+    Nothing is read before the first batch.
+    """
+    schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])
+    return Opened(schema, _batches(source, schema, time_column))
+
+
+def _batches(source: Source, schema: pa.Schema, time_column: str) -> Iterator[pa.RecordBatch]:
+    lines = _Lines(schema, time_column)
+    with source.open() as file:
+        rest: list[bytes] = []
+        done = 0
+        while block := file.read(_BLOCK_BYTES):
+            if not done and not rest:
+                block = block.removeprefix(_BOM)
+            rest.append(block)
+            if b"\n" not in block:
+                if sum(map(len, rest)) > _LONGEST_LINE:
+                    raise ValueError(f"line {done + 1} is longer than {_LONGEST_LINE:,} bytes")
+                continue
+            whole, _, last = b"".join(rest).rpartition(b"\n")
+            yield lines.read(whole, done + 1)
+            done += whole.count(b"\n") + 1
+            rest = [last]
+        yield lines.read(b"".join(rest), done + 1)
+
+
+class _Lines:
+    """Reads lines as rows of a schema."""
+
+    def __init__(self, schema: pa.Schema, time_column: str) -> None:
+        self._schema, self._time_column = schema, time_column
+        self._names = frozenset(schema.names)
+        # Decimals need what is written; without them floats are read at once.
+        hook = Decimal if any("decimal" in str(kind) for kind in schema.types) else None
+        self._decoder = msgspec.json.Decoder(dict[str, Any], float_hook=hook)
+
+    def read(self, text: bytes, first: int) -> pa.RecordBatch:
+        """Return the rows of whole lines, of which the first has the number `first`.
+
+        Raises:
+            ValueError: a line is no object, or does not fit.
+        """
+        lines = text.split(b"\n")
+        numbers: Sequence[int] = range(first, first + len(lines))
+        if any(not line or line.isspace() for line in lines):
+            kept = [(n, x) for n, x in zip(numbers, lines, strict=True) if x and not x.isspace()]
+            numbers, lines = [n for n, _ in kept], [x for _, x in kept]
+        rows = self._decoded(lines, numbers)
+        for number, row in zip(numbers, rows, strict=True):
+            if not row.keys() <= self._names:
+                unknown = ", ".join(repr(name) for name in row if name not in self._names)
+                raise ValueError(
+                    f"line {number}: unknown columns {unknown[:_SHOWN]}; the table has "
+                    f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
+                    "Table.add_columns"
+                )
+        if text.count(b'":') != sum(map(_names_in, rows)) or _SPACED_NAME.search(text):
+            _check_names(lines, numbers)
+        return self._batch(rows, numbers)
+
+    def _decoded(self, lines: Sequence[bytes], numbers: Sequence[int]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        try:
+            rows.extend(map(self._decoder.decode, lines))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            number = numbers[len(rows)]
+            raise ValueError(
+                f"line {number} is not one JSON object: {error}; JSON lines have one on each line"
+            ) from None
+        return rows
+
+    def _batch(self, rows: Sequence[dict[str, Any]], numbers: Sequence[int]) -> pa.RecordBatch:
+        columns = []
+        for field in self._schema:
+            name = field.name
+            try:
+                values = to_array([row.get(name) for row in rows], field.type)
+            except Misfit as error:
+                raise ValueError(f"line {numbers[error.index]}, column {name!r}: {error}") from None
+            columns.append(short_fractions(values) if name == self._time_column else values)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _names_in(value: Any) -> int:
+    """Return how many names of fields a decoded value has, at any depth."""
+    if isinstance(value, dict):
+        return len(value) + sum(_names_in(v) for v in value.values() if isinstance(v, dict | list))
+    return sum(_names_in(item) for item in value if isinstance(item, dict | list))
+
+
+def _check_names(lines: Sequence[bytes], numbers: Sequence[int]) -> None:
+    """Refuse an object that has two fields of one name: a decoder keeps one of the values."""
+
+    def once(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{twice[:_SHOWN]!r} occurs twice in an object")
+
+    for number, line in zip(numbers, lines, strict=True):
+        try:
+            json.loads(line, object_pairs_hook=once, parse_int=str, parse_float=str)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None

@@ -1,0 +1,208 @@
+"""Decoded JSON values to Arrow arrays of the table's types, exactly or not at all.
+
+| type | JSON |
+|---|---|
+| integers | a number that is whole (`1`, `1.0`) and in range |
+| floats | a number: of an integer exactly, else the nearest; the strings NaN, Infinity, -Infinity |
+| decimals | a number, or a string of one, that fits precision and scale |
+| text, booleans | a string, true or false |
+| dates, times | a string in ISO 8601 |
+| binary | nothing: JSON has no form that programs agree on |
+| lists, structs, maps | an array, an object, an object |
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+from writers.files.texts import Misfit, parse
+
+_SAYS_FLOAT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_EXACT_FLOAT = 2**53  # below it a float says which whole number was written
+_None = type(None)
+
+
+def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return decoded values as an array of a type; None is null.
+
+    Raises:
+        Misfit: a value does not fit the type; it says which one.
+    """
+    if pa.types.is_struct(kind):
+        return _structs(values, kind)
+    if pa.types.is_map(kind):
+        return _maps(values, kind)
+    if pa.types.is_list(kind):
+        return _lists(values, kind)
+    if pa.types.is_integer(kind):
+        return _plain(values, kind, {int}, _whole)
+    if pa.types.is_floating(kind):
+        single = pa.types.is_float32(kind)
+        direct: set[type] = set() if single else {float}
+        return _plain(values, kind, direct, _single if single else _double)
+    if pa.types.is_boolean(kind):
+        _check(values, kind, bool)
+        return pa.array(values, kind)
+    if pa.types.is_decimal(kind):
+        return _decimals(values, kind)
+    if pa.types.is_binary(kind):
+        _check(values, kind, why="JSON has no form of binary values: append Parquet or Arrow")
+        return pa.nulls(len(values), kind)
+    _check(values, kind, str)
+    try:
+        return parse(pa.array(values, pa.string()), kind)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return _plain(values, kind, set(), _unicode)
+
+
+def _check(values: Sequence[Any], kind: pa.DataType, *types: type, why: str = "") -> None:
+    """Check that every value is null or of one of these types, and of none that derives from it."""
+    allowed = {*types, _None}
+    if not set(map(type, values)) <= allowed:
+        index = next(i for i, value in enumerate(values) if type(value) not in allowed)
+        raise Misfit(index, _shown(values[index]), kind, why)
+
+
+def _plain(
+    values: Sequence[Any], kind: pa.DataType, direct: set[type], convert: Callable[[Any], Any]
+) -> pa.Array:
+    """Return numbers: at once if all are of the types that Arrow takes, else one by one."""
+    if set(map(type, values)) <= {*direct, _None}:
+        try:
+            return pa.array(values, kind)
+        except (pa.ArrowInvalid, OverflowError):
+            pass
+    found = []
+    for index, value in enumerate(values):
+        try:
+            found.append(None if value is None else convert(value))
+            pa.scalar(found[-1], kind)
+        except (ValueError, OverflowError, pa.ArrowException):
+            raise Misfit(index, _shown(value), kind) from None
+    return pa.array(found, kind)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is int:
+        return value
+    exact = type(value) is Decimal or (type(value) is float and abs(value) < _EXACT_FLOAT)
+    # A huge exponent would be a huge integer, which no column holds.
+    if exact and -(2**64) < value < 2**64 and value == int(value):
+        return int(value)
+    raise ValueError
+
+
+def _double(value: Any) -> float:
+    if type(value) is str:
+        return _said(value)
+    if type(value) is int:
+        if int(float(value)) != value:
+            raise ValueError
+        return float(value)
+    if type(value) not in (float, Decimal) or math.isinf(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _single(value: Any) -> float:
+    double = _double(value)
+    (single,) = struct.unpack("<f", struct.pack("<f", double))
+    if type(value) is int and single != double:
+        raise ValueError
+    return float(single)
+
+
+def _said(value: str) -> float:
+    if value not in _SAYS_FLOAT:
+        raise ValueError
+    return _SAYS_FLOAT[value]
+
+
+def _unicode(value: str) -> str:
+    value.encode()
+    return value
+
+
+def _decimals(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    _check(values, kind, int, Decimal, str)
+    texts = [None if value is None else str(value) for value in values]
+    try:
+        return parse(pa.array(texts, pa.string()), kind)
+    except UnicodeEncodeError:
+        return _plain(values, pa.string(), set(), _unicode)
+
+
+def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    _check(values, kind, dict)
+    names = {field.name for field in kind}
+    for index, value in enumerate(values):
+        if value is not None and not value.keys() <= names:
+            unknown = next(name for name in value if name not in names)
+            raise Misfit(index, f"field {unknown[:80]!r}", kind, "the struct does not have it")
+    empty: dict[str, Any] = {}
+    fields = [
+        to_array(
+            [(empty if value is None else value).get(field.name) for value in values], field.type
+        )
+        for field in kind
+    ]
+    nulls = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls)
+
+
+def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    _check(values, kind, list)
+    items = _inner([value or [] for value in values], kind.value_type)
+    return pa.ListArray.from_arrays(_offsets(values), items, type=kind)
+
+
+def _maps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    _check(values, kind, dict)
+    keys = [list(value or ()) for value in values]
+    items = _inner([list((value or {}).values()) for value in values], kind.item_type)
+    return pa.MapArray.from_arrays(_offsets(values), _inner_texts(keys, kind.key_type), items, kind)
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    """Return where each value's parts start, null where the value is null."""
+    ends = accumulate((len(value or ()) for value in values), initial=0)
+    starts = [None if v is None else end for v, end in zip([*values, 0], ends, strict=True)]
+    return pa.array(starts, pa.int32())
+
+
+def _inner(parts: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
+    """Return the parts of all values as one array; a misfit is that of the value around it."""
+    try:
+        return to_array([item for part in parts for item in part], kind)
+    except Misfit as error:
+        raise error.at(_around(parts, error.index)) from None
+
+
+def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
+    """Return the keys of maps, which JSON writes as strings whatever they are."""
+    texts = [text for part in parts for text in part]
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return _inner(parts, kind)
+    try:
+        return parse(pa.array(texts, pa.string()), kind)
+    except Misfit as error:
+        raise error.at(_around(parts, error.index)) from None
+
+
+def _around(parts: Sequence[Sequence[Any]], index: int) -> int:
+    """Return which of the values has the item of that index among the items of all."""
+    for number, end in enumerate(accumulate(map(len, parts))):
+        if index < end:
+            return number
+    raise IndexError(index)
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else repr(value)

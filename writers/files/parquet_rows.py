@@ -1,0 +1,130 @@
+"""Parquet, with what its readers may lose: INT96 times, other calendars, damaged pages.
+
+Imports eventlog only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from writers.files.sources import Opened, Source
+
+_BATCH_ROWS = 64 * 1024
+# Spark writes these where days before 1582 (and times before 1900) are counted by another calendar.
+_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
+
+
+def open_parquet(source: Source) -> Opened:
+    """Open a Parquet file; reading it holds a row group in memory.
+
+    Raises:
+        ValueError: it comes from a pipe; out of the batches, where a value would change.
+        pa.ArrowException: it is no Parquet, or cut.
+    """
+    if source.stream is not None:
+        raise ValueError("Parquet has its footer at the end and cannot be read from a pipe")
+    file = _parquet(source.path, "us")
+    return Opened(
+        file.schema_arrow.remove_metadata(),
+        _batches(source.path, file),
+        file.metadata.num_rows,
+        file.close,
+    )
+
+
+def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
+    # Arrow's default unit for INT96, nanoseconds, wraps around outside of the years 1678 to 2261.
+    # Its buffering ahead holds a whole file.
+    return pq.ParquetFile(
+        path,
+        coerce_int96_timestamp_unit=int96_unit,
+        page_checksum_verification=True,
+        pre_buffer=False,
+    )
+
+
+def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    int96 = _int96_columns(file)
+    metadata = file.metadata.metadata or {}
+    old_calendar = any(key in metadata for key in _OLD_CALENDAR)
+    with file:
+        nanoseconds: Iterator[Any] = repeat(None)
+        if int96:
+            nanoseconds = _parquet(path, "ns").iter_batches(_BATCH_ROWS, columns=int96)
+        for batch, exact in zip(file.iter_batches(_BATCH_ROWS), nanoseconds, strict=False):
+            for name in int96:
+                _check_microseconds(name, batch.column(name), exact.column(name))
+            if old_calendar:
+                _check_calendar(batch)
+            yield batch
+
+
+def _int96_columns(file: pq.ParquetFile) -> list[str]:
+    """Return the columns that have an INT96 in them, at any depth."""
+    paths = [file.schema.column(i) for i in range(len(file.schema))]
+    found = [leaf.path for leaf in paths if leaf.physical_type == "INT96"]
+    return [
+        name
+        for name in file.schema_arrow.names
+        if any(path == name or path.startswith(f"{name}.") for path in found)
+    ]
+
+
+def _check_microseconds(name: str, values: pa.Array, exact: pa.Array) -> None:
+    """Refuse times that microseconds cannot hold.
+
+    Nanoseconds of INT96 wrap around modulo 2^64; the difference, which does so too, does not.
+    """
+    for rounded, whole in zip(_leaves(values), _leaves(exact), strict=True):
+        if not pa.types.is_timestamp(rounded.type) or rounded.type.unit != "us":
+            continue
+        microseconds = rounded.cast(pa.int64())
+        rest = pc.subtract(whole.cast(pa.int64()), pc.multiply(microseconds, 1000))
+        if pc.any(pc.not_equal(rest, 0)).as_py():
+            raise ValueError(
+                f"column {name!r} has times (INT96) with parts of a microsecond: round them first"
+            )
+
+
+def _check_calendar(batch: pa.RecordBatch) -> None:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for values in _leaves(column):
+            kind = values.type
+            if pa.types.is_date(kind):
+                since: Any = pa.scalar(_SAME_SINCE.date(), kind)
+            elif pa.types.is_timestamp(kind):
+                since = pa.scalar(
+                    _SAME_SINCE if kind.tz else _SAME_SINCE.replace(tzinfo=None), kind
+                )
+            else:
+                continue
+            if pc.any(pc.less(values, since)).as_py():
+                raise ValueError(
+                    f"column {name!r} has days before 1900 by the calendar of Spark 2: write the "
+                    "file again with spark.sql.parquet.datetimeRebaseModeInWrite and "
+                    "int96RebaseModeInWrite=CORRECTED"
+                )
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the arrays of the plain values in an array, whatever they nest in."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for child in values.flatten():
+            yield from _leaves(child)
+    elif pa.types.is_map(kind):
+        start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        yield from _leaves(values.keys.slice(start, end - start))
+        yield from _leaves(values.items.slice(start, end - start))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(values.flatten())
+    else:
+        yield values

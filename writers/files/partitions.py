@@ -1,0 +1,107 @@
+"""Columns whose values stand in a path: `station=Oslo/day=2013-01-07/part-0.parquet`.
+
+Imports eventlog only. The form is Hive's, as Spark, pandas, Polars and DuckDB write it: names and
+values percent-encoded, null as `__HIVE_DEFAULT_PARTITION__`. The table's types say what a value is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from writers.files.texts import Misfit, is_text, parse
+
+if TYPE_CHECKING:
+    from writers.files.sources import Opened
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The columns that a path says, by name; a value of None is null."""
+
+    values: Mapping[str, str | None] = field(default_factory=dict)
+
+    def added_to(self, part: Opened, wanted: pa.Schema) -> Opened:
+        """Return the file with the columns of its path.
+
+        Raises:
+            ValueError: a value does not fit its column's type; out of the batches, where the file
+                has the column too and another value in it.
+        """
+        if not self.values:
+            return part
+        typed = {n: _typed(n, text, wanted.field(n).type) for n, text in self.values.items()}
+        schema = part.schema
+        for name, value in typed.items():
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, value.type))
+        return dataclasses.replace(part, schema=schema, batches=_with(part.batches, schema, typed))
+
+
+def parse_parts(parts: Sequence[str]) -> Partition:
+    """Return what the folders of a path say; those without `=` say nothing.
+
+    Raises:
+        InvalidInput: a column is said twice, or the percent-encoding is not of UTF-8.
+    """
+    found: dict[str, str | None] = {}
+    for part in parts:
+        name, separator, text = part.partition("=")
+        if not separator or not name:
+            continue
+        try:
+            name, value = unquote(name, errors="strict"), unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise InvalidInput(f"the folder {part!r} is not percent-encoded UTF-8") from None
+        if name in found:
+            raise InvalidInput(f"the path says column {name!r} twice: {'/'.join(parts)}")
+        found[name] = None if value == _NULL else value
+    return Partition(found)
+
+
+def _typed(name: str, text: str | None, kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise ValueError(f"column {name!r} of type {kind} cannot be read from a path")
+    try:
+        return parse(pa.array([text], pa.string()), kind)[0]
+    except Misfit as error:
+        raise ValueError(f"the path says {name}={text}: {error}") from None
+
+
+def _with(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, typed: Mapping[str, pa.Scalar]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, value in typed.items():
+            if name in columns:
+                _check_agrees(columns[name], name, value)
+            else:
+                columns[name] = pa.repeat(value, batch.num_rows)
+        yield pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
+def _check_agrees(values: Any, name: str, value: pa.Scalar) -> None:
+    """Refuse a file whose own column says something else than its path does."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    try:
+        same = parse(values, value.type) if is_text(values.type) else values.cast(value.type)
+    except (Misfit, pa.ArrowInvalid):
+        same = None
+    if same is not None and not value.is_valid and same.null_count == len(same):
+        return
+    if same is None or not pc.all(pc.equal(same, value), skip_nulls=False, min_count=0).as_py():
+        raise ValueError(
+            f"the path says {name}={value.as_py()}, and column {name!r} in the file says something "
+            "else: which of both is right?"
+        )

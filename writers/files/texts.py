@@ -1,0 +1,109 @@
+"""Text to values of the table's types, exactly: what CSV fields, JSON strings and paths say.
+
+A text that is no value of the type is refused, never made null. Floats are the nearest ones to what
+is written, NaN and infinities included; every other type takes a text only if nothing is lost.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_UTC = pa.timestamp("us", tz="UTC")
+_NAIVE = pa.timestamp("us")
+_LONGEST_WITHOUT_NANOSECONDS = len("2013-01-07T05:00:00.123456")
+_HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"
+
+
+class Misfit(ValueError):
+    """A value that does not fit its column's type.
+
+    Attributes:
+        index: which one of the values.
+    """
+
+    def __init__(self, index: int, shown: str, kind: pa.DataType, why: str = "") -> None:
+        super().__init__(f"{shown[:80]} does not fit {kind}{': ' if why else ''}{why}")
+        self.index, self.shown, self.kind, self.why = index, shown, kind, why
+
+    def at(self, index: int) -> Misfit:
+        """Return the same misfit as that of the value it is a part of."""
+        return Misfit(index, self.shown, self.kind, self.why)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether values of the type are text."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    )
+
+
+def parse(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array of texts as values of a type; null stays null.
+
+    Raises:
+        Misfit: a text is no value of the type.
+    """
+    if pa.types.is_string(kind):
+        return values.cast(kind)
+    for attempt in (_plain, _trimmed, _spelled_otherwise):
+        try:
+            return attempt(values, kind)
+        except pa.ArrowInvalid:
+            continue
+    for index, value in enumerate(values):
+        try:
+            _spelled_otherwise(pa.array([value.as_py()], pa.string()), kind)
+        except pa.ArrowInvalid:
+            raise Misfit(index, repr(value.as_py()), kind) from None
+    raise ValueError(f"texts cannot be read as {kind}")
+
+
+def short_fractions(values: pa.Array) -> pa.Array:
+    """Return texts of times without the zeros of nanoseconds, which microseconds do not have."""
+    longest = pc.max(pc.binary_length(values)).as_py()
+    if longest is None or longest <= _LONGEST_WITHOUT_NANOSECONDS:
+        return values
+    return pc.replace_substring_regex(values, r"(\.\d{6})0+(\D|$)", r"\1\2")
+
+
+def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return _times(short_fractions(values), kind)
+    found = values.cast(kind)
+    if pa.types.is_floating(kind):
+        _check_finite(values, found)
+    return found
+
+
+def _trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return _plain(pc.ascii_trim_whitespace(values), kind)
+
+
+def _spelled_otherwise(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Read whole numbers that were written as `1.0` or `+1`, as pandas writes them beside nulls."""
+    values = pc.ascii_trim_whitespace(values)
+    if pa.types.is_integer(kind):
+        values = pc.replace_substring_regex(values, r"^\+?(-?\d+)(\.0*)?$", r"\1")
+    return _plain(values, kind)
+
+
+def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Parse ISO 8601: with an offset, or without one as UTC; a type without a zone takes none."""
+    if kind.tz is None:
+        return values.cast(_NAIVE)
+    try:
+        return values.cast(_UTC)
+    except pa.ArrowInvalid:
+        zoned = pc.match_substring_regex(values, _HAS_OFFSET)
+        naive = pc.if_else(zoned, None, values).cast(_NAIVE).cast(_UTC)
+        return pc.coalesce(pc.if_else(zoned, values, None).cast(_UTC), naive)
+
+
+def _check_finite(values: pa.Array, found: pa.Array) -> None:
+    """Refuse numbers that overflow: infinity is only what says so."""
+    infinite = pc.is_inf(found)
+    if pc.any(infinite).as_py():
+        said = pc.match_substring_regex(values.filter(infinite), r"(?i)inf")
+        if not pc.all(said).as_py():
+            raise pa.ArrowInvalid("a number is out of range")
