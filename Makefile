@@ -8,7 +8,11 @@ PYTHON := .venv/bin/python
 # Written by .ci/setup: the environment is made again when the list of packages changes.
 STAMP := .venv/.setup-done
 
-.PHONY: help setup java demo lint types test test-localstack simulate model mutants fuzz soak bench \
+# Tests start many processes, which read compiled modules sooner than they compile them.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
+
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate model mutants fuzz soak bench \
     queue bundle build clean
 
 help: ## list the targets
@@ -32,8 +36,25 @@ lint: $(STAMP) ## ruff: rules and format
 types: $(STAMP) ## mypy, strict
 	@$(PYTHON) -m mypy
 
-test: setup lint types ## lint, types, and every test that is quick and needs no server
-	@$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+unit: $(STAMP) ## the tests of single modules, and of the shape of the code
+	@$(PYTEST) tests/unit tests/tidy
+
+check: $(STAMP) ## lint, types and unit tests: in less than a minute
+	@$(MAKE) --no-print-directory -j lint types unit
+
+all-tests: $(STAMP)
+	@$(PYTEST)
+
+test: setup ## lint, types, and every test that is quick and needs no server
+	@$(MAKE) --no-print-directory -j lint types all-tests
+
+# One state of the code has one outcome; test-long varies what these hold still.
+check test: export PYTHONHASHSEED := 0
+
+EXAMPLES ?= 300
+
+test-long: setup ## tests that others stand for in make test, and EXAMPLES=300 fresh examples a property
+	@EVENTLOG_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'not localstack and not bench and not soak'
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
@@ -43,7 +64,7 @@ MINUTES ?= 1
 SECONDS ?= 60
 SEEDS ?= 20000
 
-simulate: $(STAMP) ## the protocol under a scheduler that owns everything: SEEDS=20000
+simulate: $(STAMP) ## the protocol under a scheduler that owns everything: SEEDS=20000 fresh seeds
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/run.py $(SEEDS)
 
 model: $(STAMP) ## every state of a model of the protocol, a million of them

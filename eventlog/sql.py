@@ -131,14 +131,17 @@ def _check_copies(tree: Any) -> None:
     Raises:
         InvalidInput: nested remainders and quotients would copy an operand too often.
     """
-    for node in tree.walk():
-        copies, below = 1, node
-        while below.parent is not None:
-            left, right = _COPIES.get(below.parent.key, (1, 1))
-            copies *= left if below.arg_key == "this" else right
-            below = below.parent
-            if copies > MAX_COPIES:
-                raise InvalidInput("the predicate nests too many remainders and quotients")
+    # A node comes after the one above it, so that each is looked at once.
+    copies = {}
+    for node in tree.walk(bfs=True):
+        above = node.parent
+        if above is None or id(above) not in copies:
+            copies[id(node)] = 1
+            continue
+        left, right = _COPIES.get(above.key, (1, 1))
+        copies[id(node)] = copies[id(above)] * (left if node.arg_key == "this" else right)
+        if copies[id(node)] > MAX_COPIES:
+            raise InvalidInput("the predicate nests too many remainders and quotients")
 
 
 # How often the left and the right operand occur in what an operator becomes.

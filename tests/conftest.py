@@ -1,12 +1,20 @@
-"""Fixtures for every kind of test: an S3 server in this process, fresh places for tables, Spark."""
+"""Fixtures for every kind of test: an S3 server in this process, fresh places for tables, Spark.
+
+A default run is deterministic: `repeatable` says how hypothesis is held to that. `distribution`
+says which worker runs what.
+"""
 
 import itertools
 import os
 import sys
 
+import distribution
 import pytest
+import repeatable
 
 from eventlog.local_server import LocalServer
+
+repeatable.load_profile()
 
 _numbers = itertools.count(1)
 _SPARK = {
@@ -20,6 +28,16 @@ _SPARK = {
     "spark.log.level": "OFF",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    distribution.put_in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return distribution.scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ hours, guided by coverage where atheris is installed.
 """
 
 import io
-import os
 import random
 import subprocess
 import sys
@@ -19,22 +18,19 @@ import pytest
 from fuzz import corpus, mutation, run, targets
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from repeatable import EXAMPLES
 
 from eventlog import codec, errors, keys, predicate, pruning, schema_text, segments
 from eventlog.predicate import SqlPredicate
 from eventlog.schema import from_arrow
 
 RUN = Path(__file__).with_name("run.py")
-THOROUGH = "EVENTLOG_EXAMPLES" in os.environ
 EACH = 4  # mutations an example
 
 
 @pytest.mark.parametrize("name", targets.TARGETS)
 @settings(
-    max_examples=int(os.environ.get("EVENTLOG_EXAMPLES", "40")),
-    derandomize=not THOROUGH,
-    database=None,
-    deadline=None,
+    max_examples=EXAMPLES or 40,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
@@ -51,7 +47,6 @@ def test_whatever_comes_is_refused_or_means_what_it_says(name, number):
 
 
 @pytest.mark.parametrize("name", ["commit", "keyframe", "intent", "leaf"])
-@settings(max_examples=15, derandomize=not THOROUGH, database=None, deadline=None)
 @given(body=st.binary(max_size=300))
 def test_bytes_of_no_shape_are_refused(name, body):
     with pytest.raises(errors.Corrupt):

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import repeatable
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -285,8 +286,7 @@ WORLDS = st.builds(
     World, ROWS, st.integers(1, 5), st.sets(st.sampled_from(sorted(VALUES)), max_size=3)
 )
 GENEROUS = settings(
-    max_examples=max(100, settings.default.max_examples),
-    deadline=None,
+    max_examples=repeatable.examples(60),
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )

@@ -1,6 +1,5 @@
 """Scan plans: what is read, what is left out and why, what metadata alone can tell."""
 
-import time
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -8,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from effort import calls_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -317,11 +317,10 @@ _DAY_7, _DAY_8 = (
     ],
     ids=["sql", "arrow"],
 )
-def test_planning_one_day_of_a_million_segments_is_fast(million, where):
+def test_planning_one_day_of_a_million_segments_takes_few_steps(million, where):
     scan.plan(million, where=where)  # imports
-    started = time.process_time()
+    cost = calls_of(lambda: scan.plan(million, where=where))
     plan = scan.plan(million, where=where)
-    cost = time.process_time() - started
     assert million.leaves_read == 1
     assert plan.pruning == scan.Pruning(1_000_100, 997_360, 0, 1951, 789)
-    assert cost < 0.25  # the goal is 0.1 on an idle machine; this one may be shared
+    assert cost < 300_000  # most of it reads the expression; there is no call for each segment
