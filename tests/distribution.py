@@ -19,9 +19,12 @@ def put_in_order(items):
     """Order the tests: those of the Spark session, which take longest, then by folder.
 
     Raises:
-        ValueError: a test uses the session and does not have "spark" in its id.
+        ValueError: a test uses the session and does not have "spark" in its id; or workers could
+            not agree on an id, because it names an address in memory.
     """
     for item in items:
+        if " at 0x" in item.nodeid:
+            raise ValueError(f"{item.nodeid} is another id in every process: give its values ids")
         if "spark" in getattr(item, "fixturenames", ()) and "spark" not in item.nodeid:
             raise ValueError(f"{item.nodeid} uses Spark: put the word into its name")
     items.sort(key=lambda item: _rank(item.nodeid))

@@ -29,7 +29,7 @@ AMBIGUOUS = [
     np.float64(1357534800000), np.int64(1357534800), np.bool_(True),
     dt.datetime(2013, 1, 7), dt.time(5), dt.timedelta(days=1), pd.NaT,
     pd.Timestamp("2013-01-07"), pd.Period("2013-01"),
-    np.datetime64("NaT"), np.timedelta64(1, "D"), b"2013-01-07", [JANUARY], {}, object(), Ms,
+    np.datetime64("NaT"), np.timedelta64(1, "D"), b"2013-01-07", [JANUARY], {}, ..., Ms,
     Ms(MAX_MS + 1), Ms(MIN_MS - 1), "0001-01-01T00:00+14:00", "10000-01-01",
     np.datetime64("10000-01-01"), np.datetime64(10**17, "Y"), np.datetime64(-1, "Y") - 5000,
 ]  # fmt: skip
