@@ -112,6 +112,7 @@ class Container:
             facts = {"table": work.table, "why": f"{type(error).__name__}: {error}"}
             logger.exception("table failed", extra={"facts": facts})
             self._tables.pop(work.table, None)  # whatever it remembers, it may be why
+            self._settled.pop(work.table, None)
             return True
         return bool(progress.errors)
 

@@ -374,6 +374,7 @@ class _Sweep:
         for first in range(0, len(dead), _BATCH):
             batch = dead[first : first + _BATCH]
             if delete:
+                self._t.verify()  # by the log of another table everything here would be dead
                 self._t.store.delete([one.key for one in batch])
             for one in batch:
                 self._gone[kind].add(one.bytes)

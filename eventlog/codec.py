@@ -152,20 +152,20 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     return root
 
 
-def encode_transaction(transaction: Transaction) -> bytes:
-    """Return a published transaction's canonical bytes, with their own sha256 as the last field."""
-    return sealed(_encoder.encode(transaction))
+def encode_transaction(transaction: Transaction, table: str) -> bytes:
+    """Return a published transaction's canonical bytes; their digest covers the table's id too."""
+    return sealed(_encoder.encode(transaction), table)
 
 
-def decode_transaction(body: bytes) -> Transaction:
-    """Return the published transaction in `body`.
+def decode_transaction(body: bytes, table: str) -> Transaction:
+    """Return the transaction in `body` that was published for a table.
 
     Raises:
-        Corrupt: not a transaction, or not canonical.
+        Corrupt: not a transaction, not canonical, or published for another table.
     """
     _check_size(body, MAX_INTENT_BYTES)
     # Whoever takes it along commits it for another: no later check would see a flipped bit.
-    text = unsealed(body, "published transaction")
+    text = unsealed(body, "published transaction", table)
     return _decode_canonical(text, Transaction, "published transaction")
 
 

@@ -23,6 +23,7 @@ from eventlog.errors import (
     VersionNotFound,
 )
 from eventlog.fold import NoState
+from eventlog.identity import Identity
 from eventlog.log import Log
 from eventlog.model import Add, Transaction
 from eventlog.properties import setting
@@ -68,9 +69,13 @@ class Committer:
     Args:
         log: the log.
         clock: waits, jitter and, where the store tells no time, the commit time.
+
+    Attributes:
+        identity: makes sure that the log is the one that is known.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
+        self.identity = Identity(log, clock)
         self._log = log
         self._store = log.store
         self._clock = clock
@@ -114,6 +119,7 @@ class Committer:
             ClaimLost: the claim that it runs under is gone; nothing was committed.
             CommitConflict: it cannot be carried; nothing was committed.
             CommitUnknown: nobody could say whether it landed; the version is in the error.
+            TableNotFound: the log is not the one of `head` any more; nothing was committed.
             Unavailable: the store does not answer, or every race was lost; nothing was committed.
         """
         check_writable(head.header)
@@ -165,10 +171,12 @@ class Committer:
         time_ms = commit_time(head, self._now_ms())
         verdict = rebase(transaction, head, time_ms, others or ())
         if isinstance(verdict, Done):
+            self.identity.check(head)
             return Outcome(verdict.version, head)
         if isinstance(verdict, Conflict):
             newest = self._newest(transaction, head)
             if isinstance(newest, Snapshot) and newest.version == head.version:
+                self.identity.check(head)
                 raise refusal(transaction, head.header, head.meta, verdict, self._store.uri)
             return newest
         try:
@@ -191,6 +199,7 @@ class Committer:
         self, transaction: Transaction, head: Snapshot, proposal: Proposal
     ) -> Outcome | Snapshot:
         """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
+        self.identity.check_before_write(head)
         version = proposal.snapshot.version
         earlier = self._unsettled.get(transaction.id)
         if earlier is None:
@@ -201,6 +210,7 @@ class Committer:
             if earlier is None:  # else what was sent before may still arrive
                 del self._unsettled[transaction.id]
             raise
+        self.identity.seen()
         if stored is None:
             del self._unsettled[transaction.id]
             return Outcome(version, framing.after(self._log, self._clock, proposal.snapshot))
@@ -227,6 +237,7 @@ class Committer:
         for _ in range(MAX_LOST_RACES):
             published = publication(transaction, head)
             if isinstance(rebase(published, head, head.header.time + 1), Ready):
+                self.identity.check_before_write(head)
                 # From here on others may commit it, whatever happens to us.
                 window = range(head.version + 1, (published.until or 0) + 1)
                 self._unsettled[transaction.id] = _Unsettled(published, window)
@@ -248,7 +259,7 @@ class Committer:
         """
         try:
             started_ms = self._clock.now_ms()
-            if new and not self._publish(published):
+            if new and not self._publish(published, head.header.table):
                 return head
             elapsed_s = (self._clock.now_ms() - started_ms) / 1000  # anything: clocks are set
             pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
@@ -259,10 +270,10 @@ class Committer:
         self._unsettled.pop(published.id, None)  # found, or dead with its window
         return step
 
-    def _publish(self, published: Transaction) -> bool:
+    def _publish(self, published: Transaction, table: str) -> bool:
         """Publish; False: the store refuses that for good, and nobody else can commit it."""
         try:
-            self._intents.publish(published)
+            self._intents.publish(published, table)
         except InvalidInput as refused:
             logger.warning("from now on this handle publishes nothing: %s", refused)
             self._publishes = False
@@ -285,7 +296,7 @@ class Committer:
                 self._clock.sleep(pace_s * (pause + self._clock.uniform() / 2))
                 step = self._next(published, head)
             else:
-                step = self._attempt(published, head, self._taken(others))
+                step = self._attempt(published, head, self._taken(others, head))
             alone = isinstance(step, Outcome) and not others
             self._crowd = max(0, self._crowd - 1) if alone else CROWD
             if isinstance(step, Outcome):
@@ -308,16 +319,16 @@ class Committer:
         if not self._lookout.due():
             return []
         try:
-            found = self._taken(self._intents.pending(transaction, head))
+            found = self._taken(self._intents.pending(transaction, head), head)
         except Unavailable:
             return []  # it is for the others: this one can do without
         if found:
             self._crowd = CROWD
         return found
 
-    def _taken(self, others: Mapping[str, str]) -> list[Transaction]:
+    def _taken(self, others: Mapping[str, str], head: Snapshot) -> list[Transaction]:
         """Return others' published transactions, whose ids their publishers have looked at."""
-        found = self._intents.read(others)
+        found = self._intents.read(others, head.header.table)
         self._log.vouch(a.id for t in found for a in t.actions if isinstance(a, Add))
         return found
 

@@ -63,7 +63,7 @@ class NotFound(EventLogError):
 
 
 class TableNotFound(NotFound):
-    """No log lies under this root."""
+    """No log lies under this root, or not the one that the handle was opened on."""
 
 
 class VersionNotFound(NotFound):

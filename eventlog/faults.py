@@ -138,6 +138,16 @@ class FaultyStore:
         """See `ObjectStore.uri`."""
         return self.inner.uri
 
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`; its reads may fail."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         fault = self._meet("get", (key,))

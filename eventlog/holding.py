@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from eventlog import claims, holds
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
+from eventlog.identity import WINDOW_S
 from eventlog.leases import Committing, Lease, is_silent
 from eventlog.model import (
     Break,
@@ -56,6 +57,7 @@ class Holding:
         holds.check_names(name, who)
         known = head.meta.pins.get(name)
         if known is not None and known.owner == who and version in (None, known.version):
+            self.verify(WINDOW_S)
             return known.version
         if known is not None:
             raise CommitConflict(
@@ -203,7 +205,9 @@ def _grant(table: Committing, action: TakeClaim, *, take_over: bool) -> Lease:
     if problem:
         raise InvalidInput(problem)
     meta = table.refresh().meta
-    if claims.found(meta.claims, action) is None:
+    if claims.found(meta.claims, action) is not None:
+        table.verify(WINDOW_S)
+    else:
         if take_over:
             _break_silent(table, action, meta.claims)
         table.commit(table.transaction("claim", [action]))

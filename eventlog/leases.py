@@ -56,6 +56,10 @@ class Committing(Protocol):
         """See `Table.refresh`."""
         ...
 
+    def verify(self, within_s: float = 0.0) -> None:
+        """See `Table.verify`."""
+        ...
+
     def commit(self, transaction: Transaction) -> int:
         """See `Table.commit`."""
         ...

@@ -9,6 +9,7 @@ must provide". Directories stay when their last object goes. Temporary files tha
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import os
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,13 @@ from eventlog.store import (
 
 _SKIPPED = TEMPORARY.encode() + b"/"
 _ATTEMPTS = 8
+_NO_LINKS = {
+    errno.EPERM: "it has no hard links (as FAT, exFAT and many FUSE mounts), or forbids them here",
+    errno.EOPNOTSUPP: "it has no hard links",
+    errno.ENOSYS: "it has no hard links",
+    errno.EMLINK: "it lets a file have one name only",
+    errno.EXDEV: "parts of the table lie on different file systems or mounts",
+}
 
 # The class has a method of the name `list`.
 _Names = list[bytes]
@@ -69,6 +77,15 @@ class LocalStore:
         """See `ObjectStore.uri`; of the form `file:///path`, percent-encoded."""
         return self._path.as_uri()
 
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return True
+
+    @property
+    def unproven(self) -> None:
+        """See `ObjectStore.unproven`: `link(2)` keeps the promise."""
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         check_range(start, length)
@@ -87,6 +104,7 @@ class LocalStore:
         """See `ObjectStore.put_if_absent`.
 
         Raises:
+            InvalidInput: the file system makes no hard links; nothing is there.
             Unavailable: the file could not be written; nothing is there.
             OutcomeUnknown: the file has its name, but the directory could not be made durable.
         """
@@ -182,6 +200,8 @@ class LocalStore:
         except NotADirectoryError:
             raise InvalidInput("the key lies under another object", key=key) from None
         except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise self._without_links(error, key) from error
             raise self._unavailable("write", error, key) from error
         return True
 
@@ -261,6 +281,15 @@ class LocalStore:
             return None
         except OSError as error:
             raise self._unavailable("list", error, os.fsdecode(name)) from error
+
+    def _without_links(self, error: OSError, key: str) -> InvalidInput:
+        return InvalidInput(
+            f"the file system of {self._root} cannot create a file only where none is yet: "
+            f"{_NO_LINKS[error.errno or 0]} ({error.strerror}). Put the table on one local file "
+            "system with hard links (ext4, xfs, btrfs, APFS, NTFS, NFS), or on S3",
+            table=self.uri,
+            key=key,
+        )
 
     def _unavailable(self, verb: str, error: OSError, key: str) -> Unavailable:
         return Unavailable(

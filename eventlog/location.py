@@ -6,7 +6,7 @@ Shell layer.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +21,7 @@ from eventlog.store import ObjectStore
 
 PROBE_PREFIX = "_probe/"
 
+_proven: set[str] = set()  # places (`ObjectStore.unproven`) that were seen to refuse
 _FORMS = "s3://bucket/prefix, file:///path, a local path, or memory://name"
 
 
@@ -71,33 +72,65 @@ def check_absent(store: ObjectStore) -> None:
     )
 
 
-def probe(store: ObjectStore, token: str) -> None:
+def probe(store: ObjectStore, table_id: str) -> None:
     """Check that the store refuses to create a key twice, before a table is put there.
 
-    Leaves one small object `_probe/<token>`, which readers ignore: writers hold no permission to
-    delete.
+    Leaves one small object `_probe/<table id>`, which readers ignore: writers hold no permission to
+    delete. Later writers put it again (`check_promise`).
 
     Args:
         store: the store to check.
-        token: a fresh id (`Clock.token`).
+        table_id: of the table that is to be created, a fresh id (`Clock.token`).
 
     Raises:
         InvalidInput: the store overwrote the object, or said that it did.
         Unavailable: the store did not answer clearly; nothing is known.
     """
-    key = f"{PROBE_PREFIX}{token}"
-    first, second = f"first {token}".encode(), f"second {token}".encode()
-    # The first may be refused: an earlier answer was lost, or the token is not fresh.
+    key = f"{PROBE_PREFIX}{table_id}"
+    first, second = f"first {table_id}".encode(), f"second {table_id}".encode()
+    # The first may be refused: an earlier answer was lost, or the id is not fresh.
     created = store.put_if_absent(key, first)
     kept = first if created else store.get(key)
-    if store.put_if_absent(key, second) or store.get(key) != kept:
-        raise InvalidInput(
-            "this store ignores preconditions: it let an object be overwritten, so that tables on "
-            "it would lose commits. Use Amazon S3, a store that honours If-None-Match: * on "
-            "PutObject (MinIO, Ceph, R2, LocalStack), or a local directory",
-            table=store.uri,
-            key=key,
-        )
+    _check_refused(store, key, second, kept)
+    if (place := store.unproven) is not None:
+        _proven.add(place)
+
+
+def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -> None:
+    """Check that a store refuses to create a key twice, before the first commit to it (R2.3).
+
+    No request where that is known: of this kind of store, or of its place since an earlier probe by
+    this process. Else one put of the key that the creation of the table left; where a copy of the
+    table came without it, a second one and a read.
+
+    Args:
+        store: the store of an existing table.
+        table_id: of that table.
+        token: returns a fresh id.
+
+    Raises:
+        InvalidInput: the store overwrote the object, or said that it did.
+        Unavailable: the store did not answer clearly; nothing is known.
+    """
+    place = store.unproven
+    if place is None or place in _proven:
+        return
+    key, body = f"{PROBE_PREFIX}{table_id}", f"again {token()}".encode()
+    if store.put_if_absent(key, body):
+        _check_refused(store, key, f"again {token()}".encode(), body)
+    _proven.add(place)
+
+
+def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> None:
+    if not store.put_if_absent(key, body) and store.get(key) == kept:
+        return
+    raise InvalidInput(
+        "this store ignores preconditions: it let an object be overwritten, so that tables on "
+        "it would lose commits; nothing was written. Use Amazon S3, a store that honours "
+        "If-None-Match: * on PutObject (MinIO, Ceph, R2, LocalStack), or a local directory",
+        table=store.uri,
+        key=key,
+    )
 
 
 def _absolute(path: str) -> Path:

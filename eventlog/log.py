@@ -10,12 +10,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from threading import Lock
 
 import pyarrow as pa
 
-from eventlog import codec, fold, keyframe, keys, proposal, resolve, segments
+from eventlog import chain, codec, fold, keyframe, keys, proposal, resolve, segments
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -39,10 +38,16 @@ logger = logging.getLogger(__name__)
 
 
 class Log:
-    """The commits and key frames under one root. Safe to use from several threads."""
+    """The commits and key frames under one root. Safe to use from several threads.
+
+    Attributes:
+        store: where they lie.
+        table: id of the table that they must be of; None where any will do.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
+        self.table: str | None = None
         self._lock = Lock()
         self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
         self._leaf_bytes = 0
@@ -96,7 +101,7 @@ class Log:
                 f"no table at {self.store.uri}: check the path, or create it",
                 table=self.store.uri,
             )
-        self._check_contiguous([*versions, -1] if last else versions)
+        chain.check_contiguous([*versions, -1] if last else versions, self.store.uri)
         return versions[0], versions[0] in frames
 
     def read(self, version: int) -> tuple[Commit, bytes]:
@@ -105,6 +110,7 @@ class Log:
         Raises:
             VersionNotFound: it is not there.
             Corrupt: its bytes break the format.
+            TableNotFound: it is of another table than the one that is known.
         """
         key = keys.commit_key(version)
         try:
@@ -112,9 +118,11 @@ class Log:
         except KeyNotFound:
             raise self._missing(key, version) from None
         try:
-            return codec.decode_commit(body, version), body
+            commit = codec.decode_commit(body, version)
         except (Corrupt, UnsupportedFormat) as error:
             raise self._placed(error, key, version) from None
+        self._check_table(commit.header)
+        return commit, body
 
     def header(self, version: int) -> Header:
         """Return the header of `version`. One ranged GET of 2 KB.
@@ -122,14 +130,17 @@ class Log:
         Raises:
             VersionNotFound: it is not there.
             Corrupt: its bytes break the format.
+            TableNotFound: it is of another table than the one that is known.
         """
         key = keys.commit_key(version)
         try:
-            return codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
+            header = codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
         except KeyNotFound:
             raise self._missing(key, version) from None
         except (Corrupt, UnsupportedFormat) as error:
             raise self._placed(error, key, version) from None
+        self._check_table(header)
+        return header
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the snapshot at `version`: its commit, then the key frame root that it names.
@@ -173,7 +184,7 @@ class Log:
             commit, body = self.read(known.version + 1)
         except VersionNotFound:
             return known
-        self._check_follows(known, commit)
+        chain.check_follows(known, commit, self.store.uri)
         try:
             head = self.head_version()
         except TableNotFound:
@@ -182,7 +193,7 @@ class Log:
         if head > commit.header.version:
             before, before_body = commit, body
             commit, body = self.read(head)
-            self._check_later(before, before_body, commit)
+            chain.check_later(before, before_body, commit, self.store.uri)
         return self.resolve(commit, body)
 
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
@@ -191,29 +202,8 @@ class Log:
         Raises:
             Corrupt: it does not follow the known one.
         """
-        self._check_follows(known, commit)
+        chain.check_follows(known, commit, self.store.uri)
         return self.resolve(commit, body)
-
-    def _check_follows(self, known: Snapshot, commit: Commit) -> None:
-        if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
-            raise self._forked(commit)
-
-    def _forked(self, commit: Commit) -> Corrupt:
-        return Corrupt(
-            "the next version does not follow the one known: the log was forked or changed",
-            table=self.store.uri,
-            version=commit.header.version,
-        )
-
-    def _check_later(self, before: Commit, before_body: bytes, commit: Commit) -> None:
-        """Check a commit against an earlier one, and its `prev` where that is the one before it.
-
-        Over a longer way the chain is not read here (FORMAT.md R6.2).
-        """
-        known, later = before.header, commit.header
-        next_one = later.version == known.version + 1
-        if later.table != known.table or (next_one and later.prev != codec.sha256(before_body)):
-            raise self._forked(commit)
 
     def holds(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
         """Say whether a transaction took effect in a commit, whose snapshot is `after`.
@@ -375,15 +365,20 @@ class Log:
         delta = proposal.delta_of(commit, self.spill)
         return resolve.from_commit(commit, body, base, delta, self)
 
-    def _check_contiguous(self, versions: list[int]) -> None:
-        for newer, older in pairwise(versions):
-            if newer - older != 1:
-                raise Corrupt(
-                    f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "
-                    "or commits were deleted; run `eventlog fsck`",
-                    table=self.store.uri,
-                    version=newer,
-                )
+    def _check_table(self, header: Header) -> None:
+        if self.table is None or header.table == self.table:
+            return
+        if header.version and self.header(0):  # of the known table: a stranger wrote into its log
+            raise Corrupt(
+                f"the commit is of another table (id {header.table}): run `eventlog fsck`",
+                table=self.store.uri,
+                version=header.version,
+            )
+        raise TableNotFound(
+            f"the table that this handle was opened on (id {self.table}) is gone, and another "
+            f"one (id {header.table}) lies here since: open it again",
+            table=self.store.uri,
+        )
 
     def _missing(self, key: str, version: int) -> VersionNotFound:
         return VersionNotFound(

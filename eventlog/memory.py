@@ -58,6 +58,15 @@ class MemoryStore:
         """See `ObjectStore.uri`."""
         return self._uri
 
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return True
+
+    @property
+    def unproven(self) -> None:
+        """See `ObjectStore.unproven`: one lock keeps the promise."""
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         check_key(key)

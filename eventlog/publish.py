@@ -70,8 +70,12 @@ class Intents:
         self._clock = clock
         self._known: dict[str, Transaction | None] = {}  # by key; None: not usable
 
-    def publish(self, published: Transaction) -> None:
+    def publish(self, published: Transaction, table: str) -> None:
         """Publish a transaction in the form that `publication` gave it.
+
+        Args:
+            published: the transaction.
+            table: id of the table that it is for.
 
         Raises:
             InvalidInput: the store refuses it for good, such as a writer who may not create objects
@@ -79,7 +83,7 @@ class Intents:
             Unavailable: the store does not answer; it may be published nevertheless.
         """
         key = keys.intent_key(published.until or 0, published.id)
-        body = codec.encode_transaction(published)
+        body = codec.encode_transaction(published, table)
         unclear: list[OutcomeUnknown] = []
 
         def send() -> None:
@@ -120,10 +124,14 @@ class Intents:
                 wanted.setdefault(transaction_id, found)
         return _first(wanted)
 
-    def read(self, wanted: Mapping[str, str]) -> list[Transaction]:
+    def read(self, wanted: Mapping[str, str], table: str) -> list[Transaction]:
         """Return the published transactions of these keys; what is not usable is left out.
 
         One GET for each that was not read before.
+
+        Args:
+            wanted: their keys by id.
+            table: id of the table that they must be for.
 
         Raises:
             Unavailable: the store does not answer.
@@ -133,18 +141,19 @@ class Intents:
         missing = [key for key in wanted.values() if key not in found]
         if len(missing) > 1:
             with ThreadPoolExecutor(_THREADS) as pool:
-                found.update(zip(missing, pool.map(self._get, missing), strict=True))
+                bodies = pool.map(lambda key: self._get(key, table), missing)
+                found.update(zip(missing, bodies, strict=True))
         elif missing:
-            found[missing[0]] = self._get(missing[0])
+            found[missing[0]] = self._get(missing[0], table)
         self._known = found
         usable = (found[key] for key in wanted.values())
         return [transaction for transaction in usable if transaction is not None]
 
-    def _get(self, key: str) -> Transaction | None:
+    def _get(self, key: str, table: str) -> Transaction | None:
         """Return a published transaction, or None for what does not belong there."""
         try:
             body = self._store.get(key, length=codec.MAX_INTENT_BYTES + 1)
-            transaction = codec.decode_transaction(body)
+            transaction = codec.decode_transaction(body, table)
             check_transaction(msgspec.structs.replace(transaction, until=None))
         except (Corrupt, InvalidInput, KeyNotFound) as error:
             logger.warning("ignoring published transaction %s: %s", key, error)
@@ -174,9 +183,9 @@ def patience(transaction: Transaction, combine_after: int) -> int:
 
 def combinable(transaction: Transaction) -> bool:
     """Say whether a transaction may be published: an append or replacement, and small enough."""
-    # The window that it is published with takes room too.
+    # The window that it is published with takes room too; the table's id takes none.
     size_limit = codec.MAX_INTENT_BYTES - 64
-    return _may_ride(transaction) and len(codec.encode_transaction(transaction)) < size_limit
+    return _may_ride(transaction) and len(codec.encode_transaction(transaction, "")) < size_limit
 
 
 def _may_ride(transaction: Transaction) -> bool:

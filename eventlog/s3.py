@@ -77,6 +77,17 @@ class S3Store:
         """See `ObjectStore.uri`."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`; Amazon's own S3 is known to keep its promise."""
+        clients = self._connected()
+        return None if clients.amazon else f"{clients.endpoint_url}/{self._bucket}"
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         name = self._name(key)
@@ -211,7 +222,23 @@ class S3Store:
                         return
             if not answer.get("IsTruncated"):
                 return
-            request["ContinuationToken"] = answer["NextContinuationToken"]
+            request["ContinuationToken"] = self._next(answer, request, prefix)
+
+    def _next(self, answer: Mapping[str, Any], request: Mapping[str, Any], prefix: str) -> str:
+        """Return the token of the page after `answer`.
+
+        Raises:
+            Unavailable: there is none, or the one that was used already: it would never end.
+        """
+        token: str = answer.get("NextContinuationToken") or ""
+        if token and token != request.get("ContinuationToken"):
+            return token
+        raise Unavailable(
+            f"the store says that its listing of {prefix!r} goes on, but gives "
+            f"{'the same' if token else 'no'} continuation token: try again; if it stays so, its "
+            "ListObjectsV2 is broken",
+            table=self.uri,
+        )
 
     def _read(self, operation: str, key: str | None, request: dict[str, Any]) -> Any:
         """Send a request that may be sent twice; None if the range lies past the end."""

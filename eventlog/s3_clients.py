@@ -25,6 +25,12 @@ READ_ATTEMPTS = 5
 
 _DEFAULT_REGION = "us-east-1"
 _AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
+# Any name of S3 itself; a machine or a balancer of a customer has a name below amazonaws.com too.
+_AMAZON = re.compile(
+    r"https?://([a-z0-9.-]+\.)?s3(-[a-z0-9-]+)?(\.dualstack)?(\.[a-z]{2,3}(-[a-z]+)+-\d+)?(\.vpce)?"
+    r"\.amazonaws\.com(\.cn)?(:\d+)?/?",
+    re.IGNORECASE,
+)
 _MAX_CONFIGURATIONS = 16
 
 
@@ -46,6 +52,11 @@ class Clients:
     region: str | None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _filesystem: tuple[object, S3FileSystem] | None = field(default=None, repr=False)
+
+    @property
+    def amazon(self) -> bool:
+        """Whether the endpoint is Amazon's own S3, which refuses to create a key twice."""
+        return self.endpoint_url is None or bool(_AMAZON.fullmatch(self.endpoint_url))
 
     def filesystem(self, bucket: str) -> S3FileSystem:
         """Return pyarrow's S3 file system with the same endpoint, region and credentials.

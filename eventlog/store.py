@@ -49,6 +49,19 @@ class ObjectStore(Protocol):
         """The root as a URI, without a trailing slash."""
         ...
 
+    @property
+    def near(self) -> bool:
+        """Whether a read costs no request, as in a directory or in memory."""
+        ...
+
+    @property
+    def unproven(self) -> str | None:
+        """The place whose promise of R2.1 is taken on trust, as a text; None where it is known.
+
+        What a probe found holds for every store of the same place.
+        """
+        ...
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them.
 

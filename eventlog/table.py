@@ -24,6 +24,7 @@ from eventlog.errors import (
     CommitConflict,
     InvalidInput,
     UnsupportedFormat,
+    VersionNotFound,
 )
 from eventlog.framing import write_keyframe
 from eventlog.history import HistoryEntry
@@ -107,9 +108,10 @@ class Table(Holding):
         actions = creation(schema, time_column, granularity, order_by, properties or {})
         table = cls(store or open_store(uri, storage_options, clock), clock)
         check_absent(table.store)
-        probe(table.store, table.clock.token())
+        table_id = table.clock.token()
+        probe(table.store, table_id)
         transaction = table.transaction("create", actions, read_version=-1)
-        table._head = table._committer.create(transaction, table.clock.token()).head
+        table._advance(table._committer.create(transaction, table_id).head)
         return table
 
     @classmethod
@@ -181,14 +183,24 @@ class Table(Holding):
             return self._head
         if version < 0:
             raise InvalidInput(f"version {version} is negative: versions count from 0")
-        return self._log.snapshot(version)
+        try:
+            return self._log.snapshot(version)
+        except VersionNotFound:
+            self.verify()
+            raise
 
     def refresh(self) -> Snapshot:
-        """Look for news and return the head: one GET where there is none. Never goes backwards."""
+        """Look for news and return the head: one GET where there is none. Never goes backwards.
+
+        Raises:
+            TableNotFound: another table lies here by now, as far as the answer tells.
+        """
         known = self._head
         if known is None:
             return self.head()
         newest = self._log.newer(known)
+        if newest is known and self.store.near:
+            self.verify()
         self._advance(newest)
         return newest
 
@@ -340,9 +352,24 @@ class Table(Holding):
         info = {"restored": str(version)}
         return self.commit(self.transaction("restore", actions, info=info))
 
+    def verify(self, within_s: float = 0.0) -> None:
+        """Make sure that the log here is still the one that this handle knows: one small GET.
+
+        Commits and vacuums do so by themselves (FORMAT.md R10.1).
+
+        Args:
+            within_s: no request where this handle met the log so short a time ago.
+
+        Raises:
+            Corrupt: commits that it knows were removed or changed.
+            TableNotFound: the table was removed, and maybe another one created in its place.
+        """
+        self._committer.identity.check(self.head(), within_s)
+
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, whether due or not; return its version."""
         head = self.refresh()
+        self.verify()
         if head.base is None or head.base.version != head.version:
             self._advance(write_keyframe(self._log, self.clock, head))
         return head.version
@@ -351,12 +378,17 @@ class Table(Holding):
         return f"Table({self.uri!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "clock": self.clock}
+        # The id: opened in another process it is the same table, or an error.
+        return {"store": self.store, "clock": self.clock, "table": self._log.table}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["store"], state["clock"])  # type: ignore[misc]
+        self._log.table = state["table"]
 
     def _advance(self, newest: Snapshot) -> None:
         with self._lock:  # of two threads, the one that saw less must not have the last word
+            if self._head is None or newest.version > self._head.version:
+                self._committer.identity.seen()
+                self._log.table = newest.header.table
             if self._head is None or newest.version >= self._head.version:
                 self._head = newest

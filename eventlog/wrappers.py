@@ -59,6 +59,16 @@ class CountingStore:
         """See `ObjectStore.uri`."""
         return self.inner.uri
 
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`; its reads are counted."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         self._tally.add("get")
@@ -124,6 +134,16 @@ class PrefixedStore:
     def uri(self) -> str:
         """See `ObjectStore.uri`."""
         return f"{self.inner.uri}/{self._prefix}".rstrip("/")
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return self.inner.near
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""

@@ -24,6 +24,7 @@ from eventlog.errors import (
     InvalidInput,
     KeyNotFound,
     NotFound,
+    TableNotFound,
     Unavailable,
     VersionVacuumed,
 )
@@ -64,6 +65,7 @@ class Reading:
         filter_columns: names of the columns that `filter` reads, or a superset.
         batch_rows: at most so many rows in a batch.
         ahead_bytes: read ahead of what was asked for, decoded, about so many bytes.
+        table: id of the table, which the log must still be of where a segment is missing.
     """
 
     store: ObjectStore
@@ -74,6 +76,7 @@ class Reading:
     filter_columns: frozenset[str] = frozenset()
     batch_rows: int = DEFAULT_BATCH_ROWS
     ahead_bytes: int = 128 * 2**20
+    table: str | None = None
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments, in the order given and as they lie in each.
@@ -293,14 +296,18 @@ class _Source:
     def missing(self) -> EventLogError:
         """Return what a missing object means: vacuumed below the newest horizon, else lost.
 
+        Or the whole table was removed, and maybe another one created in its place.
+
         Raises:
             Unavailable: the store does not answer, so that nobody can tell.
         """
         store, version = self.reading.store, self.reading.version
         try:
-            newest = Log(store).head()
+            log = Log(store)
+            log.table = self.reading.table
+            newest = log.head()
             check_kept(newest.meta, newest.version, version, store.uri)
-        except VersionVacuumed as error:
+        except (TableNotFound, VersionVacuumed) as error:
             return error
         except (Corrupt, NotFound):
             pass  # a damaged log is no word of a vacuum

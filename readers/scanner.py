@@ -221,6 +221,7 @@ def scan(
         filter=plan.filter,
         filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
         batch_rows=batch_rows,
+        table=snapshot.header.table,
     )
     return Scan(plan, reading, snapshot, fallback)
 

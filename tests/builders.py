@@ -25,6 +25,7 @@ __all__ = ["Add", "App", "Crash", "PropertyChange", "drop_of", "schema", "segmen
 START_MS = 1_600_000_000_000
 DAY_US = 86_400_000_000
 HASH = "ab" * 32
+TABLE = ManualClock(START_MS, 1).token()  # id of the table that `create` makes
 SCHEMA = pa.schema(
     [("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("value", pa.float64())]
 )
@@ -156,6 +157,12 @@ class Spy:
     @property
     def uri(self) -> str:
         return self.inner.uri
+
+    near = False
+
+    @property
+    def unproven(self) -> str | None:
+        return self.inner.unproven
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         return self.inner.get(key, start=start, length=length)

@@ -13,6 +13,7 @@ from eventlog import Table, proposal
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput
+from eventlog.identity import WINDOW_S
 from eventlog.model import Action, Add, App, Unchanged
 from eventlog.moments import Moment, to_ms
 from eventlog.restage import commit_staged
@@ -58,6 +59,7 @@ def append(
     head = t.head()
     done = already(head, app)
     if done is not None:
+        t.verify(WINDOW_S)
         report_mismatch(t, head, app, data)
         return done
     adds = stage(t, head, data, memory_bytes)
@@ -110,6 +112,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     head = t.refresh()
     done = already(head, app)
     if done is not None:
+        t.verify(WINDOW_S)
         return done
     low, high = to_range(start, end)
     before = head if read_version is None else t.snapshot(read_version)

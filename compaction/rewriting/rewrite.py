@@ -97,7 +97,9 @@ def rewrite(
     check_sort(recipe, by)
     schema = to_arrow(recipe.schema)
     memory = policy.memory_bytes
-    reading = Reading(t.store, head.version, schema, schema, ahead_bytes=memory // 8)
+    reading = Reading(
+        t.store, head.version, schema, schema, ahead_bytes=memory // 8, table=head.header.table
+    )
     runs = _runs(task)
     on_disk = (by or _ACROSS not in runs) and policy.target_bytes > writing_bytes(memory)
     with (

@@ -119,6 +119,7 @@ def make_reader(
         schema=wanted,
         filter=found.filter,
         filter_columns=found.predicate.columns() if found.predicate else frozenset(),
+        table=snapshot.header.table,
     )
     return EventLogReader(reading, found.in_scan_order(), target_bytes)
 

@@ -93,7 +93,7 @@ def rich_store() -> MemoryStore:
     stats = (ColumnStats(1, -5, 2**63 - 1, 0), ColumnStats(2, "a", None, 1))
     one = table.transaction("append", [add(table, stats=stats)], info={"note": "x"})
     published = builders.replaced(one, until=table.head().version + 8)
-    body = codec.encode_transaction(published)
+    body = codec.encode_transaction(published, table.id)
     store.put_if_absent(keys.intent_key(published.until, published.id), body)
     return store
 
@@ -141,7 +141,10 @@ def _intents() -> list[bytes]:
     """The published one, and transactions of commits as if they had been published."""
     found = [b for n, b in _objects()["rich"].items() if keys.parse_intent_key(n)]
     made = [t for body in _commits() for t in codec.decode_commit(body).transactions]
-    return [*found, *(codec.encode_transaction(builders.replaced(t, until=9)) for t in made)]
+    return [
+        *found,
+        *(codec.encode_transaction(builders.replaced(t, until=9), builders.TABLE) for t in made),
+    ]
 
 
 def _keys() -> list[bytes]:

@@ -71,8 +71,8 @@ def key_frame(body: bytes) -> None:
 
 def intent(body: bytes) -> None:
     """A published transaction, and its check before a leader takes it along."""
-    transaction = codec.decode_transaction(body)
-    _same(codec.encode_transaction, transaction, body)
+    transaction = codec.decode_transaction(body, builders.TABLE)
+    _same(functools.partial(codec.encode_transaction, table=builders.TABLE), transaction, body)
     proposal.check_transaction(msgspec.structs.replace(transaction, until=None))
     codec.decode_whole(transaction)
 
@@ -275,7 +275,7 @@ def _row_entries() -> pa.Table:
     columns = [c for c in from_arrow(_ROWS.schema).columns if c.name != "row"]
     return segments.from_segments(
         [
-            Segment(f"{n:032x}", day, 0, 1, n, 1, 100, builders.HASH, 1, known)
+            Segment(f"{n:032x}", day, 0, 1, n, 1, 100, builders.TABLE, 1, known)
             for n, day in enumerate(_DAYS)
             for known in (stats.compute(_ROWS.slice(n, 1), columns),)
         ]
@@ -290,4 +290,4 @@ def _leaf_entry() -> Leaf:
     end = max(entries.column("chunk_end").to_pylist())
     known = (ColumnStats(column.id, bounds.min, bounds.max, bounds.nulls),)
     first = f"{_DAYS[0]}/{0:032x}"
-    return Leaf(builders.HASH, 1, first, end, 4, 4, 400, builders.HASH, known)
+    return Leaf(builders.TABLE, 1, first, end, 4, 4, 400, builders.TABLE, known)

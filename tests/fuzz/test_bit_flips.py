@@ -196,7 +196,7 @@ def publish(store):
     table = builders.reopen(store)
     transaction = table.transaction("append", [builders.add(table, "2013-02-01", rows=7)])
     published = builders.replaced(transaction, until=table.head().version + WINDOW)
-    Intents(store, table.clock).publish(published)
+    Intents(store, table.clock).publish(published, table.id)
     key = keys.intent_key(published.until, published.id)
     return published, key, store.get(key)
 
@@ -210,12 +210,13 @@ def test_a_damaged_intent_is_never_taken_along():
     store = MemoryStore()
     builders.create(store)
     published, key, body = publish(store)
+    table = builders.TABLE
     with targets.quiet():
         for _, changed in damages(body):
             replace_object(store, key, changed)
-            assert Intents(store, ManualClock()).read({published.id: key}) == []
+            assert Intents(store, ManualClock()).read({published.id: key}, table) == []
     replace_object(store, key, body)
-    assert Intents(store, ManualClock()).read({published.id: key}) == [published]
+    assert Intents(store, ManualClock()).read({published.id: key}, table) == [published]
 
 
 # --- the checker itself ---------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def put_intent(store, transaction, *, name=None, until=None, body=None):
     """Publish what no writer would."""
     until = transaction.until if until is None else until
     key = keys.intent_key(until, name or transaction.id)
-    body = codec.encode_transaction(transaction) if body is None else body
+    body = codec.encode_transaction(transaction, reopen(store).id) if body is None else body
     assert store.put_if_absent(key, body)
 
 
@@ -528,7 +528,7 @@ def large(table, rows=1):
     """A published append of nearly the greatest size."""
     adds = [replaced(add(table), rows=rows) for _ in range(1150)]
     transaction = replaced(table.transaction("append", adds), until=WINDOW)
-    assert 200_000 < len(codec.encode_transaction(transaction)) < codec.MAX_INTENT_BYTES
+    assert 200_000 < len(codec.encode_transaction(transaction, "")) < codec.MAX_INTENT_BYTES
     return transaction
 
 
@@ -536,7 +536,7 @@ def test_more_than_fits_into_one_commit_is_spread_over_several():
     store = table_at()
     table = crowded(store, 42)
     waiting = [large(table) for _ in range(50)]
-    assert sum(len(codec.encode_transaction(t)) for t in waiting) > codec.MAX_COMMIT_BYTES
+    assert sum(len(codec.encode_transaction(t, "")) for t in waiting) > codec.MAX_COMMIT_BYTES
     for transaction in waiting:
         put_intent(store, transaction)
     for _ in range(6):

@@ -326,8 +326,8 @@ def foreign(store, version, **changes):
     return codec.encode_commit(builders.replaced(stored, header=header))
 
 
-def three_commits():
-    store = MemoryStore()
+def three_commits(kind=MemoryStore):
+    store = kind()
     table = create(store)
     for n in range(2):
         append(table, events(1, first=n))
@@ -400,9 +400,9 @@ def test_c5_another_table_in_the_slot_is_corrupt():
         table.refresh()
 
 
-def overwritten_head():
+def overwritten_head(kind=MemoryStore):
     """A warm handle, and a store in which its head was replaced by another valid commit."""
-    store, table = three_commits()
+    store, table = three_commits(kind)
     stored = codec.decode_commit(builders.bodies(store)[-1])
     header = builders.replaced(stored.header, time=stored.header.time + 1)
     body = codec.encode_commit(builders.replaced(stored, header=header))
@@ -419,8 +419,15 @@ def test_c6_foreign_overwrite_is_seen_by_a_warm_handle():
         append(table, events(1, first=3))
 
 
-def test_c6_foreign_overwrite_breaks_the_chain_of_the_next_commit():
+def test_c6_foreign_overwrite_is_seen_before_a_commit_where_reads_are_free():
     store, table = overwritten_head()
+    with pytest.raises(errors.Corrupt, match="forked or changed"):
+        append(table, events(1, first=2))
+    assert len(builders.bodies(store)) == 3
+
+
+def test_c6_foreign_overwrite_breaks_the_chain_of_the_next_commit():
+    store, table = overwritten_head(lambda: CountingStore(MemoryStore()))
     append(table, events(1, first=2))
     with pytest.raises(errors.Corrupt, match="chain"):
         builders.fold_all(store)

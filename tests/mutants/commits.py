@@ -141,7 +141,7 @@ COMMITS = (
         "the next commit names the hash of the one known",
         (
             Edit(
-                "eventlog.log:Log._check_follows",
+                "eventlog.chain:check_follows",
                 "commit.header.prev != known.commit_hash or ",
                 "",
             ),
@@ -162,7 +162,7 @@ COMMITS = (
         "gap-not-checked",
         "C5",
         "a head listing with a gap is corrupt",
-        (Edit("eventlog.log:Log._check_contiguous", "if newer - older != 1:", "if False:"),),
+        (Edit("eventlog.chain:check_contiguous", "if newer - older != 1:", "if False:"),),
         (FAULTS + "test_c5_gap_is_corrupt_on_open_and_never_served",),
     ),
     Mutant(

@@ -105,7 +105,7 @@ FRAMES = (
         "C6 P1",
         "the digest at the end of an object is that of its text",
         "eventlog.seal:unsealed",
-        "if sealed(text) != whole:",
+        "if sealed(text, owner) != whole:",
         "if False:",
         "tests/fuzz/test_bit_flips.py::test_every_bit_of_every_root_is_noticed",
         HOSTILE + "test_flipped_headers_are_detected_where_only_the_header_is_read",

@@ -2,10 +2,12 @@
 
 import msgspec
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog import chunks, codec, delta, fold, keys, schema, segments, stats
+from eventlog.errors import Corrupt
 from eventlog.model import (
     GRANULARITIES,
     Ack,
@@ -245,8 +247,10 @@ def test_a_commit_has_one_encoding(commit):
 
 @given(transactions)
 def test_a_transaction_has_one_encoding(transaction):
-    body = codec.encode_transaction(transaction)
-    assert codec.decode_transaction(body) == transaction
+    body = codec.encode_transaction(transaction, "ab" * 16)
+    assert codec.decode_transaction(body, "ab" * 16) == transaction
+    with pytest.raises(Corrupt):
+        codec.decode_transaction(body, "cd" * 16)
 
 
 leaves = st.builds(Leaf, hex64, counts, texts, ints, counts, counts, counts, hex64, column_stats)

@@ -93,6 +93,8 @@ class HarshStore:
     def _in_flight(self):
         return 0.5 if "crash delayed" in self.weather.accidents else 0.0
 
+    near, unproven = False, None
+
     def get(self, key, *, start=0, length=None):
         self._meet("get", key, GETS)
         return self.inner.get(key, start=start, length=length)

@@ -46,7 +46,7 @@ def test_every_hazard_names_tests_that_are_there(readme):
         ("| W10 |", "| X10 |", "W10 has no line"),
         ("::test_v5_an_older", "::test_v5_another", "V5: integration/test_vacuum.py"),
         ("`unit/test_fold.py::test_a_replace_of", "`nowhere.py::test_a_replace_of", "K1: nowhere"),
-        ("`unit/test_location.py::test_probe_refuses", "`", "W10"),
+        ("`integration/test_vacuum.py::test_v4", "`", "V4"),
     ],
 )
 def test_a_line_that_is_missing_or_wrong_is_found(old, new, said, readme):

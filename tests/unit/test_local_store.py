@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from builders import add, commit, create, reopen
 
 from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
@@ -197,3 +198,34 @@ def test_a_used_temporary_name_is_not_reused(root):
     assert twin.put_if_absent("key", b"mine") is True
     assert twin.get("key") == b"mine"
     assert (root / ".tmp" / name).read_bytes() == b"of a writer with the same seed"
+
+
+# What a file system may say where it cannot give a file a second name.
+LINKLESS = ["EPERM", "EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EMLINK", "EXDEV"]
+
+
+@pytest.fixture(params=LINKLESS)
+def linkless(request, monkeypatch):
+    refuse = fail(getattr(errno, request.param))
+    return lambda: monkeypatch.setattr(os, "link", refuse)
+
+
+def test_a_file_system_without_hard_links_is_told_as_such(store, root, linkless):
+    store.put_if_absent("warm", b"")
+    linkless()
+    with pytest.raises(InvalidInput, match=r"one local file system with hard links") as caught:
+        store.put_if_absent("key", b"x")
+    assert str(root) in str(caught.value)
+    assert "try again" not in str(caught.value)
+    assert [row.key for row in store.list("")] == ["warm"]
+    assert list((root / ".tmp").iterdir()) == []
+
+
+def test_without_hard_links_no_table_is_created_or_written(root, linkless):
+    table = create(LocalStore(root))
+    linkless()
+    with pytest.raises(InvalidInput, match="hard links"):
+        commit(table, add(table))
+    with pytest.raises(InvalidInput, match="hard links"):
+        create(LocalStore(root / "another"))
+    assert reopen(LocalStore(root)).head().version == 0

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import HASH, START_MS, Spy, add, commit, create, reopen, replaced
+from builders import HASH, START_MS, TABLE, Spy, add, commit, create, reopen, replaced
 
 from eventlog import Table, codec, errors, fold, keys, rebase, rules
 from eventlog.clock import ManualClock
@@ -40,7 +40,7 @@ def append(number, until=WINDOW, **changes):
 def put(store, transaction, **named):
     until = named.get("until", transaction.until)
     key = keys.intent_key(until, named.get("id", transaction.id))
-    assert store.put_if_absent(key, codec.encode_transaction(transaction))
+    assert store.put_if_absent(key, codec.encode_transaction(transaction, TABLE))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_what_may_be_published(actions, answer):
 
 @pytest.mark.parametrize("version", [0, 10**9])
 def test_the_largest_publishable_append_can_be_read_back(store, head, version):
-    each = (len(codec.encode_transaction(append(1, actions=(segment(0),) * 101)))) // 101 + 1
+    each = (len(codec.encode_transaction(append(1, actions=(segment(0),) * 101), TABLE))) // 101 + 1
     actions = tuple(segment(n) for n in range(codec.MAX_INTENT_BYTES // each - 1))
     largest = append(1, until=None, actions=actions, writer="")
     while combinable(replaced(largest, writer=largest.writer + "x")):
@@ -97,21 +97,21 @@ def test_the_largest_publishable_append_can_be_read_back(store, head, version):
     later = replace(head, header=replaced(head.header, version=version))
     published = publication(largest, later)
     found = intents(store)
-    found.publish(published)
-    assert found.read(found.pending(append(0, id=OWN), later)) == [published]
+    found.publish(published, TABLE)
+    assert found.read(found.pending(append(0, id=OWN), later), TABLE) == [published]
 
 
 def test_publishing_twice_is_one_object(store):
     once = intents(store)
-    once.publish(append(1))
-    once.publish(append(1))
+    once.publish(append(1), TABLE)
+    once.publish(append(1), TABLE)
     assert [o.key for o in store.list(keys.INTENTS_PREFIX)] == [keys.intent_key(WINDOW, name(1))]
 
 
 @pytest.mark.parametrize("effect", ["lost_response", "not_applied_unknown", "unavailable"])
 def test_an_unclear_answer_is_asked_again(store, effect):
     faulty = FaultyStore(store, [Fault("put", effect)])
-    intents(faulty).publish(append(1))
+    intents(faulty).publish(append(1), TABLE)
     assert len(list(store.list(keys.INTENTS_PREFIX))) == 1
 
 
@@ -133,9 +133,9 @@ class Refusing(Spy):
 
 def test_a_refusal_is_told_from_what_may_have_been_sent(store):
     with pytest.raises(errors.InvalidInput, match="denied"):
-        intents(Refusing(store)).publish(append(1))
+        intents(Refusing(store)).publish(append(1), TABLE)
     with pytest.raises(errors.OutcomeUnknown):
-        intents(Refusing(store, unclear=1)).publish(append(1))
+        intents(Refusing(store, unclear=1)).publish(append(1), TABLE)
 
 
 def racing(store, rivals):
@@ -198,7 +198,7 @@ def test_of_one_append_in_two_windows_one_copy_is_taken(store, head):
     put(store, append(1, until=WINDOW + 2))
     found = intents(store)
     wanted = found.pending(append(0, id=OWN), head)
-    assert [t.id for t in found.read(wanted)] == [name(1)]
+    assert [t.id for t in found.read(wanted, TABLE)] == [name(1)]
 
 
 def test_of_too_many_the_smallest_ids_are_taken_so_that_all_agree(store, head):
@@ -210,7 +210,7 @@ def test_of_too_many_the_smallest_ids_are_taken_so_that_all_agree(store, head):
 
 def test_no_more_is_taken_than_fits_into_one_commit(store, head):
     actions = tuple(segment(n) for n in range(1000))
-    size = len(codec.encode_transaction(append(1, actions=actions)))
+    size = len(codec.encode_transaction(append(1, actions=actions), TABLE))
     for number in range(MAX_TAKEN_BYTES // size + 5):
         put(store, append(number, actions=actions))
     assert len(pending(store, head)) == MAX_TAKEN_BYTES // size
@@ -252,15 +252,15 @@ def test_what_is_not_an_append_of_that_name_is_left_out(store, head, stranger):
     found = intents(store)
     wanted = found.pending(append(0, id=OWN), head)
     assert set(wanted) == {name(1), name(2)}
-    assert [t.id for t in found.read(wanted)] == [name(2)]
+    assert [t.id for t in found.read(wanted, TABLE)] == [name(2)]
 
 
 @pytest.mark.parametrize("change", [lambda b: b + b" ", lambda b: b[:-1], lambda b: b"{}"])
 def test_bytes_that_are_not_canonical_are_left_out(store, head, change):
-    body = change(codec.encode_transaction(append(1)))
+    body = change(codec.encode_transaction(append(1), TABLE))
     store.put_if_absent(keys.intent_key(WINDOW, name(1)), body)
     found = intents(store)
-    assert found.read(found.pending(append(0, id=OWN), head)) == []
+    assert found.read(found.pending(append(0, id=OWN), head), TABLE) == []
 
 
 def test_each_is_fetched_once(head):
@@ -270,16 +270,19 @@ def test_each_is_fetched_once(head):
     found = intents(counting)
     wanted = found.pending(append(0, id=OWN), head)
     with counting.measure() as counts:
-        first = found.read(wanted)
-        assert found.read(wanted) == first
+        first = found.read(wanted, TABLE)
+        assert found.read(wanted, TABLE) == first
     assert counts.get == 5
     with counting.measure() as counts:
-        assert [t.id for t in found.read(dict(list(wanted.items())[:2]))] == [name(0), name(1)]
+        assert [t.id for t in found.read(dict(list(wanted.items())[:2]), TABLE)] == [
+            name(0),
+            name(1),
+        ]
     assert counts.total == 0
 
 
 def test_what_vanished_is_left_out(store):
-    assert intents(store).read({name(1): keys.intent_key(WINDOW, name(1))}) == []
+    assert intents(store).read({name(1): keys.intent_key(WINDOW, name(1))}, TABLE) == []
 
 
 def test_a_store_that_does_not_answer_is_said_so(store, head):
@@ -290,8 +293,8 @@ def test_a_store_that_does_not_answer_is_said_so(store, head):
         found.pending(append(0, id=OWN), head)
     wanted = found.pending(append(0, id=OWN), head)
     with pytest.raises(errors.Unavailable):
-        found.read(wanted)
-    assert len(found.read(wanted)) == 1
+        found.read(wanted, TABLE)
+    assert len(found.read(wanted, TABLE)) == 1
 
 
 # --- The fold's side --------------------------------------------------------------------------

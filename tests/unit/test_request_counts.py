@@ -56,6 +56,18 @@ def test_warm_append_is_two_requests(history):
     assert kinds(counts) == (0, 4, 0, 0)
 
 
+@pytest.mark.parametrize(("pause_ms", "looks"), [(900, 0), (1_100, 1), (-5_000, 1)])
+def test_an_append_after_a_pause_looks_whether_the_table_is_the_same(pause_ms, looks):
+    counting = CountingStore(MemoryStore())
+    table = create(counting)
+    append(table, events(1))
+    table.clock.advance(pause_ms)
+    for extra in (looks, 0):
+        with counting.measure() as counts:
+            append(table, events(1))
+        assert kinds(counts) == (extra, 2, 0, 0)
+
+
 def test_appends_with_key_frames_are_two_requests_and_one_key_frame_each_64():
     counting = CountingStore(MemoryStore())
     table = create(counting, properties={"keyframe_bytes": str(2**20)})

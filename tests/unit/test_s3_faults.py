@@ -320,6 +320,24 @@ class TestReads:
         with pytest.raises(InvalidInput, match="out of order"):
             next(rows)
 
+    @pytest.mark.parametrize(
+        ("token", "says"),
+        [
+            ("", "no continuation"),
+            ("<NextContinuationToken></NextContinuationToken>", "no continuation"),
+            ("<NextContinuationToken>again</NextContinuationToken>", "the same continuation"),
+        ],
+    )
+    @pytest.mark.parametrize("rows", [True, False])
+    def test_a_listing_that_never_ends_is_given_up(self, store, server, token, says, rows):
+        for name in "abcde":
+            row = f"<Contents><Key>root/{name}</Key><Size>1</Size></Contents>" if rows else ""
+            page = f"<ListBucketResult><IsTruncated>true</IsTruncated>{row}{token}"
+            server.steps.append(answer(200, body=f"{page}</ListBucketResult>".encode()))
+        with pytest.raises(Unavailable, match=says):
+            list(store.list(""))
+        assert len(server.methods) <= 2
+
     def test_root_marker_is_not_listed(self, store, server):
         rows = "".join(
             f"<Contents><Key>root/{key}</Key><Size>1</Size></Contents>" for key in ("", "a")
