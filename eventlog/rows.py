@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
+from eventlog.decoding import plain
 from eventlog.errors import InvalidInput
 
 _INTEGER_WIDTH = {
@@ -49,8 +50,13 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
-    if hasattr(rows, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(rows)
+    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
+        try:
+            return pa.RecordBatchReader.from_stream(rows)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InvalidInput(
+                f"the rows of a {type(rows).__name__} have no form in Arrow: {_first_line(error)}"
+            ) from error
     raise InvalidInput(
         f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
         "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "
@@ -133,27 +139,31 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Ta
 
 
 def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | Problem:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if text_time:
-        return _parse_times(values, field)
-    if values.type == field.type:
-        return values
     try:
-        return values.cast(field.type)
-    except pa.ArrowInvalid:
-        bad = [v for v in values if v.is_valid and not _castable(v, field.type)]
-        example = (
-            str(bad[0].as_py() if bad[0].type != pa.timestamp("ns") else bad[0]) if bad else "?"
-        )
-        return Problem(field.name, f"values do not fit {field.type}", len(bad), example)
+        values.validate(full=True)  # such as text that is no UTF-8, which nobody could read again
+        given = plain(values)
+    except pa.ArrowException as error:
+        return Problem(field.name, "values are damaged", len(values), _first_line(error))
+    if text_time:
+        return _parse_times(given, field)
+    if given.type == field.type:
+        return given
+    try:
+        return given.cast(field.type)
+    except pa.ArrowInvalid as error:
+        bad = [v for v in range(len(given)) if not _castable(given.take([v]), field.type)]
+        example = _shown(given.take([bad[0]])) if bad else _first_line(error)
+        return Problem(field.name, f"values do not fit {field.type}", len(bad) or 1, example)
+    except pa.ArrowException as error:
+        why = f"values of type {values.type} cannot be cast to {field.type}"
+        return Problem(field.name, why, len(values), _first_line(error))
 
 
 def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
     """Parse ISO 8601 text: with an offset, or without one as UTC."""
     for parse in (_with_offset, _without_offset):
         try:
-            return parse(values).cast(field.type, safe=not pa.types.is_date(field.type))
+            return _of_type(parse(values), field)
         except pa.ArrowInvalid:
             continue
     parsed, bad = [], []
@@ -165,7 +175,21 @@ def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
     if bad:
         why = "event times cannot be read as ISO 8601 (2013-01-07T05:00:00Z)"
         return Problem(field.name, why, len(bad), repr(bad[0][:80]))
-    return pa.array(parsed, pa.int64()).cast(_MICROSECOND).cast(field.type, safe=False)
+    return _of_type(pa.array(parsed, pa.int64()).cast(_MICROSECOND), field)
+
+
+def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
+    """Return instants, or times without a zone, in the type of the column."""
+    if not pa.types.is_date(field.type):
+        return times.cast(field.type, safe=False)
+    local = times.cast(pa.timestamp("us"), safe=False)
+    days = local.cast(pa.date32())
+    cut = pc.fill_null(pc.not_equal(days.cast(pa.timestamp("us")), local), False)
+    count = pc.sum(cut).as_py()
+    if count:
+        example = _shown(times.filter(cut).slice(0, 1))
+        return Problem(field.name, "event times have a time of day, but are dates", count, example)
+    return days
 
 
 def _parse_one(text: str) -> int | None:
@@ -186,12 +210,24 @@ def _without_offset(values: pa.Array) -> pa.Array:
     return values.cast(pa.string()).cast(pa.timestamp("us"))
 
 
-def _castable(value: pa.Scalar, kind: pa.DataType) -> bool:
+def _castable(value: pa.Array, kind: pa.DataType) -> bool:
     try:
         value.cast(kind)
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         return False
     return True
+
+
+def _shown(value: pa.Array) -> str:
+    """Return the only value of an array for a message, also where Python does not have it."""
+    try:
+        return str(value[0])[:80]
+    except (ValueError, OverflowError):
+        return " ".join(value.to_string().split())[:80]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200]
 
 
 def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
@@ -210,7 +246,9 @@ def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
 def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
     """Return the first row with a null, for people to recognise."""
     row = pc.index(pc.is_null(values), True).as_py()
-    shown = {n: str(batch.column(i)[row])[:40] for i, n in enumerate(batch.schema.names[:8])}
+    shown = {
+        n: _shown(batch.column(i).slice(row, 1))[:40] for i, n in enumerate(batch.schema.names[:8])
+    }
     return "row " + ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
@@ -232,8 +270,10 @@ def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
         return any(is_list(kind) for is_list in lists) and fits(kind.value_type, wanted.value_type)
     if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
         named = {f.name: f.type for f in kind}
-        return named.keys() == {f.name for f in wanted} and all(
-            fits(named[f.name], f.type) for f in wanted
+        return (
+            len(named) == kind.num_fields
+            and named.keys() == {f.name for f in wanted}
+            and all(fits(named[f.name], f.type) for f in wanted)
         )
     if pa.types.is_map(wanted) and pa.types.is_map(kind):
         return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
@@ -249,4 +289,4 @@ def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader
     except pa.ArrowException as error:
-        raise InvalidInput(f"the rows could not be read: {error}") from error
+        raise InvalidInput(f"the rows could not be read: {_first_line(error)}") from error

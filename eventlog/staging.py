@@ -22,6 +22,7 @@ from eventlog import codec, keys, stats
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
 from eventlog.cutting import sort_rows, split
+from eventlog.decoding import PIECE_BYTES, pieces
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Column, ColumnStats, Layout, Schema
 from eventlog.properties import setting
@@ -143,8 +144,11 @@ class Stager:
         Raises:
             Unavailable: the store does not answer.
         """
-        if not batch.num_rows:
-            return
+        for part in pieces(batch):
+            if part.num_rows:
+                self._take(part)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
         table = conform(batch, self._wanted, self._recipe.layout.time_column)
         if isinstance(table, Problem):
             self._note(table)
@@ -154,7 +158,8 @@ class Stager:
         self.rows += table.num_rows
         self._pending.append(table)
         self._pending_bytes += table.nbytes
-        if self._pending_bytes >= self._budget // 4:
+        # Bounded for large budgets too: what is put together stays far below 2 GiB a column.
+        if self._pending_bytes >= min(self._budget // 4, PIECE_BYTES):
             self._split()
 
     def finish(self) -> list[Add]:

@@ -50,6 +50,7 @@ LAYER_OF = {
     "codec": "pure",
     "cutting": "pure",
     "decimals": "pure",
+    "decoding": "pure",
     "delta": "pure",
     "diff": "pure",
     "fold": "pure",

@@ -1,0 +1,120 @@
+"""Arrow's compact spellings of values, views and dictionaries, written out within bounds.
+
+Pure layer. A view or an index takes a few bytes wherever its value is long, so that a small batch
+may hold more text than 32-bit offsets can address; Arrow's casts between them do not always notice.
+So batches are first cut by what they hold once written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Of one piece, written out: far below what 32-bit offsets address.
+PIECE_BYTES = 256 * 2**20
+_WIDE = 16  # bytes of the widest value that is neither text nor nested
+
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches that take at most `most` bytes written out, or have one row."""
+    waiting = [batch]
+    while waiting:
+        part = waiting.pop()
+        if part.num_rows > 1 and _holds(part) > most:
+            middle = part.num_rows // 2
+            waiting += [part.slice(middle), part.slice(0, middle)]
+        else:
+            yield part
+
+
+def _holds(batch: pa.RecordBatch) -> int:
+    try:
+        return sum(map(written_bytes, batch.columns))
+    except (pa.ArrowException, IndexError, ValueError):
+        return 0  # damaged: whoever looks at the values says how
+
+
+def written_bytes(values: pa.Array) -> int:
+    """Return the bytes that an array takes once written out, or somewhat more."""
+    kind = values.type
+    if not is_compact(kind):
+        return int(values.nbytes)
+    if kind in _VIEWS or pa.types.is_dictionary(kind):
+        return _WIDE * len(values) + (pc.sum(_lengths(values)).as_py() or 0)
+    if pa.types.is_struct(kind):
+        return sum(written_bytes(values.field(place)) for place in range(kind.num_fields))
+    inner = _inside(values)
+    parts = [inner.field(0), inner.field(1)] if pa.types.is_map(kind) else [inner]
+    return _WIDE * len(values) + sum(map(written_bytes, parts))
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """Return the same values without views and dictionaries, at any depth; text may become large.
+
+    Raises:
+        pa.ArrowException: an index of a dictionary is out of its bounds, or a type that Arrow
+            cannot write out.
+    """
+    kind = values.type
+    if not is_compact(kind):
+        return values
+    if kind in _VIEWS:
+        return values.cast(_VIEWS[kind])
+    if pa.types.is_dictionary(kind):
+        return plain(values.dictionary).take(values.indices)
+    missing = values.is_null()
+    if pa.types.is_struct(kind):
+        inner = [plain(values.field(place)) for place in range(kind.num_fields)]
+        names = [kind.field(place).name for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(inner, names, mask=missing)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(
+            plain(_inside(values)), kind.list_size, mask=missing
+        )
+    inside, offsets = plain(_inside(values)), pc.subtract(values.offsets, values.offsets[0])
+    if pa.types.is_map(kind):
+        keys, items = inside.field(0), inside.field(1)
+        return pa.MapArray.from_arrays(offsets, keys, items, mask=missing)
+    made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    return made.from_arrays(offsets, inside, mask=missing)
+
+
+def is_compact(kind: pa.DataType) -> bool:
+    """Say whether a type is a view or a dictionary, or holds one."""
+    if kind in _VIEWS or pa.types.is_dictionary(kind):
+        return True
+    return any(is_compact(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _inside(values: pa.Array) -> pa.Array:
+    """Return what the lists of an array hold (of maps, the entries), and nothing beside that."""
+    if pa.types.is_fixed_size_list(values.type):
+        size = values.type.list_size
+        return values.values.slice(values.offset * size, len(values) * size)
+    start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+    return values.values.slice(start, end - start)
+
+
+def _lengths(values: pa.Array) -> pa.Array:
+    """Return for each value how many bytes of text it has; 0 where it is null."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return pc.fill_null(_lengths(values.dictionary).take(values.indices), 0)
+    if kind in _VIEWS:
+        # A view is four numbers of 32 bits, of which the first is its length.
+        count = values.offset + len(values)
+        words = pa.Array.from_buffers(pa.int32(), 4 * count, [None, values.buffers()[1]])
+        found = pc.list_element(pa.FixedSizeListArray.from_arrays(words, 4), 0)
+        found = found.slice(values.offset).cast(pa.int64())
+        return pc.if_else(values.is_valid(), found, 0)
+    if pa.types.is_nested(kind):  # as if each were all of them
+        return pa.repeat(pa.scalar(written_bytes(values), pa.int64()), len(values))
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
+    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        return pc.fill_null(pc.binary_length(values), 0)
+    return pa.repeat(pa.scalar(0, pa.int64()), len(values))

@@ -1,0 +1,192 @@
+"""Rows in memory that cannot be stored exactly are refused: the error names column and type."""
+
+import datetime as dt
+import os
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from builders import SCHEMA, create
+
+from eventlog import errors
+from eventlog.decoding import pieces
+from eventlog.rows import conform
+from readers import count, scan
+from writers import append
+
+AT = SCHEMA.field("at").type
+THREE = pa.array([0, 1, 2], AT)
+
+
+def table_of(kind, **options):
+    return create(schema=pa.schema([("at", AT), ("x", kind)]), **options)
+
+
+def raw(kind, count, *buffers):
+    """An array of bytes as somebody else's program may hand them over, unchecked."""
+    return pa.Array.from_buffers(kind, count, [None, *map(pa.py_buffer, buffers)])
+
+
+NOT_UTF8 = raw(pa.string(), 3, b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0", b"a\xff\xfe")
+S = pa.timestamp("s")
+REFUSED = {
+    "seconds past the range": (pa.timestamp("us"), pa.array([2**60, 1, None], S)),
+    "seconds in a list": (pa.list_(pa.timestamp("us")), pa.array([[2**60]] * 3, pa.list_(S))),
+    "seconds in a map": (
+        pa.map_(pa.string(), pa.timestamp("us")),
+        pa.array([[("k", 2**60)]] * 3, pa.map_(pa.string(), S)),
+    ),
+    "seconds in a struct": (
+        pa.struct([("a", pa.timestamp("us"))]),
+        pa.array([{"a": 2**60}] * 3, pa.struct([("a", S)])),
+    ),
+    "nanoseconds": (pa.timestamp("us"), pa.array([1, 1000, None], pa.timestamp("ns"))),
+    "days past the range": (pa.timestamp("us"), pa.array([2**31 - 1, 0, None], pa.date32())),
+    "half a day": (pa.date32(), raw(pa.date64(), 3, b"\1" + b"\0" * 23)),
+    "no UTF-8": (pa.string(), NOT_UTF8),
+    "no UTF-8 in a list": (
+        pa.list_(pa.string()),
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), NOT_UTF8),
+    ),
+    "no UTF-8 in a dictionary": (
+        pa.string(),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), NOT_UTF8),
+    ),
+    "an index out of bounds": (
+        pa.string(),
+        pa.DictionaryArray.from_arrays(pa.array([7, 0, 0], pa.int8()), pa.array(["a"]), safe=False),
+    ),
+    "decimal past its precision": (
+        pa.decimal128(5, 2),
+        pa.array([10**9, 1, 1], pa.int64()).cast(pa.decimal128(19, 0)).view(pa.decimal128(3, 2)),
+    ),
+    "two fields of one name": (
+        pa.struct([("a", pa.int64())]),
+        pa.StructArray.from_arrays(
+            [pa.array([1, 2, 3]), pa.array([4, 5, 6])],
+            fields=[pa.field("a", pa.int64()), pa.field("a", pa.int64())],
+        ),
+    ),
+    "another field": (
+        pa.struct([("a", pa.int64())]),
+        pa.array([{"b": 1}] * 3, pa.struct([("b", pa.int64())])),
+    ),
+    "a wider number in a list": (
+        pa.list_(pa.int32()),
+        pa.array([[1]] * 3, pa.list_(pa.int64())),
+    ),
+    "uint64": (pa.int64(), pa.array([1, 2, 3], pa.uint64())),
+    "runs": (pa.int64(), pc.run_end_encode(pa.array([1, 1, 2]))),
+    "uuids": (pa.string(), pa.array([b"0" * 16] * 3, pa.uuid())),
+    "JSON": (pa.string(), pa.array(["1"] * 3, pa.json_())),
+    "time": (pa.timestamp("us"), pa.array([1, 2, 3], pa.time64("us"))),
+    "duration": (pa.int64(), pa.array([1, 2, 3], pa.duration("s"))),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_w3_what_does_not_fit_is_refused_by_name(case):
+    kind, given = REFUSED[case]
+    table = table_of(kind)
+    with pytest.raises(errors.InvalidInput, match="column 'x'") as caught:
+        append(table, pa.table({"at": THREE, "x": given}))
+    assert "\n" not in caught.value.message
+    assert table.refresh().version == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.uint64(), pa.binary(3), pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.null(),
+     pa.month_day_nano_interval(), pa.decimal256(50, 2), pa.uuid(), pa.json_(), pa.bool8(),
+     pa.fixed_shape_tensor(pa.int8(), [2]), pa.run_end_encoded(pa.int32(), pa.int64()),
+     pa.list_view(pa.int64()), pa.dense_union([pa.field("a", pa.int8())]), pa.struct([])],
+    ids=str,
+)  # fmt: skip
+def test_w3_types_that_a_table_does_not_have_are_refused_by_name(kind):
+    for wanted in (kind, pa.list_(kind), pa.struct([("f", kind)])):
+        with pytest.raises(errors.InvalidInput, match="column 'x' has type"):
+            table_of(wanted)
+
+
+def test_w3_categories_of_polars_and_pandas_are_texts():
+    levels = ["high", "low"]
+    frames = [
+        pl.DataFrame({"x": pl.Series(["low", None, "high"], dtype=pl.Categorical)}),
+        pl.DataFrame({"x": pl.Series(["low", None, "high"], dtype=pl.Enum(levels))}),
+        pd.DataFrame({"x": pd.Categorical(["low", None, "high"], levels, ordered=True)}),
+        pd.DataFrame({"x": pd.array(["low", None, "high"], "string")}),
+    ]
+    for frame in frames:
+        frame = frame.assign(at=THREE.to_pandas()) if isinstance(frame, pd.DataFrame) else (  # noqa: PLW2901
+            frame.with_columns(at=pl.from_arrow(THREE)))  # fmt: skip
+        table = table_of(pa.string())
+        append(table, frame)
+        assert scan(table).to_table().column("x").to_pylist() == ["low", None, "high"]
+
+
+def test_w3_categories_inside_lists_and_structs_are_texts():
+    values = ["low", "high"]
+    lists = pl.DataFrame({"at": pl.from_arrow(THREE), "x": [values, None, []]},
+                         schema_overrides={"x": pl.List(pl.Categorical)})  # fmt: skip
+    table = table_of(pa.list_(pa.string()))
+    append(table, lists)
+    assert scan(table).to_table().column("x").to_pylist() == [values, None, []]
+
+
+@pytest.mark.parametrize("source", [pd.DataFrame({"at": [object()]}), pd.DataFrame])
+def test_rows_without_a_form_in_arrow_are_refused(source):
+    with pytest.raises(errors.InvalidInput):
+        append(create(), source)
+
+
+def test_text_with_a_time_of_day_is_no_date():
+    table = create(schema=pa.schema([("at", pa.date32())]), granularity="year")
+    for text in ("2013-01-07T05:00:00", "2013-01-07T00:00:00+09:00"):
+        with pytest.raises(errors.InvalidInput, match="1 event times have a time of day"):
+            append(table, pa.table({"at": ["2013-01-07", text]}))
+    append(table, pa.table({"at": ["2013-01-07", "2013-01-08T00:00:00Z"]}))
+    days = scan(table).to_table().column("at").to_pylist()
+    assert days == [dt.date(2013, 1, 7), dt.date(2013, 1, 8)]
+
+
+def test_a_batch_that_repeats_a_long_text_is_written_piece_by_piece(monkeypatch):
+    """A view or a category takes a few bytes a row; what they stand for may pass 32-bit offsets."""
+    monkeypatch.setattr("eventlog.staging.pieces", lambda batch: pieces(batch, 2**20))
+    seen = []
+    monkeypatch.setattr(
+        "eventlog.staging.conform", lambda *args: seen.append(conform(*args)) or seen[-1]
+    )
+    texts = [chr(65 + n) * 2**16 for n in range(4)]
+    rows = 64
+    categories = pa.DictionaryArray.from_arrays(pa.array([n % 4 for n in range(rows)]), texts)
+    for given in (categories, pa.array([texts[n % 4] for n in range(rows)], pa.string_view())):
+        table = table_of(pa.string(), granularity="year")
+        append(table, pa.table({"at": pa.array(range(rows), AT), "x": given}))
+        found = scan(table, ["x"]).to_table().column(0).to_pylist()
+        assert found == [texts[n % 4] for n in range(rows)]
+    assert max(part.nbytes for part in seen) <= 2**20 + 64 * rows
+    assert len(seen) >= 8
+
+
+@pytest.mark.skipif("EVENTLOG_EXAMPLES" not in os.environ, reason="takes 5 GiB and a minute")
+@pytest.mark.parametrize("rows", [2_500, 5_000])
+def test_text_past_32_bits_in_one_batch_is_whole(rows):
+    """2.5 and 5 GB of text in one batch, of one buffer that all views share."""
+    long = pa.array(["x" * 10**6], pa.string_view())
+    words = bytes(long.buffers()[1])
+    view = pa.Array.from_buffers(
+        pa.string_view(), rows, [None, pa.py_buffer(words * rows), *long.buffers()[2:]]
+    )
+    table = table_of(pa.string(), granularity="year")
+    append(table, pa.table({"at": pa.array(range(rows), AT), "x": view}))
+    assert count(table, "length(x) = 1000000") == rows
+
+
+@pytest.mark.skipif("EVENTLOG_EXAMPLES" not in os.environ, reason="takes 5 GiB and a minute")
+def test_one_text_past_32_bits_is_refused_by_name():
+    long = pa.array([b"x" * 2**31], pa.large_binary()).cast(pa.large_string())
+    table = table_of(pa.string())
+    with pytest.raises(errors.InvalidInput, match="column 'x'"):
+        append(table, pa.table({"at": THREE.slice(0, 1), "x": long}))
