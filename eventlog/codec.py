@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog import keys, limits
-from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog import keys, limits, wellformed
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
     FORMAT_NAME,
@@ -26,9 +25,7 @@ from eventlog.model import (
     Header,
     KeyFrame,
     Meta,
-    Schema,
     Segment,
-    SetSchema,
     Transaction,
 )
 from eventlog.seal import sealed, unsealed
@@ -98,16 +95,8 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     header = unsealed(text[len(_HEADER_START) : header_end], "commit header")
     plain = _HEADER_START + header + text[header_end:]
     commit = _decode_canonical(plain, Commit, "commit")
-    if not commit.transactions:
-        raise Corrupt("the commit holds no transaction", version=version)
-    # The typed fields bound their own depth; only `state` is free in shape.
-    _check_depth(commit.state, 2)
-    _check_order(commit)
-    for transaction in commit.transactions:
-        for action in transaction.actions:
-            if isinstance(action, SetSchema):
-                _check_types(action.schema)
-    _check_header(commit.header, version)
+    wellformed.check_header(commit.header, version)
+    wellformed.check_commit(commit)
     return commit
 
 
@@ -124,7 +113,7 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
     header: Header = _decode(text, Header, "commit header")
     if _encoder.encode(header) != text:
         raise Corrupt("the commit header is not in canonical form", version=version)
-    _check_header(header, version)
+    wellformed.check_header(header, version)
     return header
 
 
@@ -144,7 +133,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     _check_readable(_decode(body, _Format, "key frame"))
     # No hash of a commit covers what a root says of its leaves, and that decides what is read.
     root = _decode_canonical(unsealed(body, "key frame"), KeyFrame, "key frame")
-    _check_types(root.state.schema)
+    wellformed.check_root(root)
     if root.version != version:
         raise Corrupt(
             f"the key frame of version {version} says it is of {root.version}", version=version
@@ -166,7 +155,9 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
     _check_size(body, MAX_INTENT_BYTES)
     # Whoever takes it along commits it for another: no later check would see a flipped bit.
     text = unsealed(body, "published transaction", table)
-    return _decode_canonical(text, Transaction, "published transaction")
+    transaction = _decode_canonical(text, Transaction, "published transaction")
+    wellformed.check_transaction(transaction)
+    return transaction
 
 
 def decode_whole(transaction: Transaction) -> None:
@@ -259,29 +250,45 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
     """Return the small state that `diff` makes of `old`.
 
     Raises:
-        Corrupt: a field that this format does not have, or a value of the wrong shape.
+        Corrupt: a field that this format does not have, a value of the wrong shape, or one that
+            changes nothing: `diff` is not what `meta_diff` returns.
     """
-    known = dict(_fields(old))
-    values: dict[str, Any] = msgspec.to_builtins(old)
+    changed: dict[str, Any] = {}
     for field, change in diff.items():
-        if field not in known:
+        if field not in _CHANGE_TYPES:
             raise Corrupt(f"the commit's state has an unknown field {field[:80]!r}")
-        if isinstance(known[field], dict):
-            if not isinstance(change, dict):
-                raise Corrupt(f"the commit's state field {field!r} is not a map")
-            merged = {**values[field], **change}
-            values[field] = {
-                n: merged[n] for n in sorted(merged, key=str.encode) if merged[n] is not None
-            }
+        try:
+            value = msgspec.convert(change, _CHANGE_TYPES[field], strict=True)
+        except msgspec.ValidationError as error:
+            raise Corrupt(f"the commit's state breaks the format: {error}") from None
+        before = getattr(old, field)
+        if not isinstance(before, dict):
+            idle = value == before
+            changed[field] = value
         else:
-            values[field] = change
-    try:
-        return msgspec.convert(values, Meta, strict=True)
-    except msgspec.ValidationError as error:
-        raise Corrupt(f"the commit's state breaks the format: {error}") from None
+            idle = not value or any(before.get(n) == v for n, v in value.items())
+            changed[field] = _merged(before, value)
+        if idle:
+            raise Corrupt(f"the commit's state repeats in {field!r} what its key frame says")
+        if _encoder.encode(value) != _encoder.encode(change):
+            raise Corrupt(f"the commit's state field {field!r} is not in canonical form")
+    return msgspec.structs.replace(old, **changed)
+
+
+def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return a map after a change of it, in UTF-8 byte order of the names."""
+    merged = {**before, **change}
+    return {name: merged[name] for name in sorted(merged) if merged[name] is not None}
 
 
 _EMPTY_META = Meta()
+# What the commit's field `state` holds of each field: maps by name, null for a removed name.
+_CHANGE_TYPES: dict[str, Any] = {
+    field.name: dict[str, field.type.__args__[1] | None]  # type: ignore[name-defined]
+    if isinstance(getattr(_EMPTY_META, field.name), dict)
+    else field.type
+    for field in msgspec.structs.fields(Meta)
+}
 
 
 def _fields(meta: Meta) -> list[tuple[str, Any]]:
@@ -312,33 +319,6 @@ def _check_size(body: bytes, limit: int) -> None:
     """Bound the size before any parser sees the bytes (hostile input)."""
     if len(body) > limit:
         raise Corrupt(f"{len(body)} bytes of JSON, more than the {limit} that the format allows")
-
-
-def _check_depth(value: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise Corrupt(f"JSON nested deeper than {MAX_DEPTH}")
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            _check_depth(item, depth + 1)
-
-
-def _check_order(commit: Commit) -> None:
-    """Maps have one order too (FORMAT.md R5.1); structs have it by their type."""
-    places = [field for field, _ in _fields(_EMPTY_META)]
-    known = [places.index(field) for field in commit.state if field in places]
-    maps = [transaction.info for transaction in commit.transactions]
-    for field, default in _fields(_EMPTY_META):
-        change = commit.state.get(field)
-        if isinstance(default, dict) and isinstance(change, dict):
-            maps.append(change)
-    if known != sorted(known) or any(list(m) != sorted(m, key=str.encode) for m in maps):
-        raise Corrupt("the names of a map in the commit are not in order")
-
-
-def _check_types(schema: Schema | None) -> None:
-    """Column types are the other part that is free in shape."""
-    for column in schema.columns if schema else ():
-        _check_depth(column.type, 6)  # where the type stands in a key frame and in `state`
 
 
 def _end_of_object(text: bytes, start: int) -> int:
@@ -386,23 +366,4 @@ def _check_readable(fields: _Format) -> None:
         raise UnsupportedFormat(
             f"the table needs a reader of {needs}; this release reads format {FORMAT_VERSION}: "
             "upgrade eventlog"
-        )
-
-
-def _check_header(header: Header, version: int | None) -> None:
-    if version is not None and header.version != version:
-        raise Corrupt(
-            f"the commit of version {version} says it is of {header.version}", version=version
-        )
-    if not MIN_MS <= header.time < MAX_MS:
-        raise Corrupt("the commit's time lies outside the years 0001 to 9999", version=version)
-    parse_hash(header.state_hash)
-    if (header.prev is None) != (header.version == 0):
-        raise Corrupt("only version 0 has no previous commit", version=header.version)
-    if header.prev is not None:
-        parse_hash(header.prev)
-    if header.keyframe is not None and not 0 <= header.keyframe < header.version:
-        raise Corrupt(
-            f"version {header.version} cannot start from the key frame of {header.keyframe}",
-            version=header.version,
         )

@@ -6,11 +6,10 @@ Pure layer. In memory a delta is two maps by segment id; a commit stores it orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eventlog import codec, keys
-from eventlog.errors import Corrupt
+from eventlog import codec, wellformed
 from eventlog.model import Add, DeltaRecord, Drop, Segment
 
 
@@ -45,22 +44,22 @@ class Delta:
         )
 
 
-def from_lists(adds: Iterable[Segment], drops: Iterable[Drop]) -> Delta:
+def from_lists(
+    adds: Sequence[Segment], drops: Sequence[Drop], base: int | None, version: int
+) -> Delta:
     """Return the delta of stored adds and drops.
 
+    Args:
+        adds: as they stand in the commit of `version`, or in its spill.
+        drops: likewise.
+        base: the version of the key frame that they start from.
+        version: of the commit.
+
     Raises:
-        Corrupt: an id occurs twice in one list, or an entry names no key.
+        Corrupt: an entry is not of its form, out of order, or there twice.
     """
-    added, dropped = list(adds), list(drops)
-    for segment in added:
-        keys.check_entry(segment)
-    for drop in dropped:
-        keys.segment_key(0, drop.chunk, drop.id)
-        keys.frame_key(drop.hash)
-    delta = Delta({s.id: s for s in added}, {d.id: d for d in dropped})
-    if len(delta.adds) + len(delta.drops) != len(added) + len(dropped):
-        raise Corrupt("a segment id occurs twice in one delta")
-    return delta
+    wellformed.check_delta(adds, drops, base, version)
+    return Delta({s.id: s for s in adds}, {d.id: d for d in drops})
 
 
 def drop_of(segment: Segment) -> Drop:

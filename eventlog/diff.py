@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog import keyframe, segments
+from eventlog import places, segments
 from eventlog.model import Drop, Segment
 from eventlog.snapshot import Snapshot
 
@@ -61,4 +61,4 @@ def _named(segment: Segment) -> Drop:
 
 
 def _ordered(found: Iterable[Segment]) -> list[Segment]:
-    return sorted(found, key=lambda s: keyframe.entry_key(s.chunk, s.id))
+    return sorted(found, key=lambda s: places.entry_key(s.chunk, s.id))

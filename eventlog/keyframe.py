@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import codec, keys, segments
-from eventlog.chunks import chunk_name, parse_chunk
+from eventlog.chunks import chunk_name
 from eventlog.delta import Delta
-from eventlog.errors import Corrupt, InvalidInput
+from eventlog.errors import Corrupt
 from eventlog.model import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -31,6 +31,7 @@ from eventlog.model import (
     Meta,
     Segment,
 )
+from eventlog.places import EntryKey, entry_key, first_key
 
 INLINE_SEGMENTS = 100  # at most this many entries stand in the root itself
 LEAF_TARGET = 640  # entries a new leaf aims at
@@ -39,46 +40,11 @@ LEAF_MAX = 4096  # a single chunk with more entries than this is cut inside
 LEAF_STATS = 4  # columns whose bounds stand in the root
 
 
-class EntryKey(NamedTuple):
-    """The order of entries: chunk start, chunk end (ms UTC), then segment id."""
-
-    start: int
-    end: int
-    id: str
-
-
 class Frame(NamedTuple):
     """A key frame ready to be stored: the leaf objects first, by key, then the root."""
 
     root: KeyFrame
     objects: dict[str, bytes]
-
-
-def entry_key(chunk: str, segment_id: str) -> EntryKey:
-    """Return the position of an entry."""
-    parsed = parse_chunk(chunk)
-    return EntryKey(parsed.start, parsed.end, segment_id)
-
-
-def place(chunk: str, segment_id: str) -> EntryKey | None:
-    """Return the position of an entry, or None where the text names no chunk."""
-    try:
-        return entry_key(chunk, segment_id)
-    except InvalidInput:
-        return None
-
-
-def first_key(leaf: Leaf) -> EntryKey:
-    """Return the position of a leaf's first entry.
-
-    Raises:
-        Corrupt: the root's text for it breaks the format.
-    """
-    chunk, _, segment_id = leaf.first.partition("/")
-    try:
-        return entry_key(chunk, segment_id)
-    except InvalidInput as error:
-        raise Corrupt(f"a key frame root names no chunk: {error}") from None
 
 
 def holding(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
@@ -168,10 +134,8 @@ def check(root: KeyFrame) -> None:
     """Check that a root's parts add up to its own totals and state hash.
 
     Raises:
-        Corrupt: they do not, or leaves are out of order.
+        Corrupt: they do not.
     """
-    for segment in root.segments:
-        keys.check_entry(segment)
     total = codec.meta_hash(root.state) + sum(codec.entry_hash(s) for s in root.segments)
     total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
     sums = [
@@ -180,11 +144,8 @@ def check(root: KeyFrame) -> None:
         for name in ("rows", "bytes")
     ]
     count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
-    if (
-        codec.hex_hash(total) != root.state_hash
-        or [count, *sums] != [root.totals.segments, root.totals.rows, root.totals.bytes]
-        or any(a >= b for a, b in pairwise(first_key(leaf) for leaf in root.leaves))
-    ):
+    said = [root.totals.segments, root.totals.rows, root.totals.bytes]
+    if codec.hex_hash(total) != root.state_hash or [count, *sums] != said:
         raise Corrupt("the key frame does not add up to its state hash", version=root.version)
 
 

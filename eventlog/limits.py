@@ -12,14 +12,13 @@ COMMIT_BYTES = 8 * 2**20
 HEADER_BYTES = 2048  # from the start of a commit to the end of its header
 KEYFRAME_BYTES = 64 * 2**20
 INTENT_BYTES = 256 * 1024
-JSON_DEPTH = 16
+JSON_DEPTH = 40  # arrays and objects: a type takes up to 3 * TYPE_DEPTH, 8 lie around it
 
 # Leaves, spills and records of vacuums: bytes of all columns before compression.
 FRAME_BYTES = 2**30
 
 # Schemas and types.
-TYPE_DEPTH = 8  # nested types inside one another
-TYPE_JSON_DEPTH = 10  # of a stored type: with what is around it, within JSON_DEPTH
+TYPE_DEPTH = 10  # lists, maps and structs inside one another
 NAME_CHARACTERS = 255  # of columns, pins, replicas, owners, groups
 
 # The small state.

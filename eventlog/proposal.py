@@ -149,12 +149,12 @@ def delta_of(commit: Commit, fetch: Fetch) -> Delta:
     Raises:
         Corrupt: the delta breaks the format.
     """
-    record = commit.delta
-    if record.spill is None:
-        return from_lists(record.adds, record.drops)
-    if record.adds or record.drops:
-        raise Corrupt("a delta both holds and spills its entries", version=commit.header.version)
-    return from_lists(*_unspill(record.spill, commit.header.version, fetch))
+    record, header = commit.delta, commit.header
+    adds: Sequence[Segment] = record.adds
+    drops: Sequence[Drop] = record.drops
+    if record.spill is not None:
+        adds, drops = _unspill(record.spill, header.version, fetch)
+    return from_lists(adds, drops, header.keyframe, header.version)
 
 
 def unpack(commit: Commit, fetch: Fetch) -> Commit:

@@ -31,8 +31,8 @@ from eventlog.conditions import (
     Or,
     Prefix,
 )
-from eventlog.keyframe import first_key
 from eventlog.model import Column, Leaf
+from eventlog.places import first_key
 from eventlog.stats import encode, is_text
 
 Mask: TypeAlias = Any  # a boolean array with one answer an entry, or one bool for all

@@ -18,9 +18,10 @@ from eventlog.clock import Clock
 from eventlog.delta import Delta
 from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound
 from eventlog.findings import Findings, Repair
-from eventlog.keyframe import EntryKey, Frame
+from eventlog.keyframe import Frame
 from eventlog.log import Log
 from eventlog.model import KeyFrame
+from eventlog.places import EntryKey, first_key
 from eventlog.proposal import keyframe_due
 from eventlog.slot import retrying
 from eventlog.snapshot import Snapshot
@@ -119,7 +120,7 @@ class _Mender:
         """Give the newest version its own key frame, if it is due or the one named is unusable."""
         frames, head = self._frames, self._head
         base = self._log.header(head).keyframe
-        if head in frames.good:
+        if head in frames.good | frames.newer:
             return
         if base is None or base in frames.good or base < self._first:
             seen = frames.bad | frames.lame.keys() | frames.missing
@@ -176,7 +177,7 @@ class _Mender:
         entries = snapshot.entries().sort_by(segments.ORDER)
         columns = [entries.column(name).to_pylist() for name in ("chunk_start", "chunk_end", "id")]
         order = [EntryKey(a, b, c.hex()) for a, b, c in zip(*columns, strict=True)]
-        start = bisect_left(order, keyframe.first_key(bad.leaf))
+        start = bisect_left(order, first_key(bad.leaf))
         end = bisect_left(order, bad.end) if bad.end else len(order)
         part = entries.slice(start, end - start)
         # The columns of statistics are those of the leaves that were rewritten with it.

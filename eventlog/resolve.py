@@ -5,10 +5,10 @@ Pure layer. Whatever was read is checked against the commit's state hash (FORMAT
 
 from __future__ import annotations
 
-from eventlog import codec
+from eventlog import codec, verification
 from eventlog.delta import Delta
 from eventlog.model import Commit, KeyFrame, Meta
-from eventlog.snapshot import Frames, Snapshot, check
+from eventlog.snapshot import Frames, Snapshot
 
 
 def from_commit(
@@ -87,6 +87,5 @@ def _checked(
     frames: Frames,
 ) -> Snapshot:
     size = commit_size(commit, body)
-    found = Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)
-    check(found)
-    return found
+    verification.check_sums(commit.header, meta, base, delta)
+    return Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)

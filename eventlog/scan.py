@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from eventlog import predicate, segments
 from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.errors import InvalidInput
-from eventlog.keyframe import first_key
 from eventlog.model import Column, Leaf, Schema, Segment
+from eventlog.places import first_key
 from eventlog.predicate import Predicate, Where
 from eventlog.schema import check_time_column, names, to_arrow
 from eventlog.snapshot import Snapshot

@@ -43,10 +43,10 @@ _NORMALISED: dict[pa.DataType, pa.DataType] = {
     pa.binary_view(): pa.binary(),
     pa.date64(): pa.date32(),
 }
-_DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)", re.ASCII)
+_DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
 _MAX_DEPTH = limits.TYPE_DEPTH
-_MAX_JSON_DEPTH = limits.TYPE_JSON_DEPTH
 _MAX_NAME = limits.NAME_CHARACTERS
+_TOO_DEEP = f"it nests too deep: at most {_MAX_DEPTH} lists, maps and structs inside one another"
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -126,7 +126,9 @@ def arrow_type(stored: ColumnType, depth: int = 0) -> pa.DataType:
         match = _DECIMAL.fullmatch(stored)
         if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
             return pa.decimal128(int(match[1]), int(match[2]))
-    elif depth < _MAX_DEPTH and isinstance(stored, dict) and len(stored) == 1:
+    elif isinstance(stored, dict) and len(stored) == 1:
+        if depth == _MAX_DEPTH:
+            raise Corrupt(_TOO_DEEP)
         (kind, inner), *_ = stored.items()
         if kind == "list" and isinstance(inner, str | dict):
             return pa.list_(arrow_type(inner, depth + 1))
@@ -137,12 +139,14 @@ def arrow_type(stored: ColumnType, depth: int = 0) -> pa.DataType:
     raise Corrupt(f"{str(stored)[:80]!r} is not a column type of the format")
 
 
-def stored_type(arrow: pa.DataType, name: str) -> ColumnType:
+def stored_type(arrow: pa.DataType, name: str, depth: int = 0) -> ColumnType:
     """Return the stored form of an Arrow type, normalised.
 
     Raises:
         InvalidInput: the format has no such type; the message names column `name` and what to use.
     """
+    if depth > _MAX_DEPTH:
+        raise InvalidInput(f"column {name!r}: {_TOO_DEEP}")
     arrow = _NORMALISED.get(arrow, arrow)
     if arrow in _NAMES:
         return _NAMES[arrow]
@@ -151,17 +155,20 @@ def stored_type(arrow: pa.DataType, name: str) -> ColumnType:
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_dictionary(arrow):
-        return stored_type(arrow.value_type, name)
+        return stored_type(arrow.value_type, name, depth)
+    deeper = depth + 1
     if (
         pa.types.is_list(arrow)
         or pa.types.is_large_list(arrow)
         or pa.types.is_fixed_size_list(arrow)
     ):
-        return {"list": stored_type(arrow.value_type, name)}
+        return {"list": stored_type(arrow.value_type, name, deeper)}
     if pa.types.is_map(arrow):
-        return {"map": [stored_type(arrow.key_type, name), stored_type(arrow.item_type, name)]}
+        pair = (arrow.key_type, arrow.item_type)
+        return {"map": [stored_type(part, name, deeper) for part in pair]}
     if pa.types.is_struct(arrow) and arrow.num_fields:
-        return {"struct": [{"name": f.name, "type": stored_type(f.type, name)} for f in arrow]}
+        fields = ({"name": f.name, "type": stored_type(f.type, name, deeper)} for f in arrow)
+        return {"struct": [*fields]}
     raise InvalidInput(
         f"column {name!r} has type {arrow}, which tables do not have: {_advice(arrow)}"
     )
@@ -169,8 +176,6 @@ def stored_type(arrow: pa.DataType, name: str) -> ColumnType:
 
 def type_problem(stored: ColumnType) -> str | None:
     """Return why a stored type cannot be in a table, or None."""
-    if _depth(stored) > _MAX_JSON_DEPTH:
-        return "it nests too deep: a struct counts 3 levels, a map 2, a list 1, of at most 10"
     try:
         arrow_type(stored)
     except Corrupt as error:
@@ -231,7 +236,6 @@ def _build(
     columns = []
     for old, field in fields:
         _check_name(field.name, "a column")
-        _check_fields(field.type, field.name)
         if field.name.lower() in seen:
             raise InvalidInput(
                 f"column {field.name!r} occurs twice (names differ by more than case)"
@@ -239,7 +243,8 @@ def _build(
         seen.add(field.name.lower())
         if old is None:
             last_column_id += 1
-        kind = stored_type(field.type, field.name)
+        kind = stored_type(field.type, field.name)  # which bounds how deep the next one goes
+        _check_fields(field.type, field.name)
         if problem := type_problem(kind):
             raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
         columns.append(
@@ -296,14 +301,6 @@ def _form_problem(schema: Schema) -> str | None:
         if problem := type_problem(column.type):
             return f"column {column.name!r}: {problem}"
     return None
-
-
-def _depth(value: Any, bound: int = _MAX_JSON_DEPTH) -> int:
-    """Return how deep a JSON value nests, looking no deeper than just past `bound`."""
-    if bound < 0 or not isinstance(value, dict | list):
-        return 0
-    inner = value.values() if isinstance(value, dict) else value
-    return 1 + max((_depth(item, bound - 1) for item in inner), default=0)
 
 
 def _struct_field(part: Any, depth: int) -> pa.Field:

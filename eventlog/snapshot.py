@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog import codec, keyframe, keys, segments
+from eventlog import keyframe, keys, places, segments, verification
 from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk
-from eventlog.delta import Delta, drop_of
+from eventlog.delta import Delta
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.fold import segments_sum
 from eventlog.model import (
@@ -208,13 +208,14 @@ class Snapshot:
             tables = list(self.frames.leaves(leaves, checked=checked).values())
             if self.base is not None and self.base.segments:
                 tables.append(self._inlined)
-            live = self._undropped(segments.concat(tables))
+            live = self._kept(segments.concat(tables))
             inside = _overlapping(live, start, end)
             if not checked and inside.num_rows < live.num_rows:
-                self._check_true(live.filter(pc.invert(_overlap(live, start, end))))
+                left = live.filter(pc.invert(_overlap(live, start, end)))
+                verification.check_hashes(left, self.base)
             found = segments.concat([inside, _overlapping(self._added, start, end)])
             if start is None and end is None and len(leaves) == len(self._leaves()):
-                self._check_totals(found)
+                verification.check_totals(found, self.header)
         except (Corrupt, KeyNotFound) as error:
             return self._over_older(error).entries(start, end, keep, checked=checked)
         return found
@@ -222,7 +223,7 @@ class Snapshot:
     def are_true(self, entries: pa.Table) -> bool:
         """Say whether entries that came unchecked, and are to be left out, are what they seem."""
         try:
-            self.settled()._check_true(entries)  # noqa: SLF001 - the same state
+            verification.check_hashes(entries, self.settled().base)
         except Corrupt:
             return False
         return True
@@ -237,14 +238,14 @@ class Snapshot:
         if (older := self.settled()) is not self:
             return older.live(drops)
         # A drop that names no chunk is of no live segment, which says nothing of the others.
-        placed = (keyframe.place(d.chunk, d.id) for d in rest)
+        placed = (places.place(d.chunk, d.id) for d in rest)
         try:
             wanted = keyframe.holding(self.base.leaves, (p for p in placed if p is not None))
             leaves = [self.base.leaves[index] for index in sorted(wanted)]
             tables = list(self.frames.leaves(leaves).values())
             entries = segments.concat([*tables, *([self._inlined] if self.base.segments else [])])
             ids = pa.array([bytes.fromhex(d.id) for d in rest], pa.binary(16))
-            entries = self._undropped(entries.filter(pc.is_in(entries.column("id"), ids)))
+            entries = self._kept(entries.filter(pc.is_in(entries.column("id"), ids)))
         except (Corrupt, KeyNotFound) as error:
             return self._over_older(error).live(drops)
         return found | {s.id: s for s in segments.to_segments(entries)}
@@ -319,47 +320,13 @@ class Snapshot:
         return [
             leaf
             for leaf in leaves
-            if (end is None or keyframe.first_key(leaf).start < end)
+            if (end is None or places.first_key(leaf).start < end)
             and (start is None or leaf.end > start)
             and (keep is None or keep(leaf))
         ]
 
-    def _undropped(self, entries: pa.Table) -> pa.Table:
-        """Return the entries of the key frame that no drop of the delta names.
-
-        Raises:
-            Corrupt: the hash of a drop stands with an entry that is not the one it names.
-        """
-        if not self.delta.drops or not entries.num_rows:
-            return entries
-        gone = pa.array([bytes.fromhex(d.hash) for d in self.delta.drops.values()], pa.binary(32))
-        dropped = pc.is_in(entries.column("hash"), gone)
-        for segment in segments.to_segments(entries.filter(dropped)):
-            if self.delta.drops.get(segment.id) != drop_of(segment):
-                raise Corrupt(f"a drop does not name the segment {segment.id} whose hash it has")
-        return entries.filter(pc.invert(dropped))
-
-    def _check_true(self, entries: pa.Table) -> None:
-        """Check entries that come from leaves against their hashes.
-
-        Raises:
-            Corrupt: one has another hash.
-        """
-        if self.base is None or not self.base.leaves:
-            return
-        stored = entries.filter(pc.less_equal(entries.column("version"), self.base.version))
-        if not segments.hashes_hold(stored):
-            raise Corrupt("an entry of the key frame does not have the hash beside it")
-
-    def _check_totals(self, entries: pa.Table) -> None:
-        """Check all live entries against the header, which says of drops only how many they are.
-
-        Raises:
-            Corrupt: their number, rows or bytes are others.
-        """
-        sums = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
-        if Totals(entries.num_rows, *sums) != self.totals:
-            raise Corrupt("the live segments do not add up to the totals", version=self.version)
+    def _kept(self, entries: pa.Table) -> pa.Table:
+        return verification.undropped(entries, self.delta.drops)
 
     def _over_older(self, error: Exception) -> Snapshot:
         """Return the same state resolved over an older key frame (hazard P1)."""
@@ -373,30 +340,9 @@ class Snapshot:
         )
         older = self.frames.without_keyframe(self.base.version)
         fallback = replace(self, base=older.base, delta=older.delta.compose(self.delta))
-        check(fallback)
+        verification.check_sums(fallback.header, fallback.meta, fallback.base, fallback.delta)
         self.__dict__["_fallback"] = fallback
         return fallback
-
-
-def check(snapshot: Snapshot) -> None:
-    """Check that a snapshot's key frame, delta and small state add up to its header.
-
-    Raises:
-        Corrupt: they do not (rule P1 of FORMAT.md "Key frames").
-    """
-    header, base, delta = snapshot.header, snapshot.base, snapshot.delta
-    total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
-    total += sum(codec.entry_hash(s) for s in delta.adds.values()) + codec.meta_hash(snapshot.meta)
-    total -= sum(codec.parse_hash(d.hash) for d in delta.drops.values())
-    count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
-    rows, size = (_sum(base, delta, name) for name in ("rows", "bytes"))
-    known = (count, rows, size) if not delta.drops else (count,)  # a drop does not say its size
-    totals = header.totals
-    if (
-        codec.hex_hash(total) != header.state_hash
-        or known != (totals.segments, totals.rows, totals.bytes)[: len(known)]
-    ):
-        raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
 
 
 def _overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:
@@ -410,8 +356,3 @@ def _overlap(entries: pa.Table, start: int | None, end: int | None) -> pa.Chunke
     late_enough = pc.greater(entries.column("chunk_end"), MIN_MS if start is None else start)
     early_enough = pc.less(entries.column("chunk_start"), MAX_MS if end is None else end)
     return pc.and_(late_enough, early_enough)
-
-
-def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
-    start: int = getattr(base.totals, name) if base else 0
-    return start + sum(int(getattr(segment, name)) for segment in delta.adds.values())

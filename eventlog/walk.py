@@ -16,12 +16,12 @@ from typing import TypeVar
 from eventlog import codec, keyframe, keys, proposal, resolve, segments
 from eventlog.audit import Audit, Past
 from eventlog.delta import Delta
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound, UnsupportedFormat
 from eventlog.findings import MAX_LISTED, Findings, Severity, VoidTransaction
-from eventlog.keyframe import EntryKey
 from eventlog.leftovers import Census
 from eventlog.log import Log
 from eventlog.model import Add, Commit, Drop, KeyFrame, Leaf, Segment
+from eventlog.places import EntryKey, first_key
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
 
@@ -70,6 +70,7 @@ class Frames:
     Attributes:
         good: versions whose key frame agrees with the fold, leaves included.
         bad: versions whose root is damaged, or says something else.
+        newer: versions whose root is of a newer format, and not compared.
         lame: versions whose root is well, and the leaves that it lacks.
         missing: versions whose key frame is named or due, and is not there.
         leaves: by sha256, those that were read; None where nothing is wrong.
@@ -77,6 +78,7 @@ class Frames:
 
     good: set[int] = field(default_factory=set)
     bad: set[int] = field(default_factory=set)
+    newer: set[int] = field(default_factory=set)
     lame: dict[int, set[str]] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
@@ -265,6 +267,12 @@ class Walk:
         key = keys.keyframe_key(version)
         try:
             root = self.log.keyframe(version)
+        except UnsupportedFormat as error:
+            # A newer release may write what this one needs not: the log itself can be read.
+            self.frames.newer.add(version)
+            told = f"{error.message}; readers of this release step over this key frame"
+            self._find("warning", told, key, version)
+            return
         except (Corrupt, NotFound) as error:
             problems = [error.message]
         else:
@@ -289,7 +297,7 @@ class Walk:
         for leaf, body in ahead(pool, self._fetch_leaf, new):
             problem = self._leaf_problem(leaf, body, root.version)
             after = nexts[leaf.sha256]
-            end = keyframe.first_key(after) if after else None
+            end = first_key(after) if after else None
             bad = BadLeaf(root.version, leaf, end, body is None, problem) if problem else None
             known[leaf.sha256] = bad
         for bad in (known[leaf.sha256] for leaf in root.leaves):

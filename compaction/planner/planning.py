@@ -45,8 +45,8 @@ from eventlog import Snapshot, Table, diff
 from eventlog.assessment import is_current
 from eventlog.chunks import parse_chunk
 from eventlog.errors import Corrupt, NotFound
-from eventlog.keyframe import first_key
 from eventlog.model import Analysed, ChunkState, Granularity, Leaf
+from eventlog.places import first_key
 
 Why = Literal["back-off", "deferred", "shed"]
 Interval = tuple[int, int]

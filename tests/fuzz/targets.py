@@ -56,7 +56,8 @@ def commit(body: bytes) -> None:
     if stored.header != header:
         raise Broken("the header read alone is another")
     _same(codec.encode_commit, stored, body)
-    codec.meta_patch(Meta(), stored.state)
+    if header.keyframe is None:
+        codec.meta_patch(Meta(), stored.state)
 
 
 def key_frame(body: bytes) -> None:

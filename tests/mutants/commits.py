@@ -171,7 +171,7 @@ COMMITS = (
         "a commit says the version of its key",
         (
             Edit(
-                "eventlog.codec:_check_header",
+                "eventlog.wellformed:check_header",
                 "if version is not None and header.version != version:",
                 "if False:",
             ),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import chunks, codec, delta, fold, keys, schema, segments, stats
+from eventlog import chunks, codec, delta, fold, keys, places, proposal, schema, segments, stats
 from eventlog.errors import Corrupt
 from eventlog.model import (
     GRANULARITIES,
@@ -157,7 +157,7 @@ transactions = st.builds(
     id=hex32,
     operation=texts,
     writer=texts,
-    read_version=ints,
+    read_version=st.integers(-1, 2**63 - 1),
     app=st.none() | st.builds(App, texts, counts),
     claim=st.none() | st.builds(Token, hex32, counts),
     actions=st.lists(actions, max_size=3).map(tuple),
@@ -226,14 +226,31 @@ def as_read(value):
 
 @st.composite
 def commits(draw):
+    header = draw(headers())
+    version = header.version
+    listed = [
+        msgspec.structs.replace(t, read_version=min(t.read_version, version - 1))
+        for t in draw(st.lists(transactions, min_size=1, max_size=2))
+    ]
     return Commit(
-        draw(headers()),
+        header,
         as_read(codec.meta_diff(draw(metas), draw(metas))),
-        tuple(draw(st.lists(transactions, min_size=1, max_size=2))),
-        DeltaRecord(
-            tuple(draw(st.lists(entries, max_size=2))), tuple(draw(st.lists(drops, max_size=2)))
-        ),
+        tuple(listed),
+        draw(st.builds(DeltaRecord, spill=spills) | records(header.keyframe, version)),
     )
+
+
+@st.composite
+def records(draw, base, version):
+    """Deltas as a commit of `version` over the key frame of `base` can have them."""
+    added = draw(st.lists(entries, max_size=3, unique_by=lambda s: s.id))
+    first = -1 if base is None else base
+    added = [
+        msgspec.structs.replace(s, version=min(first + 1 + s.version, version), partition=n)
+        for n, s in enumerate(added)
+    ]
+    dropped = draw(st.lists(drops, max_size=3, unique_by=lambda d: d.id))
+    return delta.Delta({s.id: s for s in added}, {d.id: d for d in dropped}).record()
 
 
 @given(commits())
@@ -241,6 +258,8 @@ def test_a_commit_has_one_encoding(commit):
     body = codec.encode_commit(commit)
     again = codec.decode_commit(body, commit.header.version)
     assert again == commit
+    if again.delta.spill is None:
+        assert proposal.delta_of(again, None).record() == again.delta
     assert codec.encode_commit(again) == body
     assert codec.decode_header(body[: codec.HEADER_BYTES], commit.header.version) == commit.header
 
@@ -253,11 +272,34 @@ def test_a_transaction_has_one_encoding(transaction):
         codec.decode_transaction(body, "cd" * 16)
 
 
-leaves = st.builds(Leaf, hex64, counts, texts, ints, counts, counts, counts, hex64, column_stats)
+@st.composite
+def leaves(draw):
+    first = draw(chunk_names)
+    reach = draw(st.integers(chunks.parse_chunk(first).end, chunks.MAX_MS))
+    return Leaf(
+        sha256=draw(hex64),
+        size=draw(counts),
+        first=f"{first}/{draw(hex32)}",
+        end=reach,
+        segments=draw(st.integers(1, 2**63 - 1)),
+        rows=draw(counts),
+        bytes=draw(counts),
+        hash_sum=draw(hex64),
+        stats=draw(column_stats),
+    )
+
+
+inlined = st.lists(entries, max_size=3, unique_by=lambda s: s.id).map(
+    lambda found: tuple(sorted(found, key=lambda s: places.entry_key(s.chunk, s.id)))
+)
+in_leaves = st.lists(leaves(), max_size=3, unique_by=lambda leaf: leaf.first).map(
+    lambda found: tuple(sorted(found, key=places.first_key))
+)
 
 
 @given(st.data())
 def test_a_key_frame_has_one_encoding(data):
+    in_root = data.draw(st.booleans())
     root = KeyFrame(
         format="eventlog",
         min_reader=1,
@@ -269,8 +311,8 @@ def test_a_key_frame_has_one_encoding(data):
         totals=data.draw(totals),
         state_hash=data.draw(hex64),
         state=data.draw(metas),
-        segments=tuple(data.draw(st.lists(entries, max_size=3))),
-        leaves=tuple(data.draw(st.lists(leaves, max_size=2))),
+        segments=data.draw(inlined) if in_root else (),
+        leaves=() if in_root else data.draw(in_leaves),
     )
     body = codec.encode_keyframe(root)
     again = codec.decode_keyframe(body, root.version)
@@ -373,7 +415,8 @@ def test_deltas_compose_in_any_grouping(toggles):
         right = step.compose(right)
     assert left == right
     assert dict(left.adds) == {s.id: s for s in live.values()}
-    assert delta.from_lists(left.record().adds, left.record().drops) == left
+    record = left.record()
+    assert delta.from_lists(record.adds, record.drops, None, len(toggles)) == left
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=6))

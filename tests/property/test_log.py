@@ -11,7 +11,7 @@ from builders import create, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import chunks, codec, errors, fold, keyframe, keys, segments, snapshot
+from eventlog import chunks, codec, errors, fold, keyframe, keys, places, segments, snapshot
 from eventlog.memory import MemoryStore
 from eventlog.model import App, ColumnStats, PropertyChange, SetProperties, SetSchema, Unchanged
 
@@ -183,7 +183,7 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
             continue
         delta = table.snapshot(after).delta
         positions = [
-            keyframe.entry_key(x.chunk, x.id) for x in (*delta.adds.values(), *delta.drops.values())
+            places.entry_key(x.chunk, x.id) for x in (*delta.adds.values(), *delta.drops.values())
         ]
         touched = keyframe.holding(old.leaves, positions)
         joined = touched | {n + d for n in touched for d in (-1, 1)}

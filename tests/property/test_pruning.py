@@ -13,7 +13,7 @@ import repeatable
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from eventlog import keyframe, predicate, scan, segments, stats
+from eventlog import keyframe, places, predicate, scan, segments, stats
 from eventlog.chunks import chunk_of
 from eventlog.errors import InvalidInput
 from eventlog.model import Layout, Segment, Totals
@@ -265,7 +265,7 @@ class World:
         kept = [
             entries
             for leaf, entries in self.leaves
-            if (end is None or keyframe.first_key(leaf).start < end)
+            if (end is None or places.first_key(leaf).start < end)
             and (start is None or leaf.end > start)
             and (keep is None or keep(leaf))
         ]

@@ -252,3 +252,23 @@ def _put_commit(damaged, head, transactions):
     commit = Commit(header, state, tuple(transactions), head.delta.record())
     key = keys.commit_key(header.version)
     assert damaged.store.put_if_absent(key, codec.encode_commit(commit))
+
+
+@pytest.mark.parametrize("change", [{"min_reader": 2}, {"features": ("shelves",)}], ids=str)
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_key_frame_of_a_newer_format_is_stepped_over(damaged, change, newest):
+    """Readers and fsck alike: what it is derived from they can read."""
+    while newest and damaged.keyframes()[-1] != damaged.table.head().version:
+        append(damaged.table, rows(30))
+    rows_before = damaged.table.refresh().totals.rows
+    version = damaged.keyframes()[-1 if newest else 0]
+    damaged.forge_root(version, lambda root: msgspec.structs.replace(root, **change))
+    report = damaged.fsck(repair=True)
+    assert report.ok
+    (found,) = report.findings
+    assert (found.severity, found.key) == ("warning", keys.keyframe_key(version))
+    assert "upgrade" in found.message
+    assert not any(r.key == found.key for r in report.repairs)
+    assert Table.open("", store=damaged.store).head().totals.rows == rows_before
+    for past in range(damaged.table.head().version + 1):
+        Table(damaged.store).snapshot(past)

@@ -11,7 +11,7 @@ from effort import calls_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import keyframe, scan, segments, stats
+from eventlog import keyframe, places, scan, segments, stats
 from eventlog.chunks import DAY_MS, TimeChunk, chunk_of
 from eventlog.errors import InvalidInput
 from eventlog.model import ColumnStats, Layout, Segment, Totals
@@ -60,7 +60,7 @@ class Fake:
         kept = [
             entries
             for leaf, entries in self.leaves
-            if (end is None or keyframe.first_key(leaf).start < end)
+            if (end is None or places.first_key(leaf).start < end)
             and (start is None or leaf.end > start)
             and (keep is None or keep(leaf))
         ]

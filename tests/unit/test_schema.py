@@ -3,10 +3,14 @@
 import msgspec
 import pyarrow as pa
 import pytest
-from builders import SCHEMA, check_sound, create
+from builders import SCHEMA, check_sound, create, events, reopen
 
-from eventlog import errors, schema
+from eventlog import Table, errors, limits, schema, schema_text
+from eventlog.fsck import fsck
+from eventlog.memory import MemoryStore
 from eventlog.model import Column
+from readers import scan
+from writers import append
 
 BASE = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False), ("n", pa.int64())])
 
@@ -51,31 +55,72 @@ def test_types_that_the_format_lacks_are_refused_with_advice(kind):
         schema.from_arrow(pa.schema([("x", kind)]))
 
 
-def nested(levels, wrap):
-    kind = pa.int64()
-    for _ in range(levels):
-        kind = wrap(kind)
-    return kind
+def struct(kind):
+    return pa.struct([("a", kind), ("b", pa.string())])
 
 
-@pytest.mark.parametrize(
-    ("wrap", "most"),
-    [
-        (pa.list_, 8),
-        (lambda t: pa.struct([("a", t)]), 3),
-        (lambda t: pa.map_(pa.string(), t), 5),
-    ],
-)
-def test_types_nest_so_deep_that_every_reader_takes_them(wrap, most):
-    """What create lets in must be readable: the codec bounds the depth of a commit."""
-    table = create(schema=SCHEMA.append(pa.field("deep", nested(most, wrap))))
+WRAPS = {
+    "list": (pa.list_,),
+    "struct": (struct,),
+    "map": (lambda kind: pa.map_(pa.string(), kind),),
+    "key": (lambda kind: pa.map_(struct(kind), pa.int64()), pa.list_),
+    "mixed": (pa.list_, struct, lambda kind: pa.map_(pa.string(), kind)),
+}
+
+
+def nested(levels, wraps):
+    """A type of so many levels, and a value of it."""
+    kind, value = pa.int64(), 7
+    for level in range(levels):
+        kind = wraps[level % len(wraps)](kind)
+        if pa.types.is_list(kind):
+            value = [value, None]
+        elif pa.types.is_struct(kind):
+            value = {"a": value, "b": "x"}
+        else:
+            whole = pa.types.is_string(kind.key_type)
+            value = [("k", value)] if whole else [({"a": value, "b": None}, 1)]
+    return kind, value
+
+
+@pytest.mark.parametrize("wraps", WRAPS.values(), ids=WRAPS)
+def test_types_nest_so_deep_that_every_reader_takes_them(wraps):
+    """At the bound everything works: commits, key frames, fsck, rows; beyond it nothing is made."""
+    most = limits.TYPE_DEPTH
+    if wraps is WRAPS["key"]:
+        most = 6  # a key is one more level inside its map
+    kind, value = nested(most, wraps)
+    table = create()
+    table.add_columns(SCHEMA.append(pa.field("deep", kind)))
+    rows = events(2).append_column("deep", pa.array([value, None], kind))
+    append(table, rows)
     table.write_keyframe()
+    append(table, rows)
     check_sound(table.store)
-    for levels in (most + 1, most + 9):
-        with pytest.raises(errors.InvalidInput, match=r"deep|not a column type"):
-            create(schema=SCHEMA.append(pa.field("deep", nested(levels, wrap))))
-        with pytest.raises(errors.InvalidInput):
-            create().add_columns(SCHEMA.append(pa.field("deep", nested(levels, wrap))))
+    assert fsck(Table(table.store)).findings == ()
+    found = scan(reopen(table.store), ["deep"]).to_table().column("deep")
+    assert found.type == kind
+    assert found.to_pylist() == [*pa.array([value, None], kind).to_pylist()] * 2
+    text = schema_text.type_text(table.head().stored_schema.columns[-1].type)
+    assert schema_text.parse_schema(f"deep:{text}").field(0).type == kind
+
+
+@pytest.mark.parametrize("wraps", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("levels", [limits.TYPE_DEPTH + 1, limits.TYPE_DEPTH + 30, 500])
+def test_a_type_that_nests_deeper_is_refused_before_anything_is_made(wraps, levels):
+    store = MemoryStore()
+    wanted = SCHEMA.append(pa.field("deep", nested(levels, wraps)[0]))
+    with pytest.raises(errors.InvalidInput, match=r"nests too deep"):
+        create(store, schema=wanted)
+    assert not list(store.list(""))
+    with pytest.raises(errors.InvalidInput, match=r"nests too deep"):
+        create().add_columns(wanted)
+
+
+def test_a_type_has_one_spelling():
+    for text in ("decimal(05,2)", "decimal(5,02)", "decimal(0,0)", "decimal(39,0)", "decimal(2,3)"):
+        with pytest.raises(errors.Corrupt):
+            schema.arrow_type(text)
 
 
 def test_extending_keeps_ids_and_gives_new_ones():
