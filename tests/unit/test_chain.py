@@ -25,9 +25,9 @@ def forged(version, **changes):
 @pytest.mark.parametrize("adopt", [Table.refresh, Table.snapshot, Table.history])
 def test_a_handle_adopts_no_commit_that_does_not_follow(version, changes, adopt):
     damaged, handle = forged(version, **changes)
-    with pytest.raises(errors.Corrupt, match="does not follow"):
+    with pytest.raises(errors.Corrupt, match=r"does not follow|another table"):
         adopt(handle)
-    with pytest.raises(errors.Corrupt, match="does not follow"):
+    with pytest.raises(errors.Corrupt, match=r"does not follow|another table"):
         append(handle, rows(9))
     assert any("follow" in found.message for found in damaged.errors())
 
@@ -38,5 +38,5 @@ def test_over_a_long_way_the_chain_is_fsck_s():
     assert handle.refresh().version == 9
     assert any("chain" in found.message for found in damaged.errors())
     damaged, handle = forged(9, table="cd" * 16)
-    with pytest.raises(errors.Corrupt, match="does not follow"):
+    with pytest.raises(errors.Corrupt, match=r"does not follow|another table"):
         handle.refresh()
