@@ -1,7 +1,10 @@
 """The storage options of a table: where its S3 store is and who asks.
 
 Pure layer. What is not given here is left to boto3: the standard AWS environment variables,
-profiles, and the role of the machine. Secrets never show in `repr` or in an error.
+profiles, and the role of the machine; so are certificates (AWS_CA_BUNDLE, `ca_bundle` of the
+profile), proxies (HTTPS_PROXY, NO_PROXY), and the kinds of endpoints that AWS has. Whatever boto3
+takes from there holds for large reads, which pyarrow does, too (`eventlog.s3_way`). Secrets never
+show in `repr` or in an error.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eventlog import s3_way
 from eventlog.errors import InvalidInput
 from eventlog.options import StoreOptions
 
@@ -24,7 +25,11 @@ POOL_CONNECTIONS = 32
 READ_ATTEMPTS = 5
 
 _DEFAULT_REGION = "us-east-1"
-_AWS_ENDPOINT = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
+_AWS_ENDPOINT = re.compile(
+    r"https://s3(-fips)?(\.dualstack)?(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?"
+)
+# What leads to a store beside the variables that start with AWS_.
+_OTHER_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE")
 # Any name of S3 itself; a machine or a balancer of a customer has a name below amazonaws.com too.
 _AMAZON = re.compile(
     r"https?://([a-z0-9.-]+\.)?s3(-[a-z0-9-]+)?(\.dualstack)?(\.[a-z]{2,3}(-[a-z]+)+-\d+)?(\.vpce)?"
@@ -43,6 +48,7 @@ class Clients:
         write: sends each request once; for conditional PUTs, whose second try sees the first.
         endpoint_url: of the store, or None for AWS itself.
         region: the region, or None when only the bucket knows it.
+        ca_path: of the certificates to trust, or None for the usual ones.
     """
 
     session: Any = field(repr=False)
@@ -50,6 +56,7 @@ class Clients:
     write: Any = field(repr=False)
     endpoint_url: str | None
     region: str | None
+    ca_path: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _filesystem: tuple[object, S3FileSystem] | None = field(default=None, repr=False)
 
@@ -59,10 +66,12 @@ class Clients:
         return self.endpoint_url is None or bool(_AMAZON.fullmatch(self.endpoint_url))
 
     def filesystem(self, bucket: str) -> S3FileSystem:
-        """Return pyarrow's S3 file system with the same endpoint, region and credentials.
+        """Return pyarrow's S3 file system, which reaches the bucket as the other clients do.
+
+        With the same credentials, host, way of addressing, region, certificates and proxy.
 
         Raises:
-            InvalidInput: there are no credentials.
+            InvalidInput: there are no credentials, or pyarrow cannot go the way that boto3 goes.
         """
         credentials = self.session.get_credentials()
         if credentials is None:
@@ -70,10 +79,11 @@ class Clients:
         # pyarrow takes plain credentials, so temporary ones are handed over anew when they change.
         frozen = credentials.get_frozen_credentials()
         region = self.region or self.read.head_bucket(Bucket=bucket)["BucketRegion"]
-        identity = (frozen, region)
+        identity = (frozen, region, bucket)
         with self._lock:
             if self._filesystem is None or self._filesystem[0] != identity:
-                self._filesystem = (identity, _filesystem(frozen, self.endpoint_url, region))
+                way = s3_way.find(self.read, bucket, self.ca_path)
+                self._filesystem = (identity, _filesystem(frozen, region, way))
             return self._filesystem[1]
 
 
@@ -91,7 +101,7 @@ def clients_for(options: StoreOptions) -> Clients:
     """
     # Stores come and go with tables; the 0.2 s that a first client costs are paid once. A forked
     # child must not share sockets with its parent, hence the process id.
-    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+    environment = tuple(sorted(item for item in os.environ.items() if _leads(item[0])))
     configuration = (os.getpid(), options, environment)
     with _state.lock:
         found = _state.clients.get(configuration)
@@ -100,6 +110,10 @@ def clients_for(options: StoreOptions) -> Clients:
                 _state.clients.clear()
             found = _state.clients[configuration] = _connect(options)
         return found
+
+
+def _leads(variable: str) -> bool:
+    return variable.startswith("AWS_") or variable.upper() in _OTHER_VARIABLES
 
 
 class _State:
@@ -121,61 +135,78 @@ os.register_at_fork(after_in_child=_forget)
 
 def _connect(options: StoreOptions) -> Clients:
     import boto3  # noqa: PLC0415
+    import botocore.session  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
     try:
+        core = botocore.session.get_session()
         session = boto3.Session(
             aws_access_key_id=options.access_key_id,
             aws_secret_access_key=options.secret_access_key,
             aws_session_token=options.session_token,
             region_name=options.region,
             profile_name=options.profile,
+            botocore_session=core,
         )
         region = session.region_name
-        endpoint = _endpoint(session, options, region)
-        if endpoint and not region:
+        resolved = _resolved(session, options, region)
+        custom = None if _AWS_ENDPOINT.fullmatch(resolved) else resolved
+        if custom and not region:
             region = _DEFAULT_REGION
+        style = (core.get_config_variable("s3") or {}).get("addressing_style")
+        # A look-alike rarely answers under bucket.host.
+        style = style or ("path" if custom else None)
+        ca_path = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        s3_way.check(resolved, ca_path)
         read, write = (
-            _client(session, endpoint, region, attempts) for attempts in (READ_ATTEMPTS, 1)
+            _client(session, options.endpoint_url, region, style, attempts)
+            for attempts in (READ_ATTEMPTS, 1)
         )
     except (BotoCoreError, ValueError) as error:
         raise InvalidInput(f"the S3 configuration is wrong: {error}") from error
-    return Clients(session, read, write, endpoint, region)
+    return Clients(session, read, write, custom, region, ca_path)
 
 
-def _endpoint(session: Any, options: StoreOptions, region: str | None) -> str | None:
-    """Return the endpoint unless it is AWS's own: from the options, environment or profile."""
+def _resolved(session: Any, options: StoreOptions, region: str | None) -> str:
+    """Return the endpoint that the options, the environment, the profile or AWS itself name."""
     if options.endpoint_url:
         return options.endpoint_url
-    resolved: str = session.client("s3", region_name=region or _DEFAULT_REGION).meta.endpoint_url
-    return None if _AWS_ENDPOINT.fullmatch(resolved) else resolved
+    url: str = session.client("s3", region_name=region or _DEFAULT_REGION).meta.endpoint_url
+    return url
 
 
-def _client(session: Any, endpoint: str | None, region: str | None, attempts: int) -> Any:
+def _client(
+    session: Any, endpoint: str | None, region: str | None, style: str | None, attempts: int
+) -> Any:
     from botocore.config import Config  # noqa: PLC0415
 
+    s3: Any = {"addressing_style": style} if style else None
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,
         max_pool_connections=POOL_CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": attempts},
-        # A look-alike rarely answers under bucket.host.
-        s3={"addressing_style": "path"} if endpoint else None,
+        s3=s3,
     )
     return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
 
 
-def _filesystem(credentials: Any, endpoint: str | None, region: str) -> S3FileSystem:
+def _filesystem(credentials: Any, region: str, way: s3_way.Way) -> S3FileSystem:
     from pyarrow.fs import S3FileSystem  # noqa: PLC0415
 
-    scheme, _, host = (endpoint or "https://").partition("://")
+    more: dict[str, Any] = {}
+    if way.ca_path:
+        more["tls_ca_file_path"] = way.ca_path
     return S3FileSystem(
         access_key=credentials.access_key,
         secret_key=credentials.secret_key,
         session_token=credentials.token,
         region=region,
-        scheme=scheme.lower(),
-        endpoint_override=host.rstrip("/") or None,
+        scheme=way.scheme,
+        endpoint_override=way.host,
+        force_virtual_addressing=way.virtual,
+        proxy_options=way.proxy,
         request_timeout=READ_TIMEOUT_S,
         connect_timeout=CONNECT_TIMEOUT_S,
+        **more,
     )

@@ -96,6 +96,7 @@ LAYER_OF = {
     "publish": "shell",
     "s3": "shell",
     "s3_clients": "shell",
+    "s3_way": "shell",
     "restage": "shell",
     "slot": "shell",
     "staging": "shell",
@@ -116,6 +117,7 @@ _CLOCK = {"eventlog.clock": "the one module that reads time and randomness"}
 _S3 = {
     "eventlog.s3": "the adapter that owns boto3",
     "eventlog.s3_clients": "the adapter's clients, one per thread pool and process",
+    "eventlog.s3_way": "asks a client where it would send a request",
     "eventlog.local_server": "makes the bucket of the embedded server",
     "compaction.lambda_handler": "asks its queue for the rest of the work",
 }
