@@ -20,6 +20,7 @@ from eventlog.entries import (
     Layout,
     Schema,
     Sweep,
+    Tail,
 )
 
 
@@ -34,6 +35,7 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
     checksum: str
     schema: Count
     stats: tuple[ColumnStats, ...] = ()
+    tail: Tail | None = None
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ Pure layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +45,29 @@ def sort_rows(table: pa.Table, by: Sequence[str]) -> pa.Table:
     places = [str(place) for place in range(len(by))]
     keys = pa.table([table.column(name) for name in by], names=places)
     return table.take(pc.sort_indices(keys, [(place, "ascending") for place in places]))
+
+
+def within(table: pa.Table, most_bytes: int) -> int:
+    """Return how many of the first rows take at most so many bytes; one row if that has more."""
+    low, high = 1, int(table.num_rows)
+    if table.nbytes <= most_bytes:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if table.slice(0, middle).nbytes <= most_bytes:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def bounded(table: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows in pieces of at most so many rows, and bytes unless one row has more."""
+    while table.num_rows:
+        piece = table.slice(0, most_rows)
+        piece = piece.slice(0, within(piece, most_bytes))
+        yield piece
+        table = table.slice(piece.num_rows)
 
 
 def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:

@@ -78,4 +78,5 @@ def add_of(segment: Segment) -> Add:
         checksum=segment.checksum,
         schema=segment.schema,
         stats=segment.stats,
+        tail=segment.tail,
     )

@@ -64,6 +64,16 @@ class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     nulls: Count
 
 
+class Tail(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The last bytes of a large segment's object, from which all others can be checked.
+
+    See `eventlog.parts`.
+    """
+
+    size: Count
+    sha256: str
+
+
 class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One immutable Parquet object of rows of exactly one time chunk.
 
@@ -78,6 +88,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         checksum: sha256 of the object's bytes, hexadecimal.
         schema: id of the schema that the segment was written with.
         stats: statistics of the leading columns, ordered by column id.
+        tail: of the object; None where it is so small that readers check all of it at once.
     """
 
     id: str
@@ -90,6 +101,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     checksum: str
     schema: Count
     stats: tuple[ColumnStats, ...] = ()
+    tail: Tail | None = None
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):

@@ -361,6 +361,7 @@ def _segment(add: Add, version: int, partition: int) -> Segment:
         checksum=add.checksum,
         schema=add.schema,
         stats=add.stats,
+        tail=add.tail,
     )
 
 

@@ -10,7 +10,7 @@ import re
 
 from eventlog.chunks import parse_chunk
 from eventlog.errors import Corrupt, InvalidInput
-from eventlog.model import Segment
+from eventlog.model import Add, Segment
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"
@@ -95,10 +95,23 @@ def check_entry(segment: Segment) -> None:
         Corrupt: they do not; such an entry would not come back from a leaf as it was.
     """
     key_of(segment)
-    frame_key(segment.checksum)
+    check_object(segment)
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
         raise Corrupt(f"segment {segment.id} has statistics out of order")
+
+
+def check_object(entry: Add | Segment) -> None:
+    """Check what an entry says of its object's bytes.
+
+    Raises:
+        Corrupt: a hash is none, or the object's tail is larger than the object.
+    """
+    frame_key(entry.checksum)
+    if entry.tail is not None:
+        frame_key(entry.tail.sha256)
+        if entry.tail.size > entry.bytes:
+            raise Corrupt(f"segment {entry.id} has a tail larger than its object")
 
 
 def parse_log_key(key: str) -> tuple[int, bool] | None:

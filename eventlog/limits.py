@@ -28,3 +28,11 @@ CLAIMS = 1000
 CLAIMED_SEGMENTS = 10_000  # of all claims together: every commit since the key frame carries them
 CHUNK_STATES = 500
 APPS = 100_000
+
+# Segments. Objects up to this size are fetched and checked whole, larger ones in parts.
+WHOLE_BYTES = 2**20
+# What a row group holds: so many rows, and so many bytes of Arrow unless one row has more.
+ROW_GROUP_ROWS = 256 * 1024
+ROW_GROUP_BYTES = 64 * 2**20
+# The values of one row, in Arrow: what Parquet puts into one page has less than 2 GiB.
+ROW_BYTES = 2**30

@@ -57,6 +57,7 @@ from eventlog.entries import (
     Spill,
     Standing,
     Sweep,
+    Tail,
 )
 
 __all__ = [
@@ -116,6 +117,7 @@ __all__ = [
     "Standing",
     "Sweep",
     "Swept",
+    "Tail",
     "TakeClaim",
     "Token",
     "Totals",

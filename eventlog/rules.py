@@ -172,7 +172,7 @@ def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | 
         )
     try:
         keys.segment_key(add.epoch, add.chunk, add.id)
-        keys.frame_key(add.checksum)
+        keys.check_object(add)
     except Corrupt as error:
         return error.message
     return None

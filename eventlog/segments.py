@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from eventlog import codec, limits
 from eventlog.chunks import chunk_name, parse_chunk
 from eventlog.errors import Corrupt, InvalidInput
-from eventlog.model import Add, ColumnStats, Drop, Segment
+from eventlog.model import Add, ColumnStats, Drop, Segment, Tail
 
 _FIXED = pa.schema(
     [
@@ -35,12 +35,15 @@ _FIXED = pa.schema(
         ("checksum", pa.binary(32)),
         ("schema", pa.int64()),
         ("hash", pa.binary(32)),
+        ("tail_size", pa.int64()),
+        ("tail_sha256", pa.binary(32)),
     ]
 )
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Bytes that repeat nowhere only make a dictionary larger.
-_PLAIN = ("id", "checksum", "hash")
+_PLAIN = ("id", "checksum", "hash", "tail_sha256")
+_TAIL = ("tail_size", "tail_sha256")
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
@@ -84,6 +87,7 @@ def to_segments(table: pa.Table) -> list[Segment]:
             map(bytes.hex, fixed["checksum"]),
             fixed["schema"],
             _stats_rows(table),
+            _tails(table),
         )
     )
 
@@ -241,6 +245,8 @@ def _fixed_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
         "bytes": [e.bytes for e in entries],
         "checksum": [bytes.fromhex(e.checksum) for e in entries],
         "schema": [e.schema for e in entries],
+        "tail_size": [e.tail and e.tail.size for e in entries],
+        "tail_sha256": [e.tail and bytes.fromhex(e.tail.sha256) for e in entries],
     }
 
 
@@ -287,6 +293,16 @@ def _stats_rows(table: pa.Table) -> list[tuple[ColumnStats, ...]]:
     return list(rows) if whole else [tuple(s for s in row if s is not None) for row in rows]
 
 
+def _tails(table: pa.Table) -> list[Tail | None]:
+    if table.column("tail_size").null_count == table.num_rows:
+        return [None] * table.num_rows
+    sizes, hashes = (table.column(name).to_pylist() for name in _TAIL)
+    return [
+        None if size is None else Tail(size, sha256.hex())
+        for size, sha256 in zip(sizes, hashes, strict=True)
+    ]
+
+
 def stats_ids(table: pa.Table) -> list[int]:
     """Return the ids of the columns that have statistics in this table, ascending."""
     return sorted(
@@ -331,9 +347,12 @@ def _conform(table: pa.Table) -> pa.Table:
     if sorted(found) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
         raise Corrupt("a frame object has statistics that are not whole")
     if _SPILL_ACTION.name not in table.column_names:
-        _check_filled(table, _FIXED.names)
+        _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
         starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
         _chunk_names(starts, ends)
+    sizes, hashes = (pc.is_null(table.column(name)) for name in _TAIL)
+    if not sizes.equals(hashes):
+        raise Corrupt("a frame object has tails that are not whole")
     try:
         table.validate(full=True)  # text that is no UTF-8 would only fail where it is read
         return table.cast(pa.schema(fields))

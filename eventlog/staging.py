@@ -7,83 +7,27 @@ objects that nothing refers to, and nobody deletes (hazards I1, C7).
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from eventlog import codec, keys, stats
+from eventlog import limits, stats
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
-from eventlog.cutting import sort_rows, split
+from eventlog.cutting import bounded, sort_rows, split
 from eventlog.decoding import PIECE_BYTES, pieces
+from eventlog.encoding import Recipe, encode, make_add, put_segment
 from eventlog.errors import InvalidInput
-from eventlog.model import Add, Column, ColumnStats, Layout, Schema
-from eventlog.properties import setting
+from eventlog.model import Add
 from eventlog.rows import Problem, conform
 from eventlog.schema import to_arrow
-from eventlog.slot import put_once
-from eventlog.snapshot import Snapshot
-from eventlog.store import Body, ObjectStore
+from eventlog.store import ObjectStore
 
 DEFAULT_MEMORY_BYTES = 512 * 2**20
 MIN_MEMORY_BYTES = 2**20
 _UPLOADS = 4
-_ROW_GROUP_ROWS = 256 * 1024
-_ROW_GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
-# How every segment is written; see `_parquet`.
-_PARQUET: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    # Past this many bytes a dictionary costs more than it saves (ids, measurements).
-    "dictionary_pagesize_limit": 128 * 1024,
-    "write_page_index": True,
-    "write_page_checksum": True,
-    "store_schema": False,  # the log holds the schema
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How rows of one table become segments: everything an executor needs beside the store.
-
-    Attributes:
-        epoch: the head that the job read when it started (FORMAT.md "Staging").
-        schema: the schema that the segments are written with.
-        layout: time column, granularity, sort order.
-        stats_columns: the columns that get statistics.
-        segment_bytes: Arrow bytes of a chunk that fill a segment.
-    """
-
-    epoch: int
-    schema: Schema
-    layout: Layout
-    stats_columns: tuple[Column, ...]
-    segment_bytes: int
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Recipe:
-        """Return the recipe of a table as of a snapshot."""
-        setting_text = snapshot.properties.get(stats.PROPERTY)
-        kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
-        # Older releases took columns that have no order: they are passed over.
-        order = tuple(n for n in snapshot.layout.order_by if isinstance(kinds.get(n), str))
-        layout = msgspec.structs.replace(snapshot.layout, order_by=order)
-        return cls(
-            epoch=snapshot.version,
-            schema=snapshot.stored_schema,
-            layout=layout,
-            stats_columns=stats.stats_columns(
-                snapshot.stored_schema, setting_text, layout.time_column
-            ),
-            segment_bytes=setting(snapshot.properties, "segment_bytes"),
-        )
 
 
 @dataclass
@@ -121,6 +65,7 @@ class Stager:
         # Cutting copies rows, encoding holds them beside their Parquet bytes, and the allocator
         # keeps what is freed: measured, a quarter for what waits keeps the whole within bounds.
         self._budget = memory_bytes // 4
+        self._piece_bytes = max(recipe.segment_bytes, self._budget // 4)
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._open: dict[tuple[int, int], _Open] = {}
@@ -142,6 +87,7 @@ class Stager:
         """Take the rows of one batch.
 
         Raises:
+            InvalidInput: a row is larger than the format allows.
             Unavailable: the store does not answer.
         """
         for part in pieces(batch):
@@ -155,9 +101,22 @@ class Stager:
             return
         if self._problems:
             return
-        self.rows += table.num_rows
-        self._pending.append(table)
-        self._pending_bytes += table.nbytes
+        # What comes in one large batch becomes segments as if it came in small ones.
+        for rows in bounded(table, table.num_rows, self._piece_bytes):
+            self._hold(rows)
+
+    def _hold(self, rows: pa.Table) -> None:
+        size = rows.nbytes
+        if size > limits.ROW_BYTES and rows.num_rows == 1:
+            name = max(rows.column_names, key=lambda name: rows.column(name).nbytes)
+            raise InvalidInput(
+                f"row {self.rows} takes {size} bytes, most of them in column {name!r}, and a row "
+                f"has at most {limits.ROW_BYTES}: store such values elsewhere, and here where they "
+                "are; nothing was committed"
+            )
+        self.rows += rows.num_rows
+        self._pending.append(rows)
+        self._pending_bytes += size
         # Bounded for large budgets too: what is put together stays far below 2 GiB a column.
         if self._pending_bytes >= min(self._budget // 4, PIECE_BYTES):
             self._split()
@@ -226,150 +185,12 @@ class Stager:
         table = pa.concat_tables(parts)
         if recipe.layout.order_by:
             table = sort_rows(table, recipe.layout.order_by)
-        body = encode(table)
+        encoded = encode(table)
         found = stats.compute(table, recipe.stats_columns)
-        add = _add(recipe, self._clock, chunk_name(*bounds), body, rows=table.num_rows, found=found)
-        put_segment(self._store, self._clock, add, body)
+        chunk = chunk_name(*bounds)
+        add = make_add(recipe, self._clock, chunk, encoded, rows=table.num_rows, found=found)
+        put_segment(self._store, self._clock, add, encoded.body)
         return add
-
-
-class SegmentWriter:
-    """One segment written bit by bit: what waits in memory is encoded, but for a row group.
-
-    Use as `write(...)` for the rows in their order, then `seal()`, and store what it returns with
-    `put_segment`.
-
-    Args:
-        clock: the segment's id.
-        recipe: how; rows come in the order they are to have.
-        chunk: name of the time chunk that all rows lie in.
-        watch: is shown all rows right before they are encoded.
-        group_bytes: Arrow bytes that fill a row group.
-        path: a file for what is encoded, so that only rows that wait are held in memory.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        recipe: Recipe,
-        chunk: str,
-        *,
-        watch: Callable[[pa.Table], None] | None = None,
-        group_bytes: int = _ROW_GROUP_BYTES,
-        path: Path | None = None,
-    ) -> None:
-        self._clock, self._recipe, self._watch = clock, recipe, watch
-        self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
-        self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
-        schema = to_arrow(recipe.schema)
-        self._file = pq.ParquetWriter(self._sink, schema, **_parquet(schema))
-        self._pending: list[pa.Table] = []
-        self._pending_rows = self._pending_bytes = 0
-        self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
-        self.rows = 0
-        self.encoded_rows = 0
-
-    @property
-    def encoded_bytes(self) -> int:
-        """Bytes of the row groups that are encoded, those of `encoded_rows` rows."""
-        return int(self._sink.tell())
-
-    @property
-    def held_bytes(self) -> int:
-        """What it holds in memory: encoded row groups, and rows that wait."""
-        return self._pending_bytes + (0 if self._path else self.encoded_bytes)
-
-    def write(self, table: pa.Table) -> None:
-        """Take rows of exactly the recipe's schema."""
-        self.rows += table.num_rows
-        while table.num_rows:
-            part = table.slice(0, _ROW_GROUP_ROWS - self._pending_rows)
-            table = table.slice(part.num_rows)
-            self._pending.append(part)
-            self._pending_rows += part.num_rows
-            self._pending_bytes += part.nbytes
-            if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= self._group_bytes:
-                self.flush()
-
-    def flush(self) -> None:
-        """Encode the rows that wait, as a row group of their own."""
-        if not self._pending:
-            return
-        group = pa.concat_tables(self._pending).combine_chunks()
-        if self._watch is not None:
-            self._watch(group)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        self._file.write_table(group, row_group_size=_ROW_GROUP_ROWS)
-        self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
-        self.encoded_rows += group.num_rows
-
-    def seal(self) -> tuple[Add, memoryview]:
-        """Return the action that will add the segment, and the bytes of its object.
-
-        Where they are in a file, that is removed; the bytes stay for as long as they are in use.
-        """
-        self.flush()
-        self._file.close()
-        if self._path is None:
-            body = memoryview(self._sink.getvalue())
-        else:
-            self._sink.close()
-            with self._path.open("rb") as file:
-                body = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            self._path.unlink()
-        found = stats.merge(self._groups)
-        return _add(self._recipe, self._clock, self.chunk, body, rows=self.rows, found=found), body
-
-
-def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
-    """Store the object of a staged segment; nothing refers to it before a commit does.
-
-    Raises:
-        Unavailable: the store does not answer.
-    """
-    put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
-
-
-def encode(table: pa.Table) -> memoryview:
-    """Return the table as the bytes of a segment: zstd Parquet with statistics."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=_ROW_GROUP_ROWS, **_parquet(table.schema))
-    return memoryview(sink.getvalue())
-
-
-def _parquet(schema: pa.Schema) -> dict[str, Any]:
-    """Return how segments of a schema are written.
-
-    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines that
-    prune by them would not find it, which is greater than every number. Nested ones neither.
-    """
-    plain = (
-        field.name
-        for field in schema
-        if not pa.types.is_floating(field.type) and not pa.types.is_nested(field.type)
-    )
-    return {**_PARQUET, "write_statistics": list(plain)}
-
-
-def _add(
-    recipe: Recipe,
-    clock: Clock,
-    chunk: str,
-    body: memoryview,
-    *,
-    rows: int,
-    found: tuple[ColumnStats, ...],
-) -> Add:
-    return Add(
-        id=clock.token(),
-        chunk=chunk,
-        epoch=recipe.epoch,
-        rows=rows,
-        bytes=len(body),
-        checksum=codec.sha256(body),
-        schema=recipe.schema.id,
-        stats=found,
-    )
 
 
 def _sentence(problem: Problem) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-# Columns that Arrow's scanner adds to those of a file. It cannot read one of the file's own that is
-# called so.
+# Columns that Arrow's datasets add to those of a file: they fail on one called so.
 _SCANNER_NAMES = frozenset(
     ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
 )
@@ -26,25 +22,43 @@ def counted(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def decoded_bytes(group: Any, wanted: set[str]) -> int:
-    """Estimate the memory that the columns of a row group take once decoded."""
-    size = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if _lies_in(column.path_in_schema, wanted):
-            # Dictionaries and runs are expanded: at least eight bytes a value.
-            size += max(column.total_uncompressed_size, 8 * group.num_rows)
-    return size
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with exactly this schema; columns that came later are null.
+
+    Raises:
+        ValueError: a column is missing that cannot be null; pa.ArrowInvalid: it has another type.
+    """
+    if table.schema.equals(schema, check_metadata=True):
+        return table
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            column = table.column(field.name)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        elif field.nullable:
+            columns.append(pa.nulls(table.num_rows, field.type))
+        else:
+            raise ValueError(f"column {field.name!r} is missing")
+    if not columns:
+        return pa.Table.from_batches([counted(table.num_rows)])
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _lies_in(path: str, wanted: set[str]) -> bool:
-    """Say whether names joined by dots may lead into a column wanted, which may have dots too."""
-    at = len(path)
-    while at >= 0:
-        if path[:at] in wanted:
-            return True
-        at = path.rfind(".", 0, at)
-    return False
+def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
+    """Return the rows for which the expression is true, in their order.
+
+    Raises:
+        pa.ArrowException: it fails on a row.
+    """
+    from pyarrow import acero  # noqa: PLC0415 - loads pandas where that is installed
+
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+        acero.Declaration("project", acero.ProjectNodeOptions([where], ["wanted"])),
+    ]
+    # One thread, so that the order stays; the pieces of a scan run side by side already.
+    mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+    return table.filter(mask.column(0))
 
 
 def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -61,28 +75,3 @@ def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def clashes(schema: pa.Schema) -> bool:
     """Say whether a column is called as one of those that Arrow's scanner adds to every file."""
     return not _SCANNER_NAMES.isdisjoint(schema.names)
-
-
-def unscanned(
-    source: pa.NativeFile, groups: Sequence[int], batch_rows: int, wanted: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a Parquet file without Arrow's scanner: all columns are decoded.
-
-    Args:
-        source: the file.
-        groups: its row groups to read.
-        batch_rows: at most so many rows in a batch.
-        wanted: the columns to return; null where the file does not have them.
-    """
-    file = pq.ParquetFile(source, page_checksum_verification=True)
-    for batch in file.iter_batches(batch_rows, row_groups=list(groups), use_threads=False):
-        if not wanted.names:
-            yield counted(batch.num_rows)
-            continue
-        arrays = [
-            batch.column(field.name)
-            if field.name in batch.schema.names
-            else pa.nulls(batch.num_rows, field.type)
-            for field in wanted
-        ]
-        yield exactly(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)

@@ -21,11 +21,14 @@ from eventlog import keys
 from eventlog.errors import EventLogError
 from eventlog.model import Segment
 from readers.ahead import WINDOW, read_ahead, threads
+from readers.batches import conform
+from readers.decoding import most_bytes
 from readers.fragments import Reading
 
 # Larger ones are read in pieces, and their pages are checked instead of the whole.
 WHOLE_BYTES = 2**20
 _DECODERS = 2  # decoding shares the machine's cores; more at once only get in each other's way
+_LOOK_BYTES = 64 * 2**20  # what rows may expand to before anybody looks how long the texts are
 _MOST_SEGMENTS = 32  # in one go: enough for the cost of a thread's hand-over not to matter
 
 Runs = Iterable[tuple[str, Sequence[Segment]]]
@@ -123,29 +126,19 @@ def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.
     if hashlib.sha256(body).hexdigest() != segment.checksum:
         return None
     try:
-        file = pq.ParquetFile(pa.BufferReader(body))
+        source = pa.BufferReader(body)
+        file = pq.ParquetFile(source)
         footer = file.metadata
-        groups = (footer.row_group(index) for index in range(footer.num_row_groups))
-        decoded = sum(group.total_byte_size for group in groups)
+        groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+        encoded = sum(group.total_byte_size for group in groups)
         least = 8 * footer.num_rows * footer.num_columns
-        if footer.num_rows != segment.rows or max(decoded, least) > most:
+        if footer.num_rows != segment.rows or max(encoded, least) > most:
             return None
-        return _conform(file.read(use_threads=False), schema)
+        # A dictionary holds a long text once: rows of few bytes may be many to hold.
+        if footer.num_rows * encoded > _LOOK_BYTES:
+            columns = range(footer.num_columns)
+            if most_bytes(source, footer, range(len(groups)), columns, most) > most:
+                return None
+        return conform(file.read(use_threads=False), schema)
     except (pa.ArrowException, OSError, ValueError):
         return None
-
-
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """Return the rows with exactly this schema; columns that came later are null."""
-    if table.schema.equals(schema, check_metadata=True):
-        return table
-    columns = []
-    for field in schema:
-        if field.name in table.column_names:
-            column = table.column(field.name)
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        elif field.nullable:
-            columns.append(pa.nulls(table.num_rows, field.type))
-        else:
-            return None
-    return pa.Table.from_arrays(columns, schema=schema)

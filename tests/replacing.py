@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from eventlog import codec, keys
 from eventlog.delta import drop_of
+from eventlog.encoding import Recipe
 from eventlog.model import Replace
 from eventlog.schema import to_arrow
-from eventlog.staging import Recipe, Stager
+from eventlog.staging import Stager
 
 
 def read(table, segments):

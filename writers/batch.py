@@ -12,6 +12,7 @@ from typing import Any, Literal
 from eventlog import Table, proposal
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
+from eventlog.encoding import Recipe
 from eventlog.errors import InvalidInput
 from eventlog.identity import WINDOW_S
 from eventlog.model import Action, Add, App, Unchanged
@@ -20,7 +21,7 @@ from eventlog.restage import commit_staged
 from eventlog.rows import batches, check_columns, to_reader
 from eventlog.segments import to_segments
 from eventlog.snapshot import Snapshot
-from eventlog.staging import DEFAULT_MEMORY_BYTES, Recipe, Stager
+from eventlog.staging import DEFAULT_MEMORY_BYTES, Stager
 
 logger = logging.getLogger(__name__)
 

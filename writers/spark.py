@@ -35,13 +35,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eventlog import Snapshot, Table
+from eventlog.encoding import Recipe
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.history import find_transaction
 from eventlog.location import open_store
 from eventlog.model import Action, Add, Transaction
 from eventlog.restage import commit_staged
 from eventlog.rows import check_columns
-from eventlog.staging import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Recipe, Stager
+from eventlog.staging import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Stager
 from readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
 from readers.spark.types import to_arrow
 from writers.batch import already, make_app, overwrite_actions, range_drops, to_range

@@ -15,9 +15,10 @@ from pyarrow.fs import S3FileSystem
 
 from compaction.lambda_handler import handler
 from eventlog import Table
+from eventlog.encoding import Recipe
 from eventlog.errors import DataLoss
 from eventlog.s3 import S3Store
-from eventlog.staging import Recipe, Stager
+from eventlog.staging import Stager
 from readers import scan
 
 _SEGMENTS = 3

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from compaction.rewriting.digest import NOTHING, digest
 from eventlog.chunks import parse_chunk
 from eventlog.clock import Clock
+from eventlog.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.errors import Corrupt
 from eventlog.model import Add
 from eventlog.schema import to_arrow
-from eventlog.staging import Recipe, SegmentWriter, encode, put_segment
 from eventlog.store import ObjectStore
 
 _UPLOADS = 2
@@ -131,7 +131,7 @@ class Outputs:
         self._staged: list[Add] = []
         self._flying: dict[Future[None], int] = {}
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-rewrite")
-        self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()))
+        self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()).body)
         self._taken_bytes = 0  # since the last look at what is held
         self.written = NOTHING
 

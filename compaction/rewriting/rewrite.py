@@ -24,10 +24,10 @@ from compaction.tasks import Task
 from eventlog import Table
 from eventlog.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.cutting import chunk_starts, split
+from eventlog.encoding import Recipe
 from eventlog.errors import InvalidInput
 from eventlog.model import Add, Granularity, Segment
 from eventlog.schema import to_arrow
-from eventlog.staging import Recipe
 from readers.fragments import Reading
 from readers.whole import read_runs
 

@@ -20,7 +20,7 @@ from eventlog.errors import InvalidInput
 from eventlog.moments import Moment
 from eventlog.predicate import SqlPredicate, Where
 from eventlog.scan import ScanPlan
-from readers.fragments import check_sizes
+from readers.objects import check_sizes
 from readers.scanner import kept_snapshot
 from readers.spark.expressions import pack_expression
 from readers.spark.filters import field, to_column, unpushed

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from eventlog import Ms, Table, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.delta import drop_of
+from eventlog.encoding import Recipe
 from eventlog.local import LocalStore
 from eventlog.model import (
     Add,
@@ -34,7 +35,7 @@ from eventlog.model import (
     Horizon,
     Replace,
 )
-from eventlog.staging import Recipe, Stager
+from eventlog.staging import Stager
 from writers import append, overwrite
 
 HERE = Path(__file__).parent

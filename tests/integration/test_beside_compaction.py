@@ -11,7 +11,7 @@ import pytest
 
 from compaction import Policy, perform, plan, run
 from compaction.planner.assessing import Result, record
-from eventlog import Table, staging
+from eventlog import Table, encoding
 from eventlog.local import LocalStore
 from readers import scan
 from writers import append
@@ -32,7 +32,7 @@ SMALL = {"target_bytes": 8192, "max_task_bytes": 32_768, "small_task_bytes": 0}
 def test_no_rewrite_hides_a_nan(tmp_path, monkeypatch, old):
     """NaN is greater than every number, and Arrow leaves it out of a file's statistics."""
     if old:
-        monkeypatch.setattr(staging, "_parquet", lambda _: staging._PARQUET)
+        monkeypatch.setattr(encoding, "_parquet", lambda _: encoding._PARQUET)
     t = Table.create(tmp_path / "t", FLOATS, time_column="at")
     for n, f in enumerate(([1.0], [float("nan")], [None, 4.0])):
         rows = [{"at": DAY, "f": each, "place": {"x": each}, "n": n} for each in f]

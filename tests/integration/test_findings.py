@@ -12,7 +12,7 @@ from eventlog.clock import ManualClock
 from eventlog.keys import key_of
 from eventlog.model import Fence
 from readers import count, scan
-from readers.fragments import check_sizes
+from readers.objects import check_sizes
 from writers import append, overwrite
 
 DAY_MS = 86_400_000

@@ -26,7 +26,7 @@ NOT_COMPARED = {"schema", "properties"}
 # The package's action: the model's, and the fields of the package's that the model stands for. A
 # new action or field makes the test fail until it is entered here, until the model knows it.
 ACTIONS: dict[type, tuple[type, str]] = {
-    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats"),
+    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail"),
     actions.Drop: (rules.Drop, "id chunk hash"),
     actions.SetLayout: (rules.SetLayout, "layout"),
     actions.Unchanged: (rules.Unchanged, "start end"),

@@ -225,9 +225,9 @@ COMMITS = (
         "every attempt stages under fresh ids",
         (
             Edit(
-                "eventlog.staging:_add",
+                "eventlog.encoding:make_add",
                 "id=clock.token(),",
-                "id=codec.sha256(body)[:32],",
+                "id=codec.sha256(encoded.body)[:32],",
             ),
         ),
         (FAULTS + "test_i1_every_attempt_stages_under_keys_of_its_own",),

@@ -153,8 +153,8 @@ FRAMES = (
         "R1",
         "a missing segment is an error",
         "readers.fragments:Reading._open",
-        "    return source.retried(source.pieces)",
-        "    try:\n        return source.retried(source.pieces)\n"
+        "    return _Source(self, segment, fetchers).pieces()",
+        "    try:\n        return _Source(self, segment, fetchers).pieces()\n"
         "    except DataLoss:\n        return []",
         READERS + "test_damage_is_data_loss_and_named",
     ),
@@ -162,7 +162,7 @@ FRAMES = (
         "vacuumed-called-lost",
         "R1",
         "below the horizon a missing segment is no data loss",
-        "readers.fragments:_Source.missing",
+        "readers.objects:SegmentObject.missing",
         "        return error\n",
         "        pass\n",
         VACUUM + "test_r1_a_missing_segment_is_vacuumed_below_the_horizon_and_lost_above",
@@ -171,9 +171,9 @@ FRAMES = (
         "segment-bytes-not-compared",
         "R1",
         "a small segment has its checksum",
-        "readers.fragments:_Source.check_bytes",
-        "if size != self.segment.bytes or sha256 != self.segment.checksum:",
-        "if size != self.segment.bytes:",
+        "readers.objects:SegmentObject._fetch_whole",
+        "return body if codec.sha256(body) == self.segment.checksum else None",
+        "return body",
         READERS + "test_every_flipped_bit_of_a_small_segment_is_found",
     ),
 )

@@ -13,7 +13,7 @@ DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0}
 MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
-    *("rows", "bytes", "checksum", "schema", "stats"),
+    *("rows", "bytes", "checksum", "schema", "stats", "tail"),
 )
 
 

@@ -109,7 +109,7 @@ def test_hashes_of_the_format_do_not_change():
     segment = Segment("0" * 32, "2013-01-07", 1, 2, 3, 4, 5, "ab" * 32, 1)
     text = (
         b'{"id":"' + b"0" * 32 + b'","chunk":"2013-01-07","epoch":1,"version":2,"partition":3,'
-        b'"rows":4,"bytes":5,"checksum":"' + b"ab" * 32 + b'","schema":1,"stats":[]}'
+        b'"rows":4,"bytes":5,"checksum":"' + b"ab" * 32 + b'","schema":1,"stats":[],"tail":null}'
     )
     assert codec.hex_hash(codec.entry_hash(segment)) == codec.sha256(text)
     assert codec.meta_hash(Meta()) == 0

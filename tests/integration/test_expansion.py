@@ -1,0 +1,132 @@
+"""Few stored bytes that hold many: what was written is read, in bounded memory."""
+
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from builders import DAY_US, commit, create, live, reopen
+
+import compaction
+from eventlog import codec, keys, limits
+from eventlog.errors import InvalidInput
+from eventlog.memory import MemoryStore
+from eventlog.model import Add
+from readers import count, scan
+from writers import append
+
+SCHEMA = pa.schema(
+    [
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("text", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("n", pa.int64()),
+    ]
+)
+BOUND = 96 * 2**20  # of Arrow's memory, for hundreds of megabytes of rows
+
+
+def padded(rows, width, first=0):
+    """Rows as a mainframe sends them: a few texts, each padded with blanks."""
+    texts = [f"station {n}".ljust(width) for n in range(10)]
+    numbers = range(first, first + rows)
+    return pa.table(
+        [
+            [n * DAY_US // 10**6 for n in numbers],
+            pa.array(texts).take(pa.array([n % 10 for n in numbers])),
+            [["a", "b"]] * rows,
+            list(numbers),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def nested(rows, width):
+    """The padded texts in lists: no column of texts."""
+    plain = padded(rows, width)
+    lists = pa.ListArray.from_arrays(
+        pa.array(range(rows + 1), pa.int32()), plain.column("text").combine_chunks()
+    )
+    return plain.set_column(1, "text", pa.nulls(rows, pa.string())).set_column(2, "tags", lists)
+
+
+def check_read(table, rows, width, column="text"):
+    """Read every row in bounded memory, with and without a predicate."""
+    held, seen, size = pa.total_allocated_bytes(), 0, 0
+    for batch in scan(table).to_batches():
+        texts = batch.column(column) if column == "text" else batch.column(column).flatten()
+        assert pc.all(pc.equal(pc.utf8_length(texts), width)).as_py()
+        seen, size = seen + batch.num_rows, size + batch.nbytes
+        assert pa.total_allocated_bytes() - held < BOUND
+    assert seen == rows
+    assert size >= rows * width
+    assert sum(b.num_rows for b in scan(table, [column], where="n >= 7").to_batches()) == rows - 7
+    assert count(table, where="n >= 7") == rows - 7
+    assert scan(table, ["n"], where="n >= 7").to_table().column("n")[0].as_py() == 7
+
+
+def test_appends_of_padded_text_are_readable_after_compaction():
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all")
+    for n in range(12):
+        append(table, padded(5000, 5000, first=5000 * n))
+    assert compaction.run(table).count("done")
+    (segment,) = live(table.head())
+    assert segment.bytes < limits.WHOLE_BYTES
+    footer = pq.read_metadata(BytesIO(store.get(keys.key_of(segment))))
+    groups = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
+    assert max(groups) * 5000 <= limits.ROW_GROUP_BYTES
+    check_read(reopen(store), 60_000, 5000)
+
+
+def test_one_large_append_of_padded_text_is_readable():
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all")
+    append(table, padded(60_000, 5000))
+    assert len(live(table.head())) > 1  # as if the rows had come in small batches
+    check_read(reopen(store), 60_000, 5000)
+
+
+@pytest.mark.parametrize("make", [padded, nested])
+def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
+    """Rows of 300 MB in one row group, in one dictionary: as earlier writers made them."""
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all")
+    rows, width = 60_000, 5000
+    out = BytesIO()
+    pq.write_table(make(rows, width), out, compression="zstd", store_schema=False)
+    body = out.getvalue()
+    added = Add(table.clock.token(), "all", 0, rows, len(body), codec.sha256(body), 1)
+    assert store.put_if_absent(keys.segment_key(0, "all", added.id), body)
+    commit(table, added)
+    check_read(reopen(store), rows, width, "tags" if make is nested else "text")
+    for n in range(3):
+        append(table, padded(10, 10, first=rows + 10 * n))
+    assert compaction.run(table).count("done")
+
+
+def test_a_value_larger_than_a_row_group_is_cut_at_makes_the_whole_way():
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all", order_by=["n"])
+    large = "x" * (70 * 2**20)
+    append(table, padded(3, 5).set_column(1, "text", pa.array(["a", large, None])))
+    del large
+    append(table, padded(3, 5, first=3))
+    assert compaction.run(table).count("done")
+    again = reopen(store)
+    found = scan(again, ["n", "text"]).to_table()
+    assert pc.utf8_length(found.column("text")).to_pylist() == [1, 70 * 2**20, None, 9, 9, 9]
+    assert found.column("n").to_pylist() == list(range(6))
+
+
+def test_a_row_larger_than_the_format_allows_is_refused_before_anything_is_stored(monkeypatch):
+    monkeypatch.setattr(limits, "ROW_BYTES", 40 * 2**20)
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all", properties={"segment_bytes": "1024"})
+    fits = "x" * (39 * 2**20)
+    append(table, padded(1, 5).set_column(1, "text", pa.array([fits])))
+    there = [found.key for found in store.list("")]
+    with pytest.raises(InvalidInput, match=r"row 1 takes .* column 'text'.* at most 41943040"):
+        append(table, padded(2, 5).set_column(1, "text", pa.array(["a", fits + "x" * 2**20])))
+    assert [found.key for found in store.list("")] == there
