@@ -4,13 +4,16 @@ A default run is deterministic: `repeatable` says how hypothesis is held to that
 says which worker runs what.
 """
 
+import functools
 import itertools
 import os
 import sys
 
+import botocore.session
 import distribution
 import pytest
 import repeatable
+from botocore.loaders import create_loader
 
 from eventlog.local_server import LocalServer
 
@@ -38,6 +41,14 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return distribution.scheduler(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def service_models():
+    """Parse botocore's descriptions of services once, not for each client that a test makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", functools.cache(create_loader))
+        yield
 
 
 @pytest.fixture(scope="session")

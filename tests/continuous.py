@@ -57,7 +57,7 @@ def work(number, start, writers, over, uri, options, rows):  # noqa: PLR0917
 def append_all_the_time(writer, start, over, uri, options, rows):  # noqa: PLR0917
     """Append blocks of rows, each of one day, the days in turn; return how many it were."""
     table = Table.open(uri, options)
-    start.wait(60)
+    start.wait(240)
     blocks = 0
     while not over(blocks):
         first = writer * _IDS + blocks * rows
@@ -73,7 +73,7 @@ def compact_all_the_time(start, over, uri, options):
     counter = TryCounter(open_store(uri, options))
     table = Table.open(uri, store=counter)
     found = Compactions()
-    start.wait(60)
+    start.wait(240)
     while not over(len(found.statuses)):
         for one in run(table).outcomes:
             found.statuses.append(one.status)

@@ -186,7 +186,7 @@ def gate() -> Iterator[Gate]:
         yield made
     finally:
         made.server.shutdown()
-        thread.join(10)
+        thread.join(240)
         made.server.server_close()
 
 

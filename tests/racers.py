@@ -12,17 +12,20 @@ from eventlog import Table
 from eventlog.location import open_store
 from writers import append
 
-_spawn = multiprocessing.get_context("spawn")
+# Each is forked from a process that has no threads and has imported what all of them need.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["boto3", "pyarrow.dataset", "eventlog", "readers", "writers"])
 
 
-def run(target, count, *args, environment=None, seconds=120):
+def run(target, count, *args, environment=None, seconds=280):
     """Run `target(number, start, *args)` in `count` processes; return the results by number.
 
-    All start at once, when every one is ready. None outlives the call.
+    All start at once, when every one is ready. None outlives the call, nor lasts longer than so
+    many seconds, which only a hang does.
     """
-    start, results = _spawn.Barrier(count), _spawn.Queue()
+    start, results = _processes.Barrier(count), _processes.Queue()
     workers = [
-        _spawn.Process(
+        _processes.Process(
             target=_work,
             args=(target, number, start, results, args, environment or {}),
             daemon=True,
@@ -55,7 +58,7 @@ def append_rows(number, start, uri, options, count):
     """Append `count` single rows through a handle of one's own; return the versions."""
     table = Table.open(uri, options)
     schema = table.head().schema
-    start.wait(60)
+    start.wait(280)
     versions = []
     for n in range(count):
         value = number * 10_000 + n
@@ -70,7 +73,7 @@ def race_for_slots(number, start, uri, options, rounds):
     body = f"{number:04d}".encode() * 5000
     won = []
     for turn in range(rounds):
-        start.wait(60)
+        start.wait(280)
         if store.put_if_absent(f"race/{turn:06d}", body):
             won.append(turn)
     return won

@@ -225,7 +225,7 @@ def test_pickled_copy_sees_the_same_objects(store):
 
 def test_of_16_racing_writers_exactly_one_creates(store):
     rounds, writers = 6, 16
-    barrier = threading.Barrier(writers, timeout=60)
+    barrier = threading.Barrier(writers, timeout=240)
 
     def write(number):
         outcomes = []

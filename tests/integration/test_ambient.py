@@ -34,7 +34,7 @@ def outcome(folder: Path, *arguments: str, **environment: str) -> dict:
         env={**usual, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **environment},
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
     return json.loads(done.stdout)

@@ -66,7 +66,7 @@ def test_threads_of_a_new_process_may_open_a_table_at_once(tmp_path):
     append(t, builders.events(1))
     t.write_keyframe()
     for _ in range(3):
-        subprocess.run([sys.executable, "-c", OPEN_AT_ONCE, str(tmp_path)], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", OPEN_AT_ONCE, str(tmp_path)], check=True, timeout=240)
 
 
 def of_two_parts(tmp_path):

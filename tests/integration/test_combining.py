@@ -157,7 +157,7 @@ def test_threads_of_one_handle(threads):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(240)
     assert problems == []
     assert len(versions) == 10 * threads
     assert sum(len(effect.accepted) for _, effect in fold_all(store)[1:]) == 10 * threads + 20

@@ -846,7 +846,7 @@ def test_i4_deliveries_at_once_in_threads_take_effect_once():
 
     def deliver(number):
         table = reopen(store, seed=number)
-        start.wait(10)
+        start.wait(240)
         return append(table, events(2), app_id="event", app_seq=7)
 
     with ThreadPoolExecutor(6) as pool:

@@ -107,7 +107,7 @@ def test_deliveries_that_come_twice_and_at_once_have_one_effect(place):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(240)
     assert [(done.failed, done.errors) for done in results] == [(0, []), (0, [])]
     assert table.refresh().totals.segments == 2
     assert queues.row_list(table) == rows

@@ -158,7 +158,7 @@ def _spark_ingest(spark, place, started, go):
 
 def _wait_for(path):
     waited = threading.Event()
-    for _ in range(600):
+    for _ in range(2400):
         if path.exists():
             return
         waited.wait(0.1)

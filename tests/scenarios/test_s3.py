@@ -119,7 +119,7 @@ def test_s3_3_after_a_kill_only_what_was_not_done_is_planned(place):
     before, planned = names(table), plan(table, ALONE).tasks
     assert len(planned) == DAYS
     ended = subprocess.run(
-        [sys.executable, "-c", KILLED, table.uri], timeout=120, env=dict(os.environ)
+        [sys.executable, "-c", KILLED, table.uri], timeout=240, env=dict(os.environ)
     )
     assert ended.returncode == -signal.SIGKILL
     done = {entry.version for entry in table.history() if entry.operation == "compact"}
@@ -161,7 +161,7 @@ def test_s3_3_the_claim_of_a_killed_runner_holds_nobody_up_for_ever(place, granu
     text = msgspec.json.encode(policy).decode()
     ended = subprocess.run(
         [sys.executable, "-c", KILLED_AT_WORK, table.uri, text, str(at)],
-        timeout=120,
+        timeout=240,
         env=dict(os.environ),
     )
     assert ended.returncode == -signal.SIGKILL

@@ -68,13 +68,13 @@ def through(server, **rates):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    url = asyncio.run_coroutine_threadsafe(proxy.start(), loop).result(5)
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    url = asyncio.run_coroutine_threadsafe(proxy.start(), loop).result(240)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=240)
     try:
         yield proxy, connection
     finally:
         connection.close()
-        asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(15)
+        asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(240)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -111,7 +111,7 @@ def test_the_connection_ends_without_an_answer(server, kind, arrived):
         assert proxy.counts[kind] == 1
         if kind == "late_request":
             with server.news:
-                assert server.news.wait_for(lambda: len(server.seen) == 1, timeout=5)
+                assert server.news.wait_for(lambda: len(server.seen) == 1, timeout=240)
 
 
 def test_what_is_late_arrives_before_the_proxy_has_stopped(server):

@@ -10,7 +10,7 @@ import pytest
 from eventlog import Table
 from eventlog.fsck import fsck
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 STEPS = {
     "create",
     "append, all jobs",
@@ -31,7 +31,7 @@ def demo(*arguments):
         [sys.executable, "-m", "eventlog.cli", "demo", "--quick", *arguments],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         env=environment,
     )
 

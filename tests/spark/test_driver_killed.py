@@ -11,7 +11,7 @@ import pytest
 from eventlog import Table
 
 JOB = Path(__file__).with_name("killed_job.py")
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 
 
 def run_job(uri, when):

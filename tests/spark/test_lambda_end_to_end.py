@@ -92,7 +92,7 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
     finally:
         stop.set()
         for thread in threads:
-            thread.join(120)
+            thread.join(240)
     last = Container(Settings(allowed=(root,), queue_url=stack.queue_url))
     results.append(queues.drive(stack.queue_url, last.respond, idle_s=0.5))
     assert {(done.failed, tuple(done.errors)) for done in results} == {(0, ())}

@@ -124,7 +124,7 @@ def import_without(missing: tuple[str, ...], *packages: str) -> subprocess.Compl
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
 
@@ -161,7 +161,7 @@ def read_tracked_text() -> Sources:
         cwd=ROOT,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     found = {}
     for name in filter(None, listing.stdout.decode().split("\0")):

@@ -49,7 +49,7 @@ def lines(result):
 def started(*arguments, **options):
     """Run the installed program as a process of its own."""
     command = [sys.executable, "-m", "eventlog.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, timeout=240, **options)
 
 
 @pytest.fixture
@@ -458,7 +458,7 @@ def test_debug_shows_where(tmp_path):
 def test_closed_pipe_is_no_failure(uri):
     command = f"'{sys.executable}' -m eventlog.cli scan '{uri}' --format csv | true"
     answer = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=240
     )
     assert (answer.returncode, answer.stderr) == (0, b"")
 
@@ -494,7 +494,7 @@ def test_help_lists_every_verb():
 
 def test_missing_packages_are_named():
     hide = "import sys; sys.modules['click'] = None; from eventlog.cli import main; main()"
-    answer = subprocess.run([sys.executable, "-c", hide], capture_output=True, timeout=60)
+    answer = subprocess.run([sys.executable, "-c", hide], capture_output=True, timeout=240)
     assert answer.returncode == 1
     assert b"pip install 'eventlog[cli]'" in answer.stderr
     assert len(answer.stderr.splitlines()) == 1

@@ -679,7 +679,7 @@ def test_half_a_stream_is_refused_and_the_job_may_come_again(table, tmp_path):
     half = arrow("stream", ids(*range(5000)))[:-8]
     call = ("append", tmp_path / "t", "-", *UNIT)
     process = subprocess.run(
-        [sys.executable, "-m", "eventlog.cli", *call], input=half, capture_output=True, timeout=60
+        [sys.executable, "-m", "eventlog.cli", *call], input=half, capture_output=True, timeout=240
     )
     assert (process.returncode, b"may have died half-way" in process.stderr) == (2, True)
     for content in (half, whole[:-8], whole[:-100], whole + whole, b""):

@@ -613,7 +613,7 @@ def test_it_needs_nothing_that_a_bundle_lacks():
     """Neither an extra, nor the packages that are left out; boto3 only once it is used."""
     missing = (*EXTRAS, *bundle.IN_THE_RUNTIME, "botocore", "numpy", "writers", "pyspark_eventlog")
     command = [sys.executable, "-c", ALONE, ",".join(missing)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     ours = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"eventlog", "readers", "compaction"} <= ours

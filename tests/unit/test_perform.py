@@ -130,7 +130,7 @@ def deliver(number, start, uri, body):
     from compaction.tasks import decode  # noqa: PLC0415 - a child process starts with less
 
     table = Table.open(uri)
-    start.wait(60)
+    start.wait(240)
     found = perform(table, decode(body)[0], SMALL)
     return found.status, found.version
 

@@ -198,7 +198,7 @@ def test_an_interruption_stops_the_tasks_that_run_without_a_mark_on_them(table, 
                 progress("rows", 1, 10)
                 going.set()
                 never.wait(0.01)
-        going.wait(30)
+        going.wait(240)
         return perform(t, task, policy, progress=progress)
 
     def stop(*_):
@@ -224,7 +224,7 @@ def test_what_an_interruption_cannot_stop_any_more_is_waited_for(table, monkeypa
     def late(t, task, policy, *, progress):
         if chunk_of(task) != "1970-01-02":
             return perform(t, task, policy, progress=progress)
-        assert interrupted.wait(30)
+        assert interrupted.wait(240)
         return perform(t, task, policy)
 
     def stop(*_):
@@ -301,7 +301,7 @@ def test_a_job_starts_when_any_other_ends(table, monkeypatch):
     def waits(t, task, policy):
         if task == third:
             begun.set()
-        if task == first and not begun.wait(20):
+        if task == first and not begun.wait(240):
             raise AssertionError("the third did not begin before the first ended")
         return perform(t, task, policy)
 
@@ -317,7 +317,7 @@ def test_no_more_jobs_run_at_once_than_the_policy_says(tmp_path, monkeypatch, at
     for number in range(2):
         append(t, events(6, days=6, first=6 * number))
     lock, running, most = threading.Lock(), set(), []
-    meet = threading.Barrier(expected, timeout=20)
+    meet = threading.Barrier(expected, timeout=240)
 
     def counts(_t, task, _policy):
         with lock:

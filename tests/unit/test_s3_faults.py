@@ -60,7 +60,7 @@ class FaultServer:
     def stop(self):
         self.stopping.set()
         self.server.shutdown()
-        self.thread.join(10)
+        self.thread.join(240)
         self.server.server_close()
 
     @property
@@ -120,11 +120,12 @@ def server():
 
 
 @pytest.fixture
-def silence(server):
-    """A step that never answers."""
+def silence(server, monkeypatch):
+    """A step that never answers; clients wait for a second only."""
+    monkeypatch.setattr(s3_clients, "READ_TIMEOUT_S", 1)
 
     def step(handler):
-        server.stopping.wait(20)
+        server.stopping.wait(240)
         handler.close_connection = True
 
     return step
@@ -137,7 +138,6 @@ def clock():
 
 @pytest.fixture
 def store(server, clock, monkeypatch):
-    monkeypatch.setattr(s3_clients, "READ_TIMEOUT_S", 0.3)
     monkeypatch.setattr(s3_clients, "READ_ATTEMPTS", 2)
     monkeypatch.setattr(s3_clients, "_state", s3_clients._State())
     return S3Store("s3://bucket/root", _options(server), clock)
@@ -420,8 +420,8 @@ class TestConfiguration:
         answers = context.Queue()
         child = context.Process(target=_get_in_child, args=(store, answers), daemon=True)
         child.start()
-        assert answers.get(timeout=60) == b"body"
-        child.join(60)
+        assert answers.get(timeout=240) == b"body"
+        child.join(240)
         assert store.get("key") == b"body"
         ports = [request.port for request in server.requests]
         assert ports[0] == ports[2] != ports[1], "the child must not use its parent's connection"

@@ -254,7 +254,7 @@ def test_threads_may_share_a_handle():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     assert problems == []
     assert sorted(versions) == list(range(1, 61))
     assert check_sound(table.store).head().totals.rows == 60

@@ -66,7 +66,7 @@ class TestCounting:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(240)
         assert (store.counts.get, store.counts.bytes_read) == (4000, 4000)
 
     def test_reads_of_the_file_system_count(self):

@@ -1,0 +1,98 @@
+"""The checks that a default run is the same every time: no dice, no stopwatch, no impatience.
+
+Pure functions from the source of a test to findings, one line each.
+"""
+
+import ast
+from collections.abc import Iterator
+
+# What draws without a seed. `random.Random(seed)` is how to draw.
+DICE = {
+    *(f"random.{name}" for name in (
+        "random", "randint", "randrange", "choice", "choices", "shuffle", "sample", "uniform",
+        "getrandbits", "randbytes", "seed", "SystemRandom",
+    )),
+    *(f"np.random.{name}" for name in ("rand", "randn", "randint", "random", "choice", "shuffle")),
+    *("os.urandom", "uuid.uuid1", "uuid.uuid4"),
+    *(f"secrets.{name}" for name in ("token_bytes", "token_hex", "randbelow", "choice")),
+}  # fmt: skip
+# What draws without a seed only where it is given none.
+SEEDED = {"random.Random", "np.random.default_rng", "np.random.RandomState"}
+STOPWATCHES = {
+    f"time.{name}{unit}"
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for unit in ("", "_ns")
+}
+# Waits by the number of seconds they are given; only a hang may last so long.
+WAITS = {"join", "wait", "wait_for", "result", "communicate", "run", "get", "Barrier", "Timer"}
+PATIENCE_S = 200
+# What the profile of hypothesis in `repeatable` decides for all.
+OF_THE_PROFILE = {"derandomize", "database", "deadline"}
+
+# Test -> why it may.
+ALLOWED = {
+    "questions.py::examples": "fresh where EVENTLOG_EXAMPLES asks for more",
+    "integration/test_concurrency.py::localstack": "a bucket on a server of others",
+    "soak/test_soak.py::test_nothing_is_lost_or_doubled_while_everything_breaks": "a long run",
+    "soak/test_proxy.py::test_a_slow_answer_is_a_whole_one": "no load makes the wait shorter",
+    "unit/test_s3_faults.py::broken_404": "whether it arrives or not, the answer is the same",
+}
+
+
+def findings(file: str, source: str) -> list[str]:
+    """Return what in a test, or in what tests share, depends on chance or on a machine's speed."""
+    return [
+        f"{file}:{line} ({name}): {said}"
+        for name, scope in _scopes(ast.parse(source))
+        if f"{file}::{name}" not in ALLOWED
+        for line, said in _found(scope)
+        # An argument of the name may be one that hypothesis draws.
+        if not (said.startswith("random.") and "random" in _arguments(scope))
+    ]
+
+
+def _arguments(scope: ast.AST) -> set[str]:
+    if not isinstance(scope, ast.FunctionDef):
+        return set()
+    return {argument.arg for argument in scope.args.args}
+
+
+def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the statements of a module, and the methods of its classes, with their names."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from ((getattr(part, "name", node.name), part) for part in node.body)
+        else:
+            yield getattr(node, "name", "module"), node
+
+
+def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(scope):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name in DICE or (name in SEEDED and not node.args and not node.keywords):
+            yield node.lineno, f"{name} draws without a seed: random.Random(seed)"
+        elif name in STOPWATCHES:
+            yield node.lineno, f"{name} measures this machine: count the work (effort.calls_of)"
+        elif name == "time.sleep":
+            yield node.lineno, "time.sleep hopes that it is long enough: wait for what is to happen"
+        elif name.split(".")[-1] == "settings":
+            for keyword in node.keywords:
+                if keyword.arg in OF_THE_PROFILE:
+                    yield node.lineno, f"{keyword.arg} is the profile's: tests/repeatable.py"
+        else:
+            yield from _impatience(node, name.split(".")[-1])
+
+
+def _impatience(node: ast.Call, called: str) -> Iterator[tuple[int, str]]:
+    given = [k.value for k in node.keywords if k.arg == "timeout"]
+    if called in {"join", "wait", "result", "Timer"}:
+        given += node.args[:1]
+    if called not in WAITS:
+        return
+    for value in given:
+        seconds = value.value if isinstance(value, ast.Constant) else None
+        # Less than a second is an interval of looking again, not a bound.
+        if isinstance(seconds, int | float) and 1 <= seconds < PATIENCE_S:
+            yield node.lineno, f"{called} waits {seconds} s only: a busy machine needs more"
