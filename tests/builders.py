@@ -282,15 +282,21 @@ class CrashingStore(Spy):
         raise OutcomeUnknown("injected") if put else Unavailable("injected")
 
 
-def resealed(body: bytes) -> bytes:
-    """Return a changed commit or key frame root with digests that fit again, where it has them."""
+def resealed(body: bytes, owner: str = "") -> bytes:
+    """Return a changed JSON object with digests that fit again, where it has them.
+
+    Args:
+        body: a commit, a key frame root or an intent.
+        owner: of an intent: the id of its table.
+    """
     whole = _SEAL.sub(b"}", body)
     head, boundary, rest = whole.partition(b',"state":')
     if head.startswith(b'{"header":') and _SEAL.search(head):
         head = b'{"header":' + _seal(_SEAL.sub(b"}", head.removeprefix(b'{"header":')))
         whole = head + boundary + rest
-    return _seal(whole) if _SEAL.search(body) else body
+    return _seal(whole, owner) if _SEAL.search(body) else body
 
 
-def _seal(text: bytes) -> bytes:
-    return text[:-1] + b',"digest":"' + codec.sha256(text).encode() + b'"}'
+def _seal(text: bytes, owner: str = "") -> bytes:
+    digest = codec.sha256(owner.encode() + text)
+    return text[:-1] + b',"digest":"' + digest.encode() + b'"}'

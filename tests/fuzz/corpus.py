@@ -154,12 +154,12 @@ def _keys() -> list[bytes]:
 
 
 def _frames() -> list[bytes]:
-    """Leaves, spills, and leaves with text, null and integer bounds."""
+    """Leaves, spills, and leaves with text, null and integer bounds; no records of vacuums."""
     found = [
         body
         for objects in _objects().values()
         for name, body in objects.items()
-        if name.startswith(keys.FRAMES_PREFIX)
+        if name.startswith(keys.FRAMES_PREFIX) and b"chunk_start" in body
     ]
     drop = builders.Add("0" * 32, "2013", 1, 1, 1, builders.HASH, 1)
     spill = segments.spill([drop, drop], [segments.Drop("1" * 32, "2013-01", builders.HASH)])

@@ -102,7 +102,7 @@ def _json(name: str, body: bytes, rng: random.Random) -> bytes:
     """Change a tree of JSON; seal it again, and make roots add up again, more often than not."""
     if rng.random() < 0.15:
         changed = flip(body, rng)
-        return _sealed(changed) if rng.random() < 0.5 else changed
+        return _sealed(name, changed) if rng.random() < 0.5 else changed
     try:
         tree = json.loads(body, object_pairs_hook=Pairs)
         _change_tree(tree, name, rng)
@@ -111,12 +111,13 @@ def _json(name: str, body: bytes, rng: random.Random) -> bytes:
         return flip(body, rng)
     if rng.random() < 0.1:
         return changed
-    changed = _sealed(changed)
+    changed = _sealed(name, changed)
     return _refitted(changed) if name == "keyframe" and rng.random() < 0.5 else changed
 
 
-def _sealed(body: bytes) -> bytes:
-    return builders.resealed(body) if len(body) < MAX_BYTES else body
+def _sealed(name: str, body: bytes) -> bytes:
+    owner = builders.TABLE if name == "intent" else ""
+    return builders.resealed(body, owner) if len(body) < MAX_BYTES else body
 
 
 def _refitted(body: bytes) -> bytes:

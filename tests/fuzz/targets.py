@@ -276,7 +276,7 @@ def _row_entries() -> pa.Table:
     columns = [c for c in from_arrow(_ROWS.schema).columns if c.name != "row"]
     return segments.from_segments(
         [
-            Segment(f"{n:032x}", day, 0, 1, n, 1, 100, builders.TABLE, 1, known)
+            Segment(f"{n:032x}", day, 0, 1, n, 1, 100, builders.HASH, 1, known)
             for n, day in enumerate(_DAYS)
             for known in (stats.compute(_ROWS.slice(n, 1), columns),)
         ]
@@ -291,4 +291,4 @@ def _leaf_entry() -> Leaf:
     end = max(entries.column("chunk_end").to_pylist())
     known = (ColumnStats(column.id, bounds.min, bounds.max, bounds.nulls),)
     first = f"{_DAYS[0]}/{0:032x}"
-    return Leaf(builders.TABLE, 1, first, end, 4, 4, 400, builders.TABLE, known)
+    return Leaf(builders.HASH, 1, first, end, 4, 4, 400, builders.HASH, known)

@@ -19,22 +19,27 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compaction import vacuum
 from eventlog import Ms, Table, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.delta import drop_of
 from eventlog.encoding import Recipe
 from eventlog.local import LocalStore
 from eventlog.model import (
+    Ack,
     Add,
     Analysed,
     Assess,
+    Attach,
     ChunkChange,
     ChunkState,
     ColumnStats,
+    Detach,
     Fence,
     Horizon,
     Replace,
 )
+from eventlog.publish import Intents, publication
 from eventlog.staging import Stager
 from writers import append, overwrite
 
@@ -197,6 +202,41 @@ def make_kept(clock: ManualClock) -> None:
     append(t, rows.slice(4))
 
 
+def make_shared(clock: ManualClock) -> None:
+    """A table of several: a commit of three writers, replicas, and vacuums with their records."""
+    t = open_at("shared", PLAIN, clock, properties={"keyframe_commits": "5"})
+    hour = 3_600_000
+    rows = pa.table([[n * DAY_US for n in range(6)], range(6)], schema=PLAIN)
+    append(t, rows)
+    t.commit(t.transaction("attach", [Attach("mirror", 0, "golden"), Attach("gone", 1, "golden")]))
+    token = t.head().meta.replicas["mirror"].token
+    t.commit(t.transaction("ack", [Ack("mirror", token, 2), Detach("gone", token)]))
+    overwrite(t, rows.slice(1, 1), start="1970-01-02", end="1970-01-03", isolation="serializable")
+    _publish(t, rows.slice(2, 1))
+    _publish(t, rows.slice(3, 2))
+    append(t, rows.slice(5))  # takes them along
+    t.commit(t.transaction("ack", [Ack("mirror", token, 4)]))
+    clock.advance(30 * hour)
+    overwrite(t, rows.slice(0, 1), start="1970-01-01", end="1970-01-02")
+    vacuum(t, dry_run=False, retention=dt.timedelta(hours=1), staging=dt.timedelta(hours=1))
+    clock.advance(30 * hour)
+    t.commit(t.transaction("detach", [Detach("mirror", token)]))
+    _publish(t, rows.slice(4, 1))
+    append(t, rows.slice(1, 1))
+    vacuum(t, dry_run=False, retention=dt.timedelta(hours=40), staging=dt.timedelta(hours=1))
+    append(t, rows.slice(2, 1), app_id="loader", app_seq=1)
+
+
+def _publish(t: Table, rows: pa.Table) -> None:
+    """Offer an append to whoever commits next, as a writer that lost does."""
+    with Stager(t.store, t.clock, Recipe.of(t.head())) as stager:
+        for batch in rows.to_batches():
+            stager.write(batch)
+        adds = stager.finish()
+    offered = publication(t.transaction("append", adds, info={"of": "another writer"}), t.head())
+    Intents(t.store, t.clock).publish(offered, t.id)
+
+
 def rows_of(table: Table) -> list[str]:
     """All rows of the newest version as text, sorted; empty where segments have no objects."""
     rows = []
@@ -246,12 +286,15 @@ def main() -> int:
     # One upload at a time: the ids of segments come from one sequence.
     alone = patch("eventlog.staging._UPLOADS", 1)
     named = patch("eventlog.table.writer_name", lambda: "golden@example")
+    eager = patch("eventlog.publish._SELDOM", 1)  # every append looks for what was published
     with alone, named:
         make_typed(clock)
         make_granularities(clock)
         make_kept(clock)
         with small, patch("eventlog.proposal.SPILL_BYTES", 6000):
             make_leaves(clock)
+        with eager:
+            make_shared(ManualClock(START_MS, seed=2014))
     found = {}
     for path in sorted(TABLES.iterdir()):
         shutil.rmtree(path / ".tmp", ignore_errors=True)

@@ -9,9 +9,10 @@ import pytest
 
 from eventlog import Table, codec, keys, proposal, segments
 from eventlog.local import LocalStore
+from eventlog.model import Action, Meta
 
 HERE = Path(__file__).parent
-NAMES = ("all", "hour", "kept", "leaves", "month", "typed", "year")
+NAMES = ("all", "hour", "kept", "leaves", "month", "shared", "typed", "year")
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 
 
@@ -61,6 +62,7 @@ def test_every_key_is_one_that_the_format_knows(store):
         known = (
             keys.parse_log_key(found.key)
             or keys.parse_segment_key(found.key)
+            or keys.parse_intent_key(found.key)
             or found.key.startswith("_probe/")
             or found.key == keys.frame_key(codec.sha256(store.get(found.key)))
         )
@@ -81,24 +83,32 @@ def test_the_tables_hold_what_they_are_for():
             features |= {"app" for t in stored.transactions if t.app}
             whole = proposal.unpack(stored, table.log.spill)
             features |= {type(a).__name__ for t in whole.transactions for a in t.actions}
+            features |= {"several transactions"} if len(stored.transactions) > 1 else set()
+            features |= {"published" for t in stored.transactions[1:] if t.until is not None}
+            features |= {f"state {field}" for field in stored.state}
             if stored.header.keyframe is not None:
                 root = table.log.keyframe(stored.header.keyframe)
                 features.add("leaves" if root.leaves else "inlined")
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
         types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}
+        meta = table.head().meta
+        features |= {"pending"} if meta.swept and meta.swept.pending else set()
         features |= {s.chunk for s in segments.to_segments(table.head().entries())}
     assert {"leaves", "several leaves", "inlined", "app", "txn spill", "delta spill"} <= features
     assert {"delta adds", "delta drops", "Add", "Drop", "Fence"} <= features
     assert {"SetLayout", "SetSchema", "SetProperties", "SetGranularity"} <= features
     assert {"Replace", "Assess", "TakeClaim", "Renew", "Release", "Break"} <= features
     assert {"SetPin", "Unpin", "Horizon", "Restore", "SameSegments"} <= features
+    assert {action.__name__ for action in Action.__args__} <= features
+    assert {f"state {field}" for field in Meta.__struct_fields__} <= features
+    assert {"several transactions", "published", "pending"} <= features
     assert {"all", "1970", "1970-02", "1969-12-31T23", "2013-01-03"} <= features
     assert len(types) >= 16
 
 
 def test_the_tables_are_small_and_name_no_machine():
     files = [HERE / "expected.json", *(p for p in HERE.rglob("tables/**/*") if p.is_file())]
-    assert sum(path.stat().st_size for path in files) < 400_000
+    assert sum(path.stat().st_size for path in files) < 600_000
     for name in NAMES:
         writers = {v["writer"] for v in EXPECTED[name]["versions"]}
         assert writers == {"golden@example"}
