@@ -5,6 +5,7 @@ Imports eventlog only, and compaction's own; needs the extra `cli`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -188,6 +189,8 @@ COMMANDS = [compact, chunks]
 
 
 def _bytes(mib: float | None) -> int | None:
+    if mib is not None and math.isnan(mib):
+        raise InvalidInput("a size is a number of MiB, not nan")
     return None if mib is None else max(1, round(mib * MIB))
 
 

@@ -11,9 +11,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from eventlog import arguments
+from eventlog.chunks import check_granularity
 from eventlog.codec import sha256
 from eventlog.errors import InvalidInput
-from eventlog.model import GRANULARITIES, Granularity
+from eventlog.model import Granularity
 
 MIB = 2**20
 GIB = 2**30
@@ -88,16 +90,15 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.max_task_bytes < 4 * self.target_bytes:
             raise InvalidInput(f"policy max_task_bytes is at least {4 * self.target_bytes} here")
         # So written, both refuse NaN too.
-        if not 0 < self.small_ratio <= 1:
+        if not arguments.is_number(self.small_ratio) or not 0 < self.small_ratio <= 1:
             raise InvalidInput("policy small_ratio is above 0 and at most 1")
-        if not 0 <= self.min_gain <= _MAX_GAIN:
+        if not arguments.is_number(self.min_gain) or not 0 <= self.min_gain <= _MAX_GAIN:
             raise InvalidInput(f"policy min_gain is from 0 to {_MAX_GAIN}")
-        if self.granularity is not None and self.granularity not in GRANULARITIES:
-            raise InvalidInput(
-                f"granularity {self.granularity!r} is not one of {', '.join(GRANULARITIES)}"
-            )
-        if self.order not in ORDERS:
-            raise InvalidInput(f"policy order is one of {', '.join(ORDERS)}, not {self.order!r}")
+        if self.granularity is not None:
+            check_granularity(self.granularity)
+        arguments.choice(self.order, "policy order", ORDERS)
+        if self.sort_by is not None:
+            arguments.name_list(self.sort_by, "policy sort_by")
         return self
 
     @property

@@ -7,13 +7,17 @@ library that would have met it first; nothing is rounded, cut or read as somethi
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 
 MAX_VERSION = 2**63 - 1
+MAX_SECONDS = 10**9
 
 
 def whole(value: Any, name: str, low: int = 0, high: int = MAX_VERSION) -> int:
@@ -54,6 +58,68 @@ def text(value: Any, name: str, least: int = 1, most: int = 255) -> str:
     return value
 
 
+def choice(value: Any, name: str, options: Sequence[str]) -> str:
+    """Return one of several texts.
+
+    Raises:
+        InvalidInput: it is none of them.
+    """
+    if isinstance(value, str) and value in options:
+        return value
+    raise InvalidInput(f"{name} is one of {', '.join(options)}, not {shown(value)}")
+
+
+def name_list(value: Any, name: str) -> list[str]:
+    """Return a list of names from anything that yields texts in an order.
+
+    Raises:
+        InvalidInput: it is one text, has no order, or holds what is no text.
+    """
+    if isinstance(value, str):
+        raise InvalidInput(f"{name} is a list of names: write [{value[:80]!r}]")
+    unordered = isinstance(value, AbstractSet | Mapping | bytes | bytearray)
+    if isinstance(value, Iterable) and not unordered:
+        found = list(value)
+        if all(isinstance(item, str) for item in found):
+            return found
+    raise InvalidInput(f"{name} is a list of names, not {shown(value)}")
+
+
+def mapping(value: Any, name: str) -> Mapping[str, Any]:
+    """Return a mapping of names to values, empty where there is none.
+
+    Raises:
+        InvalidInput: it is something else, or a name is no text.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return value
+    raise InvalidInput(f"{name} maps names to values, not {shown(value)}")
+
+
+def schema(value: Any) -> pa.Schema:
+    """Return an Arrow schema.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if isinstance(value, pa.Schema):
+        return value
+    raise InvalidInput(f"schema is a pyarrow.Schema, not {shown(value)}")
+
+
+def seconds(value: Any, name: str) -> float:
+    """Return a number of seconds, 0 or more.
+
+    Raises:
+        InvalidInput: it is no number, is negative, or has no end.
+    """
+    if is_number(value) and 0 <= value < MAX_SECONDS:
+        return float(value)
+    raise InvalidInput(f"{name} is a number of seconds, 0 or more, not {shown(value)}")
+
+
 def names(value: str, name: str) -> list[str]:
     """Return the names of columns in a text: comma-separated, or as a JSON list.
 
@@ -70,6 +136,11 @@ def names(value: str, name: str) -> list[str]:
         raise InvalidInput(
             f'{name} is a,b or a JSON list such as ["a","b"], not {shown(value)}'
         ) from None
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is an int or a float, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_unicode(value: str) -> bool:

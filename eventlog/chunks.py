@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from eventlog.arguments import shown
 from eventlog.errors import InvalidInput
 from eventlog.model import GRANULARITIES, Granularity
 
@@ -113,9 +114,9 @@ def check_granularity(text: str) -> Granularity:
         InvalidInput: it is none.
     """
     for granularity in GRANULARITIES:
-        if text == granularity:
+        if isinstance(text, str) and text == granularity:
             return granularity
-    raise InvalidInput(f"granularity {text!r} is not one of {', '.join(GRANULARITIES)}")
+    raise InvalidInput(f"granularity {shown(text)} is not one of {', '.join(GRANULARITIES)}")
 
 
 def _granularity(start: int, end: int) -> Granularity:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from eventlog import arguments
 from eventlog.chunks import check_granularity
 from eventlog.model import Action, Layout, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.properties import check_property
@@ -21,20 +22,22 @@ def creation(
     time_column: str,
     granularity: str,
     order_by: str | Iterable[str] | None,
-    properties: Mapping[str, str],
+    properties: Mapping[str, str] | None,
 ) -> list[Action]:
     """Return the actions of version 0.
 
     Raises:
         InvalidInput: an argument is wrong.
     """
-    stored = from_arrow(schema)
+    stored = from_arrow(arguments.schema(schema))
     check_time_column(stored, time_column)
-    order = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
+    listed = [order_by] if isinstance(order_by, str) else order_by
+    order = tuple([] if listed is None else arguments.name_list(listed, "order_by"))
     check_order(stored, order, "order_by")
-    stats_columns(stored, properties.get(PROPERTY), time_column)
+    wanted = arguments.mapping(properties, "properties")
+    changes = property_changes(wanted, {})
+    stats_columns(stored, wanted.get(PROPERTY), time_column)
     layout = Layout(time_column, check_granularity(granularity), order)
-    changes = property_changes(properties, {})
     actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
     return [*actions, SetProperties(changes)] if changes else actions
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from eventlog import claims, holds
+from eventlog.arguments import MAX_VERSION, choice, seconds, shown, text, whole
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
 from eventlog.identity import WINDOW_S
@@ -29,6 +31,7 @@ from eventlog.writer import writer_name
 logger = logging.getLogger(__name__)
 
 _POLL_S = 1.0
+_KINDS = ("exclusive", "shared")
 
 
 class Holding:
@@ -52,11 +55,15 @@ class Holding:
             VersionVacuumed: it lies below the horizon.
         """
         head = self.refresh()
-        wanted = head.version if version is None else version
+        wanted = head.version if version is None else whole(version, "version")
         who = writer_name() if owner is None else owner
         holds.check_names(name, who)
         known = head.meta.pins.get(name)
-        if known is not None and known.owner == who and version in (None, known.version):
+        if (
+            known is not None
+            and known.owner == who
+            and (version is None or wanted == known.version)
+        ):
             self.verify(WINDOW_S)
             return known.version
         if known is not None:
@@ -144,7 +151,7 @@ class Holding:
                 names it and its owner.
             InvalidInput: an argument is wrong.
         """
-        chosen = tuple(segments)
+        chosen = _segments(segments)
         low, high = _range(start, end, chosen)
         identity = self.clock.token()
         action = TakeClaim(
@@ -152,10 +159,10 @@ class Holding:
             start=low,
             end=high,
             segments=tuple(sorted({segment.id for segment in chosen})),
-            kind=kind,
-            priority=priority,
-            group=identity if group is None else group,
-            owner=writer_name() if owner is None else owner,
+            kind="shared" if choice(kind, "kind", _KINDS) == "shared" else "exclusive",
+            priority=whole(priority, "priority", -MAX_VERSION),
+            group=identity if group is None else text(group, "group"),
+            owner=writer_name() if owner is None else text(owner, "owner"),
         )
         return _grant(self, action, take_over=take_over)
 
@@ -171,10 +178,11 @@ class Holding:
             CommitConflict: its holder is alive, or it went meanwhile.
             InvalidInput: there is no such claim.
         """
-        seen = _claim_of(self.refresh().meta.claims, claim_id)
+        least_s = seconds(silent_s, "silent_s")
+        seen = _claim_of(self.refresh().meta.claims, text(claim_id, "claim_id"))
         waited = 0.0
-        while waited < silent_s:
-            pause = min(_POLL_S, silent_s - waited)
+        while waited < least_s:
+            pause = min(_POLL_S, least_s - waited)
             self.clock.sleep(pause)
             waited += pause
             now = self.refresh().meta.claims.get(claim_id)
@@ -185,6 +193,14 @@ class Holding:
                 )
         broken = Break("claim", claim_id, seen.token, seen.renewed)
         self.commit(self.transaction("break", [broken]))
+
+
+def _segments(segments: Any) -> tuple[Segment, ...]:
+    if isinstance(segments, Iterable) and not isinstance(segments, str):
+        chosen = tuple(segments)
+        if all(isinstance(segment, Segment) for segment in chosen):
+            return chosen
+    raise InvalidInput(f"segments are those of a snapshot, not {shown(segments)}")
 
 
 def _range(

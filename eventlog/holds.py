@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog import keys, limits
+from eventlog.arguments import text
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.model import (
     Ack,
@@ -201,8 +202,7 @@ def check_names(*names: str) -> None:
         InvalidInput: one is empty or too long.
     """
     for name in names:
-        if not 1 <= len(name) <= MAX_NAME:
-            raise InvalidInput(f"a name and its owner have 1 to {MAX_NAME} characters")
+        text(name, "a name, and its owner,", most=MAX_NAME)
 
 
 def pin_of(meta: Meta, name: str) -> Pin:
@@ -211,6 +211,7 @@ def pin_of(meta: Meta, name: str) -> Pin:
     Raises:
         InvalidInput: there is none.
     """
+    check_names(name)
     if name not in meta.pins:
         known = ", ".join(repr(n) for n in list(meta.pins)[:10]) or "none"
         raise InvalidInput(f"there is no pin {name!r}; there are: {known}")

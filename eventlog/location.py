@@ -42,8 +42,8 @@ def open_store(
         InvalidInput: the location has none of these forms, or an option is wrong.
     """
     options = parse_options(storage_options)
-    location = os.fspath(uri)
-    if not isinstance(location, str) or not location or "\0" in location:
+    location = os.fspath(uri) if isinstance(uri, str | os.PathLike) else ""
+    if not isinstance(location, str) or not location or not _is_path(location):
         raise InvalidInput(f"a table's location is {_FORMS}")
     scheme, separator, _ = location.partition(":/")
     if not separator or "/" in scheme:
@@ -55,6 +55,13 @@ def open_store(
     if scheme == "file":
         return LocalStore(_file_path(location), clock)
     raise InvalidInput(f"scheme {scheme[:40]!r} is not supported: write {_FORMS}")
+
+
+def _is_path(location: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(location)
+    except UnicodeEncodeError:
+        return False
 
 
 def check_absent(store: ObjectStore) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from eventlog.arguments import is_unicode, mapping
 from eventlog.errors import InvalidInput
 
 
@@ -47,14 +48,14 @@ def parse_options(storage_options: Mapping[str, str] | None) -> StoreOptions:
             an endpoint that is no URL.
     """
     values: dict[str, str] = {}
-    for given, value in (storage_options or {}).items():
-        name = str(given).lower().removeprefix("aws_")
+    for given, value in mapping(storage_options, "storage_options").items():
+        name = given.lower().removeprefix("aws_")
         if name not in NAMES:
             raise InvalidInput(
-                f"storage option {str(given)[:40]!r} is unknown; known are {', '.join(NAMES)}, "
+                f"storage option {given[:40]!r} is unknown; known are {', '.join(NAMES)}, "
                 "each also with the prefix aws_"
             )
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or not is_unicode(value):
             raise InvalidInput(f"storage option {name} must be a text that is not empty")
         if values.setdefault(name, value) != value:
             raise InvalidInput(f"storage option {name} is given twice with different values")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eventlog.arguments import is_unicode, shown
 from eventlog.errors import InvalidInput
 
 USER_PREFIX = "user."
@@ -57,7 +58,9 @@ def check_property(name: str, value: str | None) -> None:
     Raises:
         InvalidInput: an unknown name, or a value out of bounds.
     """
-    if any("\ud800" <= character <= "\udfff" for character in name + (value or "")):
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"property {shown(name)} is a text, not {shown(value)}")
+    if not is_unicode(name + (value or "")):
         raise InvalidInput(f"property {name[:80]!r} holds text that is no Unicode")
     if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS:
         if len(name) > 255 or (value is not None and len(value) > _MAX_TEXT):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import predicate, segments
+from eventlog.arguments import name_list, shown
 from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Leaf, Schema, Segment
@@ -165,8 +166,7 @@ def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Sche
     """
     if columns is None:
         return table_schema
-    if isinstance(columns, str):
-        raise InvalidInput(f"columns is a list of names: write [{columns!r}]")
+    columns = name_list(columns, "columns")
     unknown = [name for name in columns if name not in table_schema.names]
     if unknown:
         raise InvalidInput(
@@ -233,7 +233,12 @@ def _spans(chunks: Chunks) -> list[tuple[int, int]]:
     Raises:
         InvalidInput: a name is not of a chunk.
     """
-    several = [chunks] if isinstance(chunks, str | TimeChunk) else list(chunks)
+    several = [chunks] if isinstance(chunks, str | TimeChunk) else chunks
+    if not isinstance(several, Iterable):
+        raise InvalidInput(f"chunks are names such as 2013-01-07, not {shown(chunks)}")
+    several = list(several)
+    if not all(isinstance(chunk, str | TimeChunk) for chunk in several):
+        raise InvalidInput(f"chunks are names such as 2013-01-07, not {shown(chunks)}")
     parsed = [parse_chunk(chunk) if isinstance(chunk, str) else chunk for chunk in several]
     merged: list[tuple[int, int]] = []
     for chunk in sorted(parsed):

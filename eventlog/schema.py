@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import limits
+from eventlog import arguments, limits
+from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model import Column, ColumnType, Schema
 
@@ -70,6 +71,7 @@ def extend(schema: Schema, wanted: pa.Schema) -> Schema:
         InvalidInput: a column is missing from `wanted`, changes its type or is new but not
         nullable.
     """
+    wanted = arguments.schema(wanted)
     old = {column.name: column for column in schema.columns}
     missing = [name for name in old if name not in wanted.names]
     if missing:
@@ -190,14 +192,16 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
         InvalidInput: no such column, or it is neither a timestamp nor a date.
     """
     for column in schema.columns:
-        if column.name == time_column:
+        if isinstance(time_column, str) and column.name == time_column:
             if column.type not in TIME_TYPES:
                 raise InvalidInput(
                     f"time column {time_column!r} has type {column.type}: "
                     "cast it to a timestamp or a date"
                 )
             return column
-    raise InvalidInput(f"no column {time_column!r} for the event time; columns: {names(schema)}")
+    raise InvalidInput(
+        f"no column {shown(time_column)} for the event time; columns: {names(schema)}"
+    )
 
 
 def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
@@ -216,7 +220,9 @@ def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in by:
         if name not in kinds:
-            raise InvalidInput(f"{what} names unknown columns: {name!r}; columns: {names(schema)}")
+            raise InvalidInput(
+                f"{what} names unknown columns: {shown(name)}; columns: {names(schema)}"
+            )
         if not isinstance(kinds[name], str):
             raise InvalidInput(f"{what} names column {name!r}: nested values have no order")
         if name in seen:

@@ -14,6 +14,7 @@ from typing import Self
 import pyarrow as pa
 
 from eventlog import limits, stats
+from eventlog.arguments import whole
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
 from eventlog.cutting import bounded, sort_rows, split
@@ -58,8 +59,7 @@ class Stager:
         recipe: Recipe,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
-        if memory_bytes < MIN_MEMORY_BYTES:
-            raise InvalidInput(f"memory_bytes is at least {MIN_MEMORY_BYTES}")
+        memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
         self._store, self._clock, self._recipe = store, clock, recipe
         self._wanted = to_arrow(recipe.schema)
         # Cutting copies rows, encoding holds them beside their Parquet bytes, and the allocator

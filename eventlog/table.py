@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog import diff, history
+from eventlog.arguments import mapping, text, whole
 from eventlog.chunks import check_granularity
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
@@ -101,11 +102,11 @@ class Table(Holding):
             InvalidInput: an argument is wrong, or the store ignores preconditions.
             UnsupportedFormat: a keyed table was asked for.
         """
-        if tuple(key) or buckets is not None:
+        if not isinstance(key, tuple | list) or key or buckets is not None:
             raise UnsupportedFormat(
                 "keyed tables (key=, buckets=) need a later release of eventlog"
             )
-        actions = creation(schema, time_column, granularity, order_by, properties or {})
+        actions = creation(schema, time_column, granularity, order_by, properties)
         table = cls(store or open_store(uri, storage_options, clock), clock)
         check_absent(table.store)
         table_id = table.clock.token()
@@ -179,10 +180,9 @@ class Table(Holding):
             version = history.version_at(self._log, self.refresh().header, time_ms)
         if version is None:
             return self.refresh()
+        version = whole(version, "version")
         if self._head is not None and version == self._head.version:
             return self._head
-        if version < 0:
-            raise InvalidInput(f"version {version} is negative: versions count from 0")
         try:
             return self._log.snapshot(version)
         except VersionNotFound:
@@ -214,10 +214,9 @@ class Table(Holding):
         Raises:
             VersionNotFound: there is no version `start`.
         """
-        if limit is not None and limit < 0:
-            raise InvalidInput("limit is 0 or more")
-        top = self.refresh().version if start is None else start
-        return history.history(self._log, top, limit)
+        most = None if limit is None else whole(limit, "limit")
+        top = self.refresh().version if start is None else whole(start, "start")
+        return history.history(self._log, top, most)
 
     def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped on the way from version `a` to version `b`.
@@ -291,8 +290,10 @@ class Table(Holding):
         Raises:
             CommitUnknown: the table has not come to `until` (or `start`): it may still arrive.
         """
-        head, last = self.refresh().version, start if until is None else until
-        return history.find_transaction(self._log, transaction_id, start, head, last)
+        first = whole(start, "start")
+        last = first if until is None else whole(until, "until")
+        wanted = text(transaction_id, "a transaction's id")
+        return history.find_transaction(self._log, wanted, first, self.refresh().version, last)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set properties (None removes one) and return the committed version.
@@ -302,7 +303,7 @@ class Table(Holding):
             InvalidInput: a name or a value is wrong.
         """
         head = self.refresh()
-        changes = property_changes(properties, head.properties)
+        changes = property_changes(mapping(properties, "properties"), head.properties)
         setting = {**head.properties, **properties}.get(PROPERTY)
         stats_columns(head.stored_schema, setting, head.layout.time_column)
         return self.commit(self.transaction("properties", [SetProperties(changes)]))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from eventlog import Snapshot, Table, fallback, keys
 from eventlog import scan as planning
+from eventlog.arguments import whole
 from eventlog.chunks import parse_chunk
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.holds import check_kept
@@ -209,8 +210,7 @@ def scan(
         VersionNotFound: there is no such version.
         VersionVacuumed: it was given up, and its segments may be gone.
     """
-    if batch_rows < 1:
-        raise InvalidInput("batch_rows is 1 or more")
+    batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
     plan = planning.plan(snapshot, columns=columns, where=where)
     reading = Reading(

@@ -9,7 +9,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from eventlog import Table, proposal
+from eventlog.arguments import choice, text, whole
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.encoding import Recipe
@@ -63,7 +66,9 @@ def append(
         t.verify(WINDOW_S)
         report_mismatch(t, head, app, data)
         return done
-    adds = stage(t, head, data, memory_bytes)
+    rows = to_reader(data)
+    head = _knowing(t, head, rows.schema)
+    adds = stage(t, head, rows, memory_bytes)
     if not adds and app is None:
         return head.version
     transaction = t.transaction("append", adds, read_version=head.version, app=app)
@@ -108,8 +113,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         Unavailable: see `append`.
     """
     app = make_app(app_id, app_seq)
-    if isolation not in ("carry", "serializable"):
-        raise InvalidInput(f"isolation is 'carry' or 'serializable', not {isolation!r}")
+    choice(isolation, "isolation", ("carry", "serializable"))
     head = t.refresh()
     done = already(head, app)
     if done is not None:
@@ -134,9 +138,7 @@ def make_app(app_id: str | None, app_seq: int | None) -> App | None:
         raise InvalidInput("give app_id and app_seq together, or neither")
     if app_id is None or app_seq is None:
         return None
-    if not 1 <= len(app_id) <= 255 or not 0 <= app_seq < 2**63:
-        raise InvalidInput("app_id has 1 to 255 characters, app_seq lies in 0 to 2^63 - 1")
-    return App(app_id, app_seq)
+    return App(text(app_id, "app_id"), whole(app_seq, "app_seq"))
 
 
 def already(snapshot: Snapshot, app: App | None) -> int | None:
@@ -167,6 +169,18 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> Non
                 mark.version,
                 known,
             )
+
+
+def _knowing(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
+    """Return the head, or a newer one where the rows do not fit the schema that the handle knows.
+
+    Columns may have been added since, or become nullable.
+    """
+    try:
+        check_columns(incoming, head.schema, head.layout.time_column)
+    except InvalidInput:
+        return t.refresh()
+    return head
 
 
 def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:

@@ -42,6 +42,7 @@ from compaction.planner.spans import (
 from compaction.policy import Policy
 from compaction.tasks import Task
 from eventlog import Snapshot, Table, diff
+from eventlog.arguments import text
 from eventlog.assessment import is_current
 from eventlog.chunks import parse_chunk
 from eventlog.errors import Corrupt, NotFound
@@ -167,7 +168,7 @@ def explain(
     snapshot = t.snapshot(version)
     known = known_of(snapshot)
     granularity = chosen.granularity or known.granularity
-    asked = home(parse_chunk(chunk), granularity)
+    asked = home(parse_chunk(text(chunk, "chunk")), granularity)
     entries = _overlapping(snapshot.entries(asked.start, asked.end), [(asked.start, asked.end)])
     for target, verdict in judged(classified(entries, chosen), known, chosen):
         if target.chunk == asked:

@@ -74,6 +74,29 @@ def test_anything_with_an_arrow_stream_is_taken(shape):
     assert builders.row_names(table) == [f"row {n}" for n in (0, 2, 4, 6, 1, 3, 5)]
 
 
+def test_a_handle_that_is_behind_takes_columns_that_were_added_since():
+    table = create()
+    behind = reopen(table.store)
+    wider = pa.schema([*SCHEMA, ("tags", pa.list_(pa.string())), ("n", pa.int64())])
+    rows = pa.table([*events(2).columns, [["a"], None], [1, 2]], schema=wider)
+    with pytest.raises(errors.InvalidInput, match="unknown columns: 'tags', 'n'"):
+        append(behind, rows)
+    table.add_columns(wider)
+    assert append(behind, rows) == 2
+    assert append(behind, rows.to_reader(max_chunksize=1)) == 3
+    with pytest.raises(errors.InvalidInput, match="unknown columns: 'other'"):
+        append(behind, rows.append_column("other", [[1, 2]]))
+    check_sound(table.store)
+
+
+def test_a_handle_that_is_behind_takes_rows_without_a_column_that_need_not_be_there_any_more():
+    strict = pa.schema([SCHEMA.field("at"), pa.field("name", pa.string(), nullable=False)])
+    table = create(schema=strict)
+    behind = reopen(table.store)
+    table.add_columns(pa.schema([strict.field("at"), ("name", pa.string())]))
+    assert append(behind, events(2).select(["at"])) == 2
+
+
 @pytest.mark.parametrize("thing", [None, 5, "text", [{"at": AT}], {"at": [AT]}, object()])
 def test_anything_else_is_refused(thing):
     with pytest.raises(errors.InvalidInput, match="__arrow_c_stream__"):
