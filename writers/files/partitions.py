@@ -64,7 +64,8 @@ def parse_parts(parts: Sequence[str]) -> Partition:
             raise InvalidInput(f"the folder {part!r} is not percent-encoded UTF-8") from None
         if name in found:
             raise InvalidInput(f"the path says column {name!r} twice: {'/'.join(parts)}")
-        found[name] = None if value == _NULL else value
+        # The text of that name is written percent-encoded, where a writer tells them apart.
+        found[name] = None if text == _NULL else value
     return Partition(found)
 
 
