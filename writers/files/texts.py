@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
-_LONGEST_WITHOUT_NANOSECONDS = len("2013-01-07T05:00:00.123456")
 _HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -61,15 +60,14 @@ def parse(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def short_fractions(values: pa.Array) -> pa.Array:
     """Return texts of times without the zeros of nanoseconds, which microseconds do not have."""
-    longest = pc.max(pc.binary_length(values)).as_py()
-    if longest is None or longest <= _LONGEST_WITHOUT_NANOSECONDS:
+    if not pc.any(pc.match_substring_regex(values, r"\.\d{7}")).as_py():
         return values
     return pc.replace_substring_regex(values, r"(\.\d{6})0+(\D|$)", r"\1\2")
 
 
 def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
-        return _times(short_fractions(values), kind)
+        return _times(values, kind)
     found = values.cast(kind)
     if pa.types.is_floating(kind):
         _check_finite(values, found)
@@ -81,9 +79,11 @@ def _trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _spelled_otherwise(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Read whole numbers that were written as `1.0` or `+1`, as pandas writes them beside nulls."""
+    """Read `1.0` for 1, as pandas writes integers beside nulls, and zeros of nanoseconds."""
     values = pc.ascii_trim_whitespace(values)
-    if pa.types.is_integer(kind):
+    if pa.types.is_timestamp(kind):
+        values = short_fractions(values)
+    elif pa.types.is_integer(kind):
         values = pc.replace_substring_regex(values, r"^\+?(-?\d+)(\.0*)?$", r"\1")
     return _plain(values, kind)
 
