@@ -20,6 +20,7 @@ Op = Literal["=", "<>", "<", "<=", ">", ">="]
 OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED: dict[Op, Op] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 FLOATS = ("float32", "float64")
+_FEW = 8  # equalities that Arrow can prune row groups by, as it cannot by a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,36 @@ def names(condition: Condition) -> frozenset[str]:
             return names(part)
         case And(parts) | Or(parts):
             return frozenset().union(*(names(part) for part in parts))
+
+
+def size(condition: Condition) -> int:
+    """Return the number of parts; a list of values is one."""
+    match condition:
+        case Is(part) | Not(part):
+            return 1 + size(part)
+        case And(parts) | Or(parts):
+            return 1 + sum(map(size, parts))
+    return 1
+
+
+def any_of(parts: Sequence[Condition]) -> Condition:
+    """Return the condition that one of the parts holds, with many equalities as lists of values."""
+    equal: dict[int, dict[pa.Scalar, None]] = {}
+    columns: dict[int, Column] = {}
+    rest: list[Condition] = []
+    for part in parts:
+        match part:
+            case Compare(column, "=", value):
+                columns[column.id] = column
+                equal.setdefault(column.id, {})[value] = None
+            case _:
+                rest.append(part)
+    for number, values in equal.items():
+        if len(values) > _FEW:
+            rest.append(In(columns[number], tuple(values)))
+        else:
+            rest += [Compare(columns[number], "=", value) for value in values]
+    return rest[0] if len(rest) == 1 else Or(tuple(rest))
 
 
 def compare(

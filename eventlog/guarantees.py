@@ -45,6 +45,12 @@ def check_filter(expression: pc.Expression, schema: Schema) -> None:
         ) from None
 
 
+def expression_bytes(expression: pc.Expression) -> int:
+    """Return the size of an expression in Arrow's own form."""
+    _, (buffer,) = expression.__reduce__()
+    return int(buffer.size)
+
+
 def mentioned(expression: pc.Expression, schema: Schema) -> tuple[Column, ...]:
     """Return the columns that an expression may read: a superset."""
     try:

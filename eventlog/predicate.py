@@ -23,6 +23,12 @@ from eventlog.sql import parse_sql
 
 Where: TypeAlias = "str | pc.Expression"
 
+# A predicate of more parts, or of more bytes in Arrow's own form, is not asked about leaves: each
+# would cost as much as all of their entries together. Its interval of time still holds.
+_MANY_PARTS = 256
+_MANY_BYTES = 256 * 1024
+MAX_EXPRESSION_BYTES = 64 * 2**20
+
 
 class Predicate(Protocol):
     """What a predicate can be asked. `entries` are tables in the columns of `eventlog.segments`."""
@@ -56,19 +62,29 @@ def parse(where: Where, schema: Schema) -> Predicate:
     """Return the predicate over rows of `schema`.
 
     Args:
-        where: one SQL boolean expression, or a pyarrow expression.
+        where: one SQL boolean expression of at most 64 KiB, or a pyarrow expression of at most
+            64 MiB in Arrow's own form (8 million integers to look up). Arrow itself ends the
+            process where some 10,000 calls are nested in each other.
         schema: the table's schema.
 
     Raises:
-        InvalidInput: it is neither, or does not fit the schema; the message names the part.
+        InvalidInput: it is neither, or too large, or does not fit the schema; the message names the
+            part.
     """
     if isinstance(where, str):
         condition = parse_sql(where, schema)
         guarantees.check_filter(conditions.to_arrow(condition), schema)
         return SqlPredicate(schema, condition)
     if isinstance(where, pc.Expression):
+        size = guarantees.expression_bytes(where)
+        if size > MAX_EXPRESSION_BYTES:
+            raise InvalidInput(
+                f"the predicate takes {size} bytes, more than {MAX_EXPRESSION_BYTES}: "
+                "join the rows with a table of the values instead"
+            )
         guarantees.check_filter(where, schema)
-        return ArrowPredicate(schema, where)
+        mentioned = guarantees.mentioned(where, schema)
+        return ArrowPredicate(schema, where, mentioned, size > _MANY_BYTES)
     raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
 
 
@@ -98,7 +114,9 @@ class SqlPredicate:
         return pruning.to_array(mask, entries.num_rows)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
-        """See `Predicate.leaf_may_match`."""
+        """See `Predicate.leaf_may_match`; always where there are very many parts."""
+        if conditions.size(self.condition) > _MANY_PARTS:
+            return True
         mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
         return bool(pruning.to_array(mask, 1)[0].as_py())
 
@@ -111,10 +129,19 @@ class SqlPredicate:
 
 @dataclass(frozen=True, slots=True)
 class ArrowPredicate:
-    """A predicate that was a pyarrow expression. See `Predicate`."""
+    """A predicate that was a pyarrow expression. See `Predicate`.
+
+    Attributes:
+        schema: the table's.
+        expression: the filter.
+        mentioned: the columns that it reads, or a superset.
+        large: whether it is too large to be asked about each leaf.
+    """
 
     schema: Schema
     expression: pc.Expression
+    mentioned: tuple[Column, ...]
+    large: bool
 
     def to_arrow(self) -> pc.Expression:
         """See `Predicate.to_arrow`."""
@@ -122,32 +149,31 @@ class ArrowPredicate:
 
     def columns(self) -> frozenset[str]:
         """See `Predicate.columns`: a superset."""
-        return frozenset(column.name for column in self._mentioned())
+        return frozenset(column.name for column in self.mentioned)
 
     def interval(self, time_column: str) -> tuple[int, int]:
         """See `Predicate.interval`."""
         column = _column(self.schema, time_column)
-        if column not in self._mentioned():
+        if column not in self.mentioned:
             return MIN_MS, MAX_MS
         return pruning.to_interval(guarantees.span(self.expression, self.schema, column), column)
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         bounds = Bounds(entries, time_column)
-        return guarantees.may_match(self.expression, self.schema, self._mentioned(), bounds)
+        return guarantees.may_match(self.expression, self.schema, self.mentioned, bounds)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
-        """See `Predicate.leaf_may_match`."""
+        """See `Predicate.leaf_may_match`; always where the expression is very large."""
+        if self.large:
+            return True
         bounds = Bounds.of_leaf(leaf, time_column)
-        found = guarantees.may_match(self.expression, self.schema, self._mentioned(), bounds)
+        found = guarantees.may_match(self.expression, self.schema, self.mentioned, bounds)
         return bool(found[0].as_py())
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002
         """See `Predicate.covers`: known only where there is nothing."""
         return bool(entries.num_rows == 0)
-
-    def _mentioned(self) -> tuple[Column, ...]:
-        return guarantees.mentioned(self.expression, self.schema)
 
 
 def _column(schema: Schema, name: str) -> Column:

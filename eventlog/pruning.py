@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -238,17 +239,26 @@ def _may_in(column: Column, values: tuple[pa.Scalar, ...], wanted: bool, bounds:
         return _all(_may_compare("<>", column, value, bounds) for value in values[:_FEW])
     if len(values) <= _FEW:
         return _any(_may_compare("=", column, value, bounds) for value in values)
-    sought: list[Any] = [encode(value, column.type) for value in values]
+    sought = _encoded(values, str(column.type))
     low, high = bounds.low(column), bounds.high(column)
-    if None in sought or low is None or high is None:
+    if not sought or low is None or high is None:
         return True
-    sought.sort()
     least, greatest = (pc.less_equal(low, sought[-1]), pc.greater_equal(high, sought[0]))
     hull = _known(pc.and_kleene(least, greatest))
     if isinstance(hull, bool):
         return hull
     pairs = zip(low.to_pylist(), high.to_pylist(), hull.to_pylist(), strict=True)
     return pa.array([h and _holds_one(sought, a, b) for a, b, h in pairs], pa.bool_())
+
+
+@lru_cache(maxsize=8)
+def _encoded(values: tuple[pa.Scalar, ...], column_type: str) -> list[Any]:
+    """Return the values in order in the encoded domain; none where one has no place there.
+
+    Kept, as one question is asked of many leaves.
+    """
+    found = [encode(value, column_type) for value in values]
+    return [] if None in found else sorted(found)
 
 
 def _holds_one(ordered: list[Any], low: Any, high: Any) -> bool:

@@ -30,6 +30,7 @@ from eventlog.conditions import (
     Op,
     Opaque,
     Or,
+    any_of,
     to_arrow,
 )
 from eventlog.conditions import names as names_of
@@ -166,7 +167,7 @@ class _Reader:
         kind = type(node).__name__
         if kind in ("And", "Or"):
             parts = tuple(deeper(part) for part in _chain(node, type(node)))
-            return And(parts) if kind == "And" else Or(parts)
+            return And(parts) if kind == "And" else any_of(parts)
         if kind == "Not":
             return Not(deeper(node.this))
         if kind in _OPS:

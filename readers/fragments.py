@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ from readers.ahead import read_ahead, threads
 from readers.batches import clashes, conform, counted, exactly, filtered, holds_floats
 from readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from readers.objects import SegmentObject
+from readers.together import better_together, together
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20
@@ -65,6 +66,9 @@ class Reading:
             InvalidInput: the filter fails on the rows, such as by an overflow.
             Unavailable: the store does not answer.
         """
+        if better_together(self.filter, self.filter_columns):
+            yield from self._together(segments)
+            return
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
             opened = read_ahead(
@@ -83,6 +87,9 @@ class Reading:
 
         Raises: as `batches`.
         """
+        if better_together(self.filter, self.filter_columns):
+            bare = replace(self, schema=pa.schema([]))
+            return sum(batch.num_rows for batch in bare.batches(segments))
         with threads() as pool, threads() as fetchers:
 
             def counted_rows(segment: Segment) -> int:
@@ -102,6 +109,16 @@ class Reading:
         read = (f for f in self.table_schema if f.name in self.filter_columns)
         return self.filter is None or not (
             clashes(self.table_schema) or any(holds_floats(field.type) for field in read)
+        )
+
+    def _together(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass, filtered many segments at a time. Raises: as `batches`."""
+        names = self.schema.names
+        more = [self.table_schema.field(name) for name in sorted({*self.filter_columns} - {*names})]
+        schema = pa.schema([*self.schema, *more])
+        rows = replace(self, schema=schema, filter=None, filter_columns=frozenset())
+        yield from together(
+            rows.batches(segments), self.filter, names, self.batch_rows, self.store.uri
         )
 
     def _open(self, segment: Segment, fetchers: Executor) -> list[_Piece]:

@@ -1,0 +1,74 @@
+"""Filters of many values or parts, evaluated on the rows of many segments at once.
+
+Imports eventlog only. Arrow hashes the values of a filter and compiles its patterns anew each time
+that the filter is evaluated. Segment by segment, that can take longer than everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from eventlog.guarantees import expression_bytes
+from readers.batches import counted, filtered
+
+_SMALL_FILTER_BYTES = 32 * 1024
+_MOST_ROWS = 256 * 1024
+_MOST_BYTES = 32 * 2**20
+
+
+def better_together(expression: pc.Expression | None, columns: AbstractSet[str]) -> bool:
+    """Say whether a filter over these columns is better evaluated by `together`.
+
+    What it gives up is that Arrow skips row groups by their statistics.
+    """
+    if expression is None or not columns:
+        return False
+    return expression_bytes(expression) > _SMALL_FILTER_BYTES
+
+
+def together(
+    batches: Iterable[pa.RecordBatch],
+    expression: pc.Expression,
+    names: Sequence[str],
+    batch_rows: int,
+    table: str,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that pass, in order.
+
+    Args:
+        batches: rows with the columns wanted and those of the filter.
+        expression: the filter.
+        names: of the columns wanted, which come first.
+        batch_rows: at most so many rows in a batch.
+        table: for messages.
+
+    Raises:
+        InvalidInput: the filter fails on the rows.
+    """
+    for rows in _gathered(batches):
+        try:
+            found = filtered(rows, expression)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            why = str(error).split("\n", 1)[0][:300]
+            raise InvalidInput(f"the predicate fails on the rows: {why}", table=table) from error
+        for batch in found.to_batches(max_chunksize=batch_rows):
+            yield batch.select(names) if names else counted(batch.num_rows)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows as tables of one chunk, each of the batches that make it large enough."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
+            yield pa.Table.from_batches(waiting).combine_chunks()
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
