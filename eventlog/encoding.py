@@ -218,14 +218,18 @@ def _parquet(schema: pa.Schema) -> dict[str, Any]:
     """Return how segments of a schema are written.
 
     Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines that
-    prune by them would not find it, which is greater than every number. Nested ones neither.
+    prune by them would not find it, which is greater than every number. Nested ones neither: to
+    Parquet's writer `a.b` is field `b` of column `a` as well as the column called so.
     """
-    plain = (
+    inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
+    plain = [
         field.name
         for field in schema
-        if not pa.types.is_floating(field.type) and not pa.types.is_nested(field.type)
-    )
-    return {**_PARQUET, "write_statistics": list(plain)}
+        if not pa.types.is_floating(field.type)
+        and not pa.types.is_nested(field.type)
+        and not field.name.startswith(inside)
+    ]
+    return {**_PARQUET, "write_statistics": plain}
 
 
 def make_add(
