@@ -7,6 +7,7 @@ leads to a store; and a server with a certificate of a private authority is read
 import datetime as dt
 import ipaddress
 import os
+import random
 import socket
 import socketserver
 import ssl
@@ -278,7 +279,7 @@ def test_large_segments_are_read_behind_a_private_authority(how, bucket, certifi
     config = f"[default]\nca_bundle = {bundle}\n" if how == "profile" else ""
     surroundings(variables if config else {**variables, how: bundle}, config)
     table = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="at")
-    names = [os.urandom(700_000).hex() for _ in range(2)]
+    names = [random.Random(n).randbytes(700_000).hex() for n in range(2)]
     rows = pa.table([[1, 2], names, [0.5, 1.5]], schema=SCHEMA)
     append(table, rows)
     (segment,) = table.head().segments()
