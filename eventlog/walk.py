@@ -135,6 +135,7 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.census = Census(start or 0)
         self.frames = Frames()
+        self._entries: dict[str, Leaf] = {}  # of leaves, as the last root that names them has them
         self.kept: Mapping[str, Segment] | None = None
         self.void: list[VoidTransaction] = []
         self.versions = self.transactions = 0
@@ -289,12 +290,13 @@ class Walk:
             self.frames.good.add(version)
 
     def _take_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
-        """Read the leaves that no earlier key frame had; they are named by their content."""
+        """Read the leaves of which no earlier root said the same; they are named by content."""
         self.census.note_frames(leaf.sha256 for leaf in root.leaves)
         known = self.frames.leaves
         nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
-        new = (leaf for leaf in root.leaves if leaf.sha256 not in known)
-        for leaf, body in ahead(pool, self._fetch_leaf, new):
+        new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
+        self._entries.update((leaf.sha256, leaf) for leaf in new)
+        for leaf, body in ahead(pool, self._fetch_leaf, iter(new)):
             problem = self._leaf_problem(leaf, body, root.version)
             after = nexts[leaf.sha256]
             end = first_key(after) if after else None
