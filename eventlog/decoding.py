@@ -16,7 +16,12 @@ import pyarrow.compute as pc
 PIECE_BYTES = 256 * 2**20
 _WIDE = 16  # bytes of the widest value that is neither text nor nested
 
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+# By their ids: types hash by their text, which costs more than all else here.
+_VIEWS = {
+    pa.string_view().id: (pa.string(), pa.large_string()),
+    pa.binary_view().id: (pa.binary(), pa.large_binary()),
+}
+_COMPACT = {*_VIEWS, pa.dictionary(pa.int8(), pa.int8()).id}
 
 
 def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
@@ -43,7 +48,7 @@ def written_bytes(values: pa.Array) -> int:
     kind = values.type
     if not is_compact(kind):
         return int(values.nbytes)
-    if kind in _VIEWS or pa.types.is_dictionary(kind):
+    if kind.id in _COMPACT:
         return _WIDE * len(values) + (pc.sum(_lengths(values)).as_py() or 0)
     if pa.types.is_struct(kind):
         return sum(written_bytes(values.field(place)) for place in range(kind.num_fields))
@@ -52,8 +57,13 @@ def written_bytes(values: pa.Array) -> int:
     return _WIDE * len(values) + sum(map(written_bytes, parts))
 
 
-def plain(values: pa.Array) -> pa.Array:
-    """Return the same values without views and dictionaries, at any depth; text may become large.
+def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
+    """Return the same values without views and dictionaries, at any depth.
+
+    Args:
+        values: of a batch of `pieces`, so that 32-bit offsets reach; what dictionaries hold becomes
+            large text, since they are not cut.
+        large: write all text out as large text.
 
     Raises:
         pa.ArrowException: an index of a dictionary is out of its bounds, or a type that Arrow
@@ -62,20 +72,21 @@ def plain(values: pa.Array) -> pa.Array:
     kind = values.type
     if not is_compact(kind):
         return values
-    if kind in _VIEWS:
-        return values.cast(_VIEWS[kind])
+    if kind.id in _VIEWS:
+        return values.cast(_VIEWS[kind.id][large])
     if pa.types.is_dictionary(kind):
-        return plain(values.dictionary).take(values.indices)
+        return plain(values.dictionary, large=True).take(values.indices)
     missing = values.is_null()
     if pa.types.is_struct(kind):
-        inner = [plain(values.field(place)) for place in range(kind.num_fields)]
+        inner = [plain(values.field(place), large=large) for place in range(kind.num_fields)]
         names = [kind.field(place).name for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(inner, names, mask=missing)
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(
-            plain(_inside(values)), kind.list_size, mask=missing
+            plain(_inside(values), large=large), kind.list_size, mask=missing
         )
-    inside, offsets = plain(_inside(values)), pc.subtract(values.offsets, values.offsets[0])
+    inside = plain(_inside(values), large=large)
+    offsets = pc.subtract(values.offsets, values.offsets[0])
     if pa.types.is_map(kind):
         keys, items = inside.field(0), inside.field(1)
         return pa.MapArray.from_arrays(offsets, keys, items, mask=missing)
@@ -85,9 +96,10 @@ def plain(values: pa.Array) -> pa.Array:
 
 def is_compact(kind: pa.DataType) -> bool:
     """Say whether a type is a view or a dictionary, or holds one."""
-    if kind in _VIEWS or pa.types.is_dictionary(kind):
-        return True
-    return any(is_compact(kind.field(place).type) for place in range(kind.num_fields))
+    return kind.id in _COMPACT or (
+        kind.num_fields > 0
+        and any(is_compact(kind.field(place).type) for place in range(kind.num_fields))
+    )
 
 
 def _inside(values: pa.Array) -> pa.Array:
@@ -104,7 +116,7 @@ def _lengths(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_dictionary(kind):
         return pc.fill_null(_lengths(values.dictionary).take(values.indices), 0)
-    if kind in _VIEWS:
+    if kind.id in _VIEWS:
         # A view is four numbers of 32 bits, of which the first is its length.
         count = values.offset + len(values)
         words = pa.Array.from_buffers(pa.int32(), 4 * count, [None, values.buffers()[1]])

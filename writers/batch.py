@@ -176,11 +176,10 @@ def _knowing(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
 
     Columns may have been added since, or become nullable.
     """
-    try:
-        check_columns(incoming, head.schema, head.layout.time_column)
-    except InvalidInput:
-        return t.refresh()
-    return head
+    given = set(incoming.names)
+    columns = head.stored_schema.columns
+    fit = given <= {c.name for c in columns} and all(c.nullable or c.name in given for c in columns)
+    return head if fit else t.refresh()
 
 
 def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:

@@ -117,10 +117,10 @@ def spelled(draw, values: pa.Array) -> pa.Array:  # noqa: PLR0912 - a case a typ
         other = other if repr(other.cast(kind).to_pylist()) == repr(values.to_pylist()) else values
     except (pa.ArrowException, OverflowError, ValueError):
         other = values
-    if draw(st.booleans()) and other.type not in decoding._VIEWS:
+    if draw(st.booleans()) and other.type.id not in decoding._VIEWS:
         index = draw(st.sampled_from([pa.int8(), pa.uint16(), pa.int64(), pa.uint64()]))
         return _encoded(other, index)
-    if draw(st.booleans()) and other.type in decoding._VIEWS:
+    if draw(st.booleans()) and other.type.id in decoding._VIEWS:
         return _encoded(values, pa.uint32(), other.type)
     return other
 
