@@ -65,10 +65,10 @@ def main():
     seconds = time.monotonic() - began
     print(total)
     print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed")
-    rare = events.rare(total)
+    rare = events.rare(total) if total.seeds >= ENOUGH_TO_TELL else []
     if rare:
         print(f"more rarely than expected: {', '.join(rare)}")
-    return 1 if failed or (rare and total.seeds >= ENOUGH_TO_TELL) else 0
+    return 1 if failed or rare else 0
 
 
 if __name__ == "__main__":
