@@ -27,9 +27,10 @@ from eventlog.errors import (
 from eventlog.log import HEAD_PAGE
 from eventlog.model import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
 from eventlog.properties import setting
-from eventlog.proposal import MAX_LEAP_MS, check_writable
+from eventlog.proposal import check_writable
 from eventlog.slot import put_once
 from eventlog.sweep import Dropped, Marks
+from eventlog.timing import check_leap
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set at once
@@ -218,13 +219,9 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
 def _marks(t: Table, head: Snapshot, ages: _Ages) -> Marks:
     told = t.store.now_ms()
     now_ms = t.clock.now_ms() if told is None else told
-    if now_ms - head.header.time > MAX_LEAP_MS:
-        raise InvalidInput(
-            "the clock is more than ten years ahead of the table's newest commit: set it right",
-            table=t.uri,
-        )
-    aged = history.version_at(t.log, head.header, now_ms - ages.retention_ms, head.meta.horizon)
-    staged = history.version_at(t.log, head.header, now_ms - ages.staging_ms, head.meta.fence)
+    check_leap(head.header, now_ms)
+    aged = history.version_at(t.log, head, now_ms - ages.retention_ms, head.meta.horizon)
+    staged = history.version_at(t.log, head, now_ms - ages.staging_ms, head.meta.fence)
     return sweep.marks(head.meta, aged=aged, staged=staged)
 
 

@@ -239,6 +239,16 @@ class SetGranularity(
     new: Granularity
 
 
+class SetClock(
+    Struct, frozen=True, tag="set_clock", tag_field="action", forbid_unknown_fields=True
+):
+    """Action: this commit comes after `version`, whose time `old` was wrong; it is `new` now."""
+
+    version: Count
+    old: Int
+    new: Int
+
+
 class ChunkChange(Struct, frozen=True, forbid_unknown_fields=True):
     """One chunk's new state; None: nothing is noted of it any more."""
 
@@ -278,4 +288,5 @@ Action = (
     | Replace
     | SetGranularity
     | Assess
+    | SetClock
 )

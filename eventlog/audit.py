@@ -1,8 +1,8 @@
 """The audit: does every commit say what the transactions before it and in it amount to?
 
 Pure layer. Commits go in one by one, in order; the live set is held in memory and changed in place,
-so that a step costs what its commit changed. Everything derived can be recomputed from the commits
-alone. The rules themselves are those of `eventlog.fold`.
+so that a step costs what its commit changed (design promise 7: everything derived can be recomputed
+from the commits alone). The rules themselves are those of `eventlog.fold`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eventlog import codec, fold
+from eventlog import codec, fold, timing
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, NotFound
 from eventlog.model import Add, Commit, Header, KeyFrame, Meta, Restore, Segment, Transaction
@@ -110,6 +110,8 @@ class Audit:
         fold.check_follows(self._state, commit.header)
         view: fold.View = self._state or fold.NoState()
         effect = fold.judge(commit.transactions, view, commit.header.time)
+        if self._state is not None:
+            timing.check_time(self._state.header, commit.header, effect.meta)
         self._check_header(commit, view, effect)
         for segment in effect.adds:
             self._live[segment.id] = segment

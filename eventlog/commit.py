@@ -1,6 +1,6 @@
 """The commit protocol: one transaction takes effect in one version, exactly once.
 
-Shell layer: list → decide (pure) → put (FORMAT.md "Algorithms"). The fate of a slot is settled
+Shell layer: list → decide (pure) → put (FORMAT.md "Committing"). The fate of a slot is settled
 before another is tried. Nothing is ever deleted here.
 """
 
@@ -27,11 +27,12 @@ from eventlog.identity import Identity
 from eventlog.log import Log
 from eventlog.model import Add, Transaction
 from eventlog.properties import setting
-from eventlog.proposal import Proposal, check_writable, commit_time, propose
+from eventlog.proposal import Proposal, check_writable, propose
 from eventlog.publish import Intents, Lookout, patience, publication
 from eventlog.rebase import Conflict, Done, Ready, rebase, refusal
 from eventlog.slot import Turns, passed, settle, still_open, taken_in
 from eventlog.snapshot import Snapshot
+from eventlog.timing import commit_time
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class Committer:
             CommitConflict: the transaction cannot be carried to the newest version.
         """
         head = framing.on_own_keyframe(self._log, head.settled())
-        time_ms = commit_time(head, self._now_ms())
+        time_ms = commit_time(head.header, self._now_ms(), transaction)
         verdict = rebase(transaction, head, time_ms, others or ())
         if isinstance(verdict, Done):
             self.identity.check(head)

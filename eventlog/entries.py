@@ -129,6 +129,18 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     pending: Spill | None = None
 
 
+class Correction(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became known of the times of versions up to `version`, the last of which was `old`.
+
+    Where `new` is less, they were stamped too late, and are of `new` at the latest; where it is
+    more, too early, and are of `new` at the earliest. `new` is the time of the next commit.
+    """
+
+    version: Count
+    old: Int
+    new: Int
+
+
 class ChunkState(Struct, frozen=True, forbid_unknown_fields=True):
     """What compaction found of one time chunk; stale as soon as the chunk has changed.
 

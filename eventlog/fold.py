@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from eventlog import claims, codec, rules
+from eventlog import claims, codec, rules, timing
 from eventlog.chunks import parse_chunk
 from eventlog.delta import drop_of
 from eventlog.errors import Corrupt, InvalidInput
@@ -176,6 +176,8 @@ def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[Stat
     check_follows(state, commit.header)
     view: View = NoState() if state is None else state
     effect = judge(commit.transactions, view, commit.header.time)
+    if state is not None:
+        timing.check_time(state.header, commit.header, effect.meta)
     live = dict(state.segments) if state else {}
     for segment in effect.adds:
         if segment.id in live:
@@ -194,10 +196,10 @@ def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[Stat
 
 
 def check_follows(state: State | None, header: Header) -> None:
-    """Check that a commit is the next of the same log (FORMAT.md R6.2 and the header's `time`).
+    """Check that a commit is the next of the same log (rules C5 and C6 of FORMAT.md "Commit").
 
     Raises:
-        Corrupt: another table, a gap, a fork, or time running backwards.
+        Corrupt: another table, a gap, or a fork.
     """
     if state is None:
         if header.version != 0:
@@ -216,8 +218,6 @@ def check_follows(state: State | None, header: Header) -> None:
             f"{before.version} than the one stored (a fork, or bytes were changed)",
             version=header.version,
         )
-    if header.time <= before.time:
-        raise Corrupt("the commit's time does not grow", version=header.version)
 
 
 def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from eventlog import fallback, keys, segments, sweep
+from eventlog import fallback, keys, segments, sweep, timing
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -80,6 +80,7 @@ def fsck(
     if checksums:
         run.compare_checksums()
     run.tell_losses()
+    run.tell_time()
     if repair:
         run.repair()
     return run.report()
@@ -181,6 +182,16 @@ class _Run:
         for said, segment in self._lost:
             told = said if segment.id in missing else f"{said}; {_AROUND}"
             self._findings.add("error", told, keys.key_of(segment), segment.version)
+
+    def tell_time(self) -> None:
+        """Say where the newest commit's time is far from the clock's, and what can be done."""
+        header, told = self._walk.audit.header, self._store.now_ms()
+        if header is None or header.version != self._listed.head:
+            return
+        now_ms = self._table.clock.now_ms() if told is None else told
+        found = timing.odd(header, now_ms)
+        if found is not None:
+            self._findings.add("warning", found, keys.commit_key(header.version), header.version)
 
     def repair(self) -> None:
         """Write the key frames that are missing."""

@@ -5,14 +5,16 @@ Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventlog.errors import CommitUnknown, VersionNotFound
 from eventlog.log import Log
-from eventlog.model import Header
+from eventlog.model import Correction, Header
+from eventlog.snapshot import Snapshot
+from eventlog.timing import effective
 
 PAGE = 32
 _THREADS = 16
@@ -24,7 +26,7 @@ class HistoryEntry:
 
     Attributes:
         version: the version.
-        time: when it was committed (UTC).
+        time: when it was committed (UTC), as far as clocks were set right since.
         operation: what its first accepted transaction did.
         writer: who wrote it.
         adds: segments added.
@@ -45,40 +47,57 @@ class HistoryEntry:
     transactions: int
 
 
-def history(log: Log, start: int, limit: int | None) -> Iterator[HistoryEntry]:
-    """Yield the versions from `start` downwards, at most `limit` of them."""
+def history(
+    log: Log, start: int, limit: int | None, clock: Sequence[Correction] = ()
+) -> Iterator[HistoryEntry]:
+    """Yield the versions from `start` downwards, at most `limit` of them.
+
+    Args:
+        log: the log.
+        start: the first one.
+        limit: None for all.
+        clock: the corrections of the newest state known.
+    """
+
+    def entry(header: Header) -> HistoryEntry:
+        return _entry(header, effective(clock, header.version, header.time))
+
     last = -1 if limit is None else max(-1, start - limit)
     with ThreadPoolExecutor(_THREADS) as pool:
         for top in range(start, last, -PAGE):
             page = range(top, max(last, top - PAGE), -1)
             yield from map(
-                _entry, pool.map(log.header, page) if len(page) > 1 else map(log.header, page)
+                entry, pool.map(log.header, page) if len(page) > 1 else map(log.header, page)
             )
 
 
-def version_at(log: Log, head: Header, time_ms: int, known: int = -1) -> int:
+def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     """Return the newest version committed at or before `time_ms`, by bisection over headers.
 
     Args:
         log: the log.
-        head: of the newest version.
+        head: the newest version.
         time_ms: the time.
         known: a version that may be taken for one of before that time.
 
     Raises:
         VersionNotFound: the table is younger, and none was known.
     """
-    if head.time <= time_ms:
+
+    def time_of(version: int) -> int:
+        return effective(head.meta.clock, version, log.header(version).time)
+
+    if head.header.time <= time_ms:
         return head.version
     low, high = known, head.version  # time(low) <= time_ms < time(high)
     while high - low > 1:
         middle = (low + high) // 2
-        if log.header(middle).time <= time_ms:
+        if time_of(middle) <= time_ms:
             low = middle
         else:
             high = middle
     if low < 0:
-        created = datetime.fromtimestamp(log.header(0).time / 1000, tz=UTC)
+        created = datetime.fromtimestamp(time_of(0) / 1000, tz=UTC)
         raise VersionNotFound(
             f"the table was created at {created.isoformat()}, after the time asked for",
             table=log.store.uri,
@@ -113,11 +132,11 @@ def find_transaction(
     return None
 
 
-def _entry(header: Header) -> HistoryEntry:
+def _entry(header: Header, time_ms: int) -> HistoryEntry:
     changes = header.changes
     return HistoryEntry(
         version=header.version,
-        time=datetime.fromtimestamp(header.time / 1000, tz=UTC),
+        time=datetime.fromtimestamp(time_ms / 1000, tz=UTC),
         operation=changes.operation,
         writer=changes.writer,
         adds=changes.adds,

@@ -20,6 +20,7 @@ from eventlog.log import Log
 from eventlog.model import Action, Claim, Release, Renew, Token, Transaction
 from eventlog.snapshot import Snapshot
 from eventlog.store import ObjectStore
+from eventlog.timing import effective
 
 RENEW_S = 60  # a holder shows at least so often that it is alive
 # Without a sign of life for so long a holder passes for dead. By a program's own waiting:
@@ -188,8 +189,10 @@ def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
     """
     if table.watch.silent_s(claim_id, claim, table.clock.elapsed_s()) >= SILENT_S:
         return True
-    now_ms = max(table.head().header.time, table.store.now_ms() or 0)
-    return now_ms - table.log.header(claim.renewed).time >= ABANDONED_S * 1000
+    head = table.head()
+    now_ms = max(head.header.time, table.store.now_ms() or 0)
+    renewed_ms = effective(head.meta.clock, claim.renewed, table.log.header(claim.renewed).time)
+    return now_ms - renewed_ms >= ABANDONED_S * 1000
 
 
 def _last_sign(claim_id: str, claim: Claim) -> tuple[str, int, int]:

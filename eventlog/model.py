@@ -29,6 +29,7 @@ from eventlog.actions import (
     Replace,
     Restore,
     SameSegments,
+    SetClock,
     SetGranularity,
     SetLayout,
     SetPin,
@@ -47,6 +48,7 @@ from eventlog.entries import (
     Column,
     ColumnStats,
     ColumnType,
+    Correction,
     Count,
     Granularity,
     Holder,
@@ -83,6 +85,7 @@ __all__ = [
     "ColumnStats",
     "ColumnType",
     "Commit",
+    "Correction",
     "Count",
     "DeltaRecord",
     "Detach",
@@ -108,6 +111,7 @@ __all__ = [
     "SameSegments",
     "Schema",
     "Segment",
+    "SetClock",
     "SetGranularity",
     "SetLayout",
     "SetPin",
@@ -273,6 +277,7 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     swept: Sweep | None = None
     chunks: dict[str, ChunkState] = {}
     analysed: Analysed | None = None
+    clock: tuple[Correction, ...] = ()
 
 
 class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):

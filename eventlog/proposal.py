@@ -1,7 +1,7 @@
 """The next commit: its bytes, the objects it names, and the snapshot that it makes.
 
 Pure layer. A proposal is a function of the head and of what the fold accepted on top of it; the
-shell only stores it (FORMAT.md "Algorithms").
+shell only stores it (FORMAT.md "Committing").
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from eventlog.resolve import commit_size
 from eventlog.snapshot import Frames, Snapshot
 
 SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
-MAX_LEAP_MS = 3653 * 86_400_000
 MAX_WRITER = 120
 _MAX_INFO = 16 * 1024
 
@@ -99,20 +98,6 @@ def propose(
         commit_bytes=commit_size(commit, body),
     )
     return Proposal(body, objects, after)
-
-
-def commit_time(head: Snapshot | None, now_ms: int) -> int:
-    """Return the time of the commit after `head`: now, but always later than the head's.
-
-    Raises:
-        InvalidInput: the clock is far ahead; the table's time could never go back.
-    """
-    if head and now_ms - head.header.time > MAX_LEAP_MS:
-        raise InvalidInput(
-            "the clock is more than ten years ahead of the table's newest commit: set it right",
-            version=head.version,
-        )
-    return max(now_ms, head.header.time + 1) if head else now_ms
 
 
 def check_writable(header: Header) -> None:

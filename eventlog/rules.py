@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog import assessment, claims, holds, keys, limits
+from eventlog import assessment, claims, holds, keys, limits, timing
 from eventlog.errors import Corrupt
 from eventlog.model import (
     Ack,
@@ -28,6 +28,7 @@ from eventlog.model import (
     Replace,
     Restore,
     Segment,
+    SetClock,
     SetGranularity,
     SetLayout,
     SetPin,
@@ -133,6 +134,8 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return claims.release(action, meta)
         case Assess():
             return assessment.assess(action, meta, version)
+        case SetClock():
+            return timing.set_clock(action, meta, version, time_ms)
     return meta
 
 
@@ -230,7 +233,12 @@ def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
     if txn.app.id not in meta.apps:
         oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
         recent = version - APP_VERSIONS
-        kept = [n for n, mark in apps.items() if mark.time >= oldest or mark.version > recent]
+        kept = [
+            name
+            for name, mark in apps.items()
+            if timing.effective(meta.clock, mark.version, mark.time) >= oldest
+            or mark.version > recent
+        ]
         kept = sorted(kept, key=lambda n: (apps[n].version, n.encode()))[-MAX_APPS:]
         apps = {name: apps[name] for name in sorted(kept, key=str.encode)}
     return msgspec.structs.replace(meta, apps=apps)

@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog import diff, history
-from eventlog.arguments import mapping, text, whole
-from eventlog.chunks import check_granularity
+from eventlog.arguments import text, whole
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit import Committer
-from eventlog.creation import creation, property_changes
+from eventlog.creation import creation
 from eventlog.errors import (
     ClaimLost,
     CommitConflict,
@@ -36,23 +35,19 @@ from eventlog.log import Log
 from eventlog.model import (
     Action,
     App,
-    SetGranularity,
-    SetProperties,
-    SetSchema,
     Token,
     Transaction,
 )
 from eventlog.moments import Moment, to_ms
 from eventlog.proposal import check_transaction
 from eventlog.restoration import restoration
-from eventlog.schema import extend
+from eventlog.settings import Settings
 from eventlog.snapshot import Snapshot
-from eventlog.stats import PROPERTY, stats_columns
 from eventlog.store import ObjectStore
 from eventlog.writer import writer_name
 
 
-class Table(Holding):
+class Table(Holding, Settings):
     """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`."""
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -92,7 +87,7 @@ class Table(Holding):
             key: for keyed tables, which this release does not have.
             buckets: likewise.
             order_by: columns by which rows are sorted inside a segment.
-            properties: table properties (FORMAT.md R7.5).
+            properties: table properties (FORMAT.md "Properties").
             storage_options: override the AWS environment; see `eventlog.options`.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
@@ -177,7 +172,7 @@ class Table(Holding):
             raise InvalidInput("give a version or a timestamp, not both")
         if timestamp is not None:
             time_ms = to_ms(timestamp)
-            version = history.version_at(self._log, self.refresh().header, time_ms)
+            version = history.version_at(self._log, self.refresh(), time_ms)
         if version is None:
             return self.refresh()
         version = whole(version, "version")
@@ -216,7 +211,7 @@ class Table(Holding):
         """
         most = None if limit is None else whole(limit, "limit")
         top = self.refresh().version if start is None else whole(start, "start")
-        return history.history(self._log, top, most)
+        return history.history(self._log, top, most, self.head().meta.clock)
 
     def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped on the way from version `a` to version `b`.
@@ -294,45 +289,6 @@ class Table(Holding):
         last = first if until is None else whole(until, "until")
         wanted = text(transaction_id, "a transaction's id")
         return history.find_transaction(self._log, wanted, first, self.refresh().version, last)
-
-    def set_properties(self, properties: Mapping[str, str | None]) -> int:
-        """Set properties (None removes one) and return the committed version.
-
-        Raises:
-            CommitConflict: somebody changed one of them meanwhile.
-            InvalidInput: a name or a value is wrong.
-        """
-        head = self.refresh()
-        changes = property_changes(mapping(properties, "properties"), head.properties)
-        setting = {**head.properties, **properties}.get(PROPERTY)
-        stats_columns(head.stored_schema, setting, head.layout.time_column)
-        return self.commit(self.transaction("properties", [SetProperties(changes)]))
-
-    def add_columns(self, schema: pa.Schema) -> int:
-        """Extend the table's columns to those of `schema` and return the committed version.
-
-        Raises:
-            CommitConflict: somebody changed the schema meanwhile.
-            InvalidInput: a column would vanish, change its type, or be new but not nullable.
-        """
-        successor = extend(self.refresh().stored_schema, schema)
-        return self.commit(self.transaction("schema", [SetSchema(successor)]))
-
-    def set_granularity(self, granularity: str) -> int:
-        """Cut new rows into time chunks of another size, and return the committed version.
-
-        Segments stay as they are until compaction rewrites them; writers that learn of it later
-        write at the old granularity, and their rows count all the same.
-
-        Raises:
-            CommitConflict: somebody changed it meanwhile.
-            InvalidInput: there is no such granularity.
-        """
-        wanted, now = check_granularity(granularity), self.refresh().layout.granularity
-        if wanted == now:
-            return self.head().version
-        change = SetGranularity(now, wanted)
-        return self.commit(self.transaction("granularity", [change]))
 
     def restore(self, version: int) -> int:
         """Make the live segments those of `version` again, and return the committed version.

@@ -1,4 +1,4 @@
-"""The verbs that keep a table: pin, unpin and pins, claims, restore.
+"""The verbs that keep a table: pin, unpin and pins, claims, restore, clock.
 
 Shell layer; needs the extra `cli`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from eventlog import terminal
+from eventlog import terminal, timing
 from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
 from eventlog.inspection import totals_text
@@ -160,7 +160,58 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     terminal.say(_verdict(committed, head.version, changed=bool(actions)))
 
 
-COMMANDS = [pin, unpin, pins, claims, restore]
+@click.command()
+@common
+@click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
+@click.option("--time", "text", metavar="TIME", help="With --set: the true time, if no clock is.")
+def clock(place: Place, *, setting: bool, text: str | None) -> None:
+    """Show the table's time beside the clocks, or correct it.
+
+    Commits go on from the time of the newest one: stamped by a clock that was years off, the table
+    takes nothing more, or keeps old versions for years. --set sets its time to the store's, or
+    where that tells none to this machine's.
+    """
+    if text is not None and not setting:
+        raise InvalidInput("--time is what --set sets the table's time to: give both")
+    table = place.open()
+    head = table.snapshot()
+    told, here_ms = table.store.now_ms(), table.clock.now_ms()
+    odd = timing.odd(head.header, here_ms if told is None else told)
+    committed = table.set_clock(text) if setting else None
+    after = table.head()
+    corrections = [(c.version, c.old, c.new) for c in after.meta.clock]
+    if place.as_json:
+        terminal.json_document(
+            {
+                "version": after.version,
+                "table": terminal.iso(after.header.time),
+                "machine": terminal.iso(here_ms),
+                "store": None if told is None else terminal.iso(told),
+                "odd": odd,
+                "committed": committed,
+                "corrections": [
+                    {"version": v, "old": terminal.iso(old), "new": terminal.iso(new)}
+                    for v, old, new in corrections
+                ],
+            }
+        )
+        return
+    terminal.facts(
+        [
+            ("table", f"{terminal.moment(after.header.time)}, version {after.version}"),
+            ("this machine", terminal.moment(here_ms)),
+            ("store", "tells no time" if told is None else terminal.moment(told)),
+            *(
+                ("corrected", f"{terminal.moment(old)}, version {v}, to {terminal.moment(new)}")
+                for v, old, new in corrections
+            ),
+        ]
+    )
+    if odd is not None and committed is None:
+        terminal.note(odd)
+
+
+COMMANDS = [pin, unpin, pins, claims, restore, clock]
 
 
 def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -> int:

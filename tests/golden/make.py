@@ -237,6 +237,22 @@ def _publish(t: Table, rows: pa.Table) -> None:
     Intents(t.store, t.clock).publish(offered, t.id)
 
 
+def make_clocks(clock: ManualClock) -> None:
+    """A table that was made in 1970, was nine years ahead later, and was set right both times."""
+    t = open_at("clocks", PLAIN, clock, properties={"keyframe_commits": "3"})
+    rows = pa.table([[0, DAY_US], range(2)], schema=PLAIN)
+    append(t, rows, app_id="loader", app_seq=1)
+    clock.advance(START_MS)
+    t.set_clock()
+    append(t, rows, app_id="loader", app_seq=2)
+    clock.advance(9 * 365 * 86_400_000)
+    append(t, rows, app_id="ahead", app_seq=1)
+    clock.advance(-9 * 365 * 86_400_000 + 60_000)
+    append(t, rows)
+    t.set_clock()
+    append(t, rows, app_id="another", app_seq=1)
+
+
 def rows_of(table: Table) -> list[str]:
     """All rows of the newest version as text, sorted; empty where segments have no objects."""
     rows = []
@@ -295,6 +311,7 @@ def main() -> int:
             make_leaves(clock)
         with eager:
             make_shared(ManualClock(START_MS, seed=2014))
+        make_clocks(ManualClock(1_000, seed=2015))
     found = {}
     for path in sorted(TABLES.iterdir()):
         shutil.rmtree(path / ".tmp", ignore_errors=True)

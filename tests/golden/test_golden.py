@@ -12,7 +12,7 @@ from eventlog.local import LocalStore
 from eventlog.model import Action, Meta
 
 HERE = Path(__file__).parent
-NAMES = ("all", "hour", "kept", "leaves", "month", "shared", "typed", "year")
+NAMES = ("all", "clocks", "hour", "kept", "leaves", "month", "shared", "typed", "year")
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 
 

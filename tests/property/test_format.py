@@ -47,6 +47,7 @@ from eventlog.model import (
     SameSegments,
     Schema,
     Segment,
+    SetClock,
     SetGranularity,
     SetLayout,
     SetPin,
@@ -149,6 +150,7 @@ BUILT = {
     SameSegments: st.builds(SameSegments, hex64),
     Replace: st.builds(Replace, counts, counts),
     SetGranularity: st.builds(SetGranularity, granularities, granularities),
+    SetClock: st.builds(SetClock, counts, ints, ints),
     Assess: st.builds(Assess, noted, noted, st.lists(chunk_changes, max_size=2).map(tuple)),
 }
 actions = st.one_of(*BUILT.values())

@@ -8,8 +8,8 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 
-VALUES = ("layout", "schema", "fence", "horizon", "swept", "analysed")
-DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0}
+VALUES = ("layout", "schema", "fence", "horizon", "swept", "analysed", "clock")
+DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0, "clock": []}
 MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
@@ -166,6 +166,14 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case an action
         state["layout"] = state["layout"] | {"granularity": a["new"]}
     elif kind == "assess":
         assess(a, state, version)
+    elif kind == "set_clock":
+        known = state["clock"]
+        need(a["version"] == version - 1 and a["new"] == time, "R10.3")
+        need(not known or known[-1]["version"] < a["version"], "R10.3 twice")
+        ten_years = 3653 * 86_400_000
+        need(a["new"] < a["old"] or a["new"] - a["old"] > ten_years, "R10.3 leap")
+        need(len(known) < 100, "R10.3 number")
+        state["clock"] = [*known, {name: a[name] for name in ("version", "old", "new")}]
     elif kind == "set_schema":
         need(state["schema"] is None, "F4: the simulation changes no schema")
         state["schema"] = a["schema"]
