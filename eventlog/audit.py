@@ -1,8 +1,8 @@
 """The audit: does every commit say what the transactions before it and in it amount to?
 
 Pure layer. Commits go in one by one, in order; the live set is held in memory and changed in place,
-so that a step costs what its commit changed (design promise 7: everything derived can be recomputed
-from the commits alone). The rules themselves are those of `eventlog.fold`.
+so that a step costs what its commit changed. Everything derived can be recomputed from the commits
+alone. The rules themselves are those of `eventlog.fold`.
 """
 
 from __future__ import annotations

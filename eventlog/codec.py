@@ -353,7 +353,7 @@ def _decode_canonical(body: bytes, model: type[_Model], what: str) -> _Model:
     except (ValueError, OverflowError, RecursionError) as error:
         raise Corrupt(f"the {what} is not in canonical form: {error}") from None
     if again != body:
-        raise Corrupt(f"the {what} is not in canonical form (FORMAT.md, Canonical JSON)")
+        raise Corrupt(f"the {what} is not in canonical form (FORMAT.md R5.3)")
     return value
 
 

@@ -1,6 +1,6 @@
 """The commit protocol: one transaction takes effect in one version, exactly once.
 
-Shell layer: list → decide (pure) → put (FORMAT.md "Committing"). The fate of a slot is settled
+Shell layer: list → decide (pure) → put (FORMAT.md "Algorithms"). The fate of a slot is settled
 before another is tried. Nothing is ever deleted here.
 """
 

@@ -45,7 +45,7 @@ class Recipe:
     """How rows of one table become segments: everything an executor needs beside the store.
 
     Attributes:
-        epoch: the head that the job read when it started (FORMAT.md "Staging").
+        epoch: the head that the job read when it started (FORMAT.md "Algorithms").
         schema: the schema that the segments are written with.
         layout: time column, granularity, sort order.
         stats_columns: the columns that get statistics.

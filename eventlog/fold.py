@@ -196,7 +196,7 @@ def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[Stat
 
 
 def check_follows(state: State | None, header: Header) -> None:
-    """Check that a commit is the next of the same log (rules C5 and C6 of FORMAT.md "Commit").
+    """Check that a commit is the next of the same log (FORMAT.md R6.2 and the header's `time`).
 
     Raises:
         Corrupt: another table, a gap, or a fork.

@@ -1,7 +1,7 @@
 """Table properties: their names, defaults and bounds.
 
 Pure layer. Properties are text in the log; names that start with `user.` are the user's own and
-carry no meaning here (FORMAT.md "Properties").
+carry no meaning here (FORMAT.md R7.5).
 """
 
 from __future__ import annotations

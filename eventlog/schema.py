@@ -2,7 +2,7 @@
 
 Pure layer. The format knows the types that Parquet, Spark, DuckDB and Polars agree on; Arrow's
 other spellings of them are normalised, the rest is refused with the nearest type named (FORMAT.md
-"Column types").
+R7.1).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def arrow_type(stored: ColumnType, depth: int = 0) -> pa.DataType:
     """Return the Arrow type of a stored column type.
 
     Raises:
-        Corrupt: it is not one of FORMAT.md "Column types".
+        Corrupt: it is not one of FORMAT.md R7.1.
     """
     if isinstance(stored, str):
         if stored in _PRIMITIVES:

@@ -1,6 +1,6 @@
 """Schemas as people write them: `time:timestamp, id:int64 not null, tags:list<string>`.
 
-Pure layer. The types are those of FORMAT.md "Column types", written as they are stored; `list<…>`,
+Pure layer. The types are those of FORMAT.md R7.1, written as they are stored; `list<…>`,
 `map<…, …>` and `struct<name:type, …>` nest.
 """
 

@@ -1,7 +1,7 @@
 """One slot of the log: who has it is found out here, and never left open.
 
 Shell layer. An unclear answer is followed by reading the slot back, and by the same bytes to the
-same key until it is clear (FORMAT.md "Committing"). Nothing is ever deleted here.
+same key until it is clear (FORMAT.md "Algorithms"). Nothing is ever deleted here.
 """
 
 from __future__ import annotations

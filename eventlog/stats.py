@@ -3,7 +3,7 @@
 Pure layer. Bounds are kept as 64-bit integers whose order is the values' order (dates as days,
 timestamps as microseconds, decimals unscaled, floats by their bits), and as text for strings, so
 that they are exact in JSON, compact in leaves and comparable without knowing the type (FORMAT.md
-"Statistics"). A bound of None means unknown and never prunes.
+R7.4). A bound of None means unknown and never prunes.
 """
 
 from __future__ import annotations

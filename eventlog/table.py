@@ -87,7 +87,7 @@ class Table(Holding, Settings):
             key: for keyed tables, which this release does not have.
             buckets: likewise.
             order_by: columns by which rows are sorted inside a segment.
-            properties: table properties (FORMAT.md "Properties").
+            properties: table properties (FORMAT.md R7.5).
             storage_options: override the AWS environment; see `eventlog.options`.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.

@@ -52,7 +52,7 @@ def digest(table: pa.Table, time_column: str) -> Digest:
     """Return the digest of a table's rows.
 
     Args:
-        table: with the columns of a table's schema (FORMAT.md "Column types").
+        table: with the columns of a table's schema (FORMAT.md R7.1).
         time_column: the event-time column; it has no nulls.
     """
     total = NOTHING

@@ -110,15 +110,15 @@ def finite_floats(table):
     return pa.Table.from_pylist(rows, table.schema)
 
 
-def no_empty_text(name, value):
-    """Pandas writes an empty text as it writes null; and NaN is null to it."""
-    return None if value == "" or shown(value) == "nan" else value
+def empty_text_as_null(name, value):
+    """Pandas writes an empty text as it writes null."""
+    return None if value == "" else value
 
 
 WRITERS = {
     "pandas.parquet": (lambda t, p: pandas_frame(t).to_parquet(p), unchanged),
     "pandas.feather": (lambda t, p: pandas_frame(t).to_feather(p), unchanged),
-    "pandas.csv": (lambda t, p: pandas_frame(t).to_csv(p, index=False), no_empty_text),
+    "pandas.csv": (lambda t, p: pandas_frame(t).to_csv(p, index=False), empty_text_as_null),
     "polars.parquet": (lambda t, p: pl.from_arrow(t).write_parquet(p), unchanged),
     "polars.csv": (lambda t, p: pl.from_arrow(t).write_csv(p), unchanged),
     "polars.ndjson": (lambda t, p: pl.from_arrow(t).write_ndjson(p), finite),

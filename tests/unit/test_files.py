@@ -1,10 +1,12 @@
 """Files on their way in: read whole, every value as it was, or refused and nothing committed."""
 
 import bz2
+import decimal
 import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -325,6 +327,50 @@ def test_csv_decimals_dates_and_times_are_exact(table, tmp_path):
             load(t, path)
 
 
+@pytest.mark.parametrize("text", ["0xFF", "+-1", "1e2", "--1", "1_0", "\uff11", "128", "-129", "x"])
+def test_csv_integers_are_decimal_digits_only(table, tmp_path, text):
+    t = table("at:timestamp, i8:int8")
+    assert refused(t, write(tmp_path / "a.csv", f"at,i8\n{AT},{text}\n"), match="row 1")
+    whole = write(tmp_path / "b.csv", f"at,i8\n{AT},+1\n{AT},-1.00\n{AT}, 7. \n{AT},-0\n")
+    assert [row["i8"] for row in load(t, whole)] == [1, -1, 7, 0]
+
+
+DECIMALS = {
+    "1e3": "1000", "1.5E-3": "0.0015", "-12.5e+1": "-125", ".5": "0.5", "7.": "7", "+00.10": "0.1",
+    "0e999": "0", "0.00000000000000000000000000000000000000000000000": "0",
+    "100000000000000000000000000000e-20": "1000000000", "1e27": "1" + "0" * 27,
+}  # fmt: skip
+NO_DECIMALS = [
+    "1e999999999", "-1e-999999999", "1e-11", "1e-77", "1e-300", "1e28", "nan", "e5",
+    ".", "1e", "inf", "1,5", "0x1", "1_0", "\uff11", "1e99999", "1e-38", "1e-39", "9" * 39,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_decimals_of_any_exponent_are_exact_or_refused(table, tmp_path, kind):
+    t = table("at:timestamp, dec:decimal(38,10)")
+
+    def path(*texts):
+        lines = [f"{AT},{x}" if kind == "csv" else f'{{"at":"{AT}","dec":"{x}"}}' for x in texts]
+        head = ["at,dec"] if kind == "csv" else []
+        return write(tmp_path / f"a.{kind}", "\n".join([*head, *lines, ""]))
+
+    for text in NO_DECIMALS:
+        shown = f'"{text}"' if "," in text and kind == "csv" else text
+        assert refused(t, path(shown), match="column 'dec'"), text
+    with decimal.localcontext() as ambient:  # reaches no value
+        ambient.prec, ambient.Emax, ambient.Emin = 2, 3, -3
+        found = load(t, path(*DECIMALS))
+    assert [row["dec"] for row in found] == [Decimal(value) for value in DECIMALS.values()]
+
+
+def test_an_empty_line_of_a_csv_of_one_column_is_a_null(table, tmp_path):
+    t = table("at:timestamp, id:int64")
+    path = write(tmp_path / "id=1" / "a.csv", f"at\n{AT}\n\n{AT}\n")
+    assert refused(t, path, match="event times are null")
+    assert len(load(t, write(path, f"at\n{AT}\n{AT}\n"))) == 2
+
+
 def test_csv_forms_that_are_whole(table, tmp_path):
     t = table()
     body = f'at,id,name\r\n{AT},1,"a\r\nb"\r\n\r\n{AT},2,c\r\n'
@@ -390,6 +436,18 @@ def test_an_arrow_file_that_is_cut_anywhere_is_refused(table, tmp_path, form):
     for length in range(0, len(whole), 4 if form == "stream" else 16):
         assert refused(t, write(tmp_path / "a.arrow", whole[:length]), match=r"a\.arrow")
     assert refused(t, write(tmp_path / "a.arrow", whole[:-1]), match=r"a\.arrow")
+
+
+def test_a_damaged_arrow_file_is_refused_where_its_values_would_be_other_bytes(table, tmp_path):
+    rows = pa.table({"at": [HOUR] * 3, "name": ["aa", "bb", "cc"]})
+    whole = arrow("file", rows)
+    offsets = b"".join(n.to_bytes(4, "little") for n in (0, 2, 4, 6))
+    assert whole.count(offsets) == 1
+    for wrong in (2**30, -1):
+        broken = offsets[:8] + wrong.to_bytes(4, "little", signed=True) + offsets[12:]
+        path = write(tmp_path / "a.arrow", whole.replace(offsets, broken))
+        assert refused(table(), path, match="cannot read")
+        shutil.rmtree(tmp_path / "t")
 
 
 def test_a_second_stream_behind_the_first_is_refused(table, tmp_path):

@@ -42,7 +42,9 @@ def _open_file(source: Source) -> Opened:
     file = pa.memory_map(source.path)
     try:
         reader = pa.ipc.open_file(file)
-        return Opened(reader.schema, _filed(reader, file), reader.count_rows(), file.close)
+        # Older releases of Arrow count rows by reading them.
+        rows = reader.count_rows() if hasattr(reader, "count_rows") else None
+        return Opened(reader.schema, _filed(reader, file), rows, file.close)
     except BaseException:
         file.close()
         raise
@@ -51,13 +53,24 @@ def _open_file(source: Source) -> Opened:
 def _filed(reader: pa.RecordBatchFileReader, file: Any) -> Iterator[pa.RecordBatch]:
     with file:
         for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)
+            yield _whole(reader.get_batch(number))
 
 
 def _streamed(reader: pa.RecordBatchStreamReader, stream: _Ended) -> Iterator[pa.RecordBatch]:
-    yield from reader
+    for batch in reader:
+        yield _whole(batch)
     stream.check_end()
     stream.close()
+
+
+def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch if its offsets stay within its buffers, which Arrow does not look at.
+
+    Raises:
+        pa.ArrowInvalid: they do not: other bytes would be read as values.
+    """
+    batch.validate(full=True)
+    return batch
 
 
 class _Ended:

@@ -33,13 +33,13 @@ def open_csv(
         ValueError: it has no header, or a name twice; out of the batches, what does not fit.
         pa.ArrowException: it is no CSV.
     """
-    checked = _Checked(source.open())
-    try:
-        reader = _reader(checked, wanted, nulls)
-    except BaseException:
-        checked.close()
-        raise
+    checked, reader = _reader(source, wanted, nulls)
     names = reader.schema.names
+    if len(names) == 1:  # an empty line is a null, which Arrow would leave out
+        checked.close()
+        if source.stream is not None:
+            raise ValueError("a CSV of one column cannot come from a pipe: give a file")
+        checked, reader = _reader(source, wanted, nulls, empty_lines=True)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         checked.close()
@@ -50,21 +50,29 @@ def open_csv(
 
 
 def _reader(
-    checked: _Checked, wanted: pa.Schema, nulls: Sequence[str]
-) -> pa_csv.CSVStreamingReader:
-    """Return Arrow's reader of texts, in which a null is told from an empty text."""
-    with _long_rows():
-        return pa_csv.open_csv(
-            checked,
-            read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted.names, pa.string()),
-                null_values=["", *nulls],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
+    source: Source, wanted: pa.Schema, nulls: Sequence[str], *, empty_lines: bool = False
+) -> tuple[_Checked, pa_csv.CSVStreamingReader]:
+    """Return the file and Arrow's reader of texts, in which a null is told from an empty text."""
+    parse_options = pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not empty_lines)
+    convert_options = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(wanted.names, pa.string()),
+        null_values=["", *nulls],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    checked = _Checked(source.open())
+    try:
+        with _long_rows():
+            reader = pa_csv.open_csv(
+                checked,
+                read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
+                parse_options=parse_options,
+                convert_options=convert_options,
+            )
+    except BaseException:
+        checked.close()
+        raise
+    return checked, reader
 
 
 def _batches(

@@ -95,7 +95,7 @@ class _Lines:
         rows: list[dict[str, Any]] = []
         try:
             rows.extend(map(self._decoder.decode, lines))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
             number = numbers[len(rows)]
             raise ValueError(
                 f"line {number} is not one JSON object: {error}; JSON lines have one on each line"

@@ -6,12 +6,18 @@ is written, NaN and infinities included; every other type takes a text only if n
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
 _HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"
+# Arrow reads beyond its table of powers of ten where a decimal has more places than this.
+_PLACES = 38
+_PLAIN_DECIMAL = r"^[+-]?\d{1,38}(\.\d{0,38})?$"
+_ANY_DECIMAL = re.compile(r"([+-]?)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
 
 
 class Misfit(ValueError):
@@ -68,6 +74,11 @@ def short_fractions(values: pa.Array) -> pa.Array:
 def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
+    if pa.types.is_decimal(kind):
+        values = _plain_decimals(values)
+    # Arrow takes 0xFF for -1 where a column has 8 bits.
+    if pa.types.is_integer(kind) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
+        raise pa.ArrowInvalid("whole numbers are written in decimal digits")
     found = values.cast(kind)
     if pa.types.is_floating(kind):
         _check_finite(values, found)
@@ -84,7 +95,7 @@ def _spelled_otherwise(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         values = short_fractions(values)
     elif pa.types.is_integer(kind):
-        values = pc.replace_substring_regex(values, r"^\+?(-?\d+)(\.0*)?$", r"\1")
+        values = pc.replace_substring_regex(values, r"^(?:\+|(-)|)(\d+)(\.0*)?$", r"\1\2")
     return _plain(values, kind)
 
 
@@ -98,6 +109,33 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
         zoned = pc.match_substring_regex(values, _HAS_OFFSET)
         naive = pc.if_else(zoned, None, values).cast(_NAIVE).cast(_UTC)
         return pc.coalesce(pc.if_else(zoned, values, None).cast(_UTC), naive)
+
+
+def _plain_decimals(values: pa.Array) -> pa.Array:
+    """Return decimals without exponents and with no more places than Arrow can have."""
+    plain = pc.match_substring_regex(values, _PLAIN_DECIMAL)
+    if pc.all(plain, min_count=0).as_py():
+        return values
+    return pa.array([text and _plain_decimal(text) for text in values.to_pylist()], pa.string())
+
+
+def _plain_decimal(text: str) -> str:
+    """Return a decimal without its exponent."""
+    match = _ANY_DECIMAL.fullmatch(text)
+    if not match or not (match[2] or match[3]):
+        raise pa.ArrowInvalid(f"{text[:80]!r} is no decimal")
+    written = match[2] + match[3]
+    digits = written.rstrip("0")
+    places = len(match[3]) - int(match[4] or 0) - (len(written) - len(digits))
+    digits = digits.lstrip("0")
+    if not digits:
+        return "0"
+    if not len(digits) - _PLACES <= places <= _PLACES:
+        raise pa.ArrowInvalid(f"{text[:80]!r} has more digits than a decimal")
+    if places <= 0:
+        return match[1] + digits + "0" * -places
+    digits = digits.rjust(places + 1, "0")
+    return f"{match[1]}{digits[:-places]}.{digits[-places:]}"
 
 
 def _check_finite(values: pa.Array, found: pa.Array) -> None:
