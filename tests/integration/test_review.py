@@ -31,7 +31,7 @@ from eventlog.wrappers import CountingStore
 from readers import scan
 from writers import append, overwrite
 
-DAY = {"start": 0, "end": 86_400_000}
+DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 

@@ -32,7 +32,7 @@ from writers import append, overwrite
 from writers.batch import stage
 
 HOUR_MS = 3_600_000
-DAY = {"start": 0, "end": 86_400_000}
+DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 A_DAY = {"retention": timedelta(hours=24), "staging": timedelta(hours=24)}
 

@@ -28,7 +28,7 @@ from eventlog.model import Add, App, Fence, PropertyChange, SetProperties
 from writers import append, overwrite
 from writers.batch import stage
 
-DAY = {"start": 0, "end": 86_400_000}
+DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 

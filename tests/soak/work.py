@@ -20,7 +20,7 @@ from soak.journal import DAY_MS, now_ns, rows_of
 from soak.workers import FIRST_DAY, Worker, Writer
 
 from compaction import vacuum
-from eventlog import Table
+from eventlog import Ms, Table
 from eventlog.errors import CommitUnknown, InvalidInput, Unavailable, VersionVacuumed
 from eventlog.restage import commit_staged
 from readers import scan
@@ -104,7 +104,7 @@ class Overwriter(Writer):
         return self.unit("overwrite", number, parts, days=days, isolation=isolation, app=self.name)
 
     def commit(self, unit: dict) -> int:
-        start, end = (day * DAY_MS for day in unit["days"])
+        start, end = (Ms(day * DAY_MS) for day in unit["days"])
         return overwrite(
             self.table,
             rows_of(unit["parts"]),
