@@ -8,6 +8,10 @@ by name.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
@@ -28,19 +32,35 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Pin the version and return the schema that it has, or that of option `columns`."""
-        from readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
+        with _explained():
+            from readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
 
         self._version, schema = load_schema(self.options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the pinned version; a schema given by the user is a projection."""
-        from readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
+        with _explained():
+            from readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
 
         return make_reader(self.options, schema, self._version)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
-        from writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
+        with _explained():
+            from writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
 
         return make_writer(self.options, schema, overwrite=overwrite)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say which Python lacks a package: Spark may run another one than the driver is."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f"{sys.executable}, which Spark runs, lacks what eventlog needs ({error}): set "
+            "PYSPARK_PYTHON, before the session starts, to a Python that has it; on a cluster send "
+            "an environment along (spark.archives)"
+        ) from None

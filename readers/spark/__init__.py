@@ -26,6 +26,7 @@ from readers.spark.expressions import pack_expression
 from readers.spark.filters import field, to_column, unpushed
 from readers.spark.options import STORAGE_PREFIX
 from readers.spark.types import to_spark
+from readers.spark.workers import explained, share_python
 
 __all__ = ["activate", "read"]
 
@@ -91,21 +92,25 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     if engine == "arrow" or obstacle is not None:
         activate(spark)
         options = _options(plan, columns, where, storage_options or {})
-        return spark.read.format("eventlog").options(**options).load(str(uri))
+        with explained():
+            return spark.read.format("eventlog").options(**options).load(str(uri))
     # Spark reads what lies there: it knows nothing of the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
     return _through_jvm(spark, table.uri, plan)
 
 
 def activate(spark: SparkSession) -> None:
-    """Make the session that of this thread, so that Spark finds the data source `eventlog` there.
+    """Make Spark find the data source `eventlog`, in this thread and in the driver's Python.
 
-    PySpark does so in the thread that makes the session only. A job that saves from threads of its
-    own calls this in each of them first; `read` does so itself. Nothing happens on Spark Connect.
+    PySpark makes a session that of a thread only where it is made: a job that saves from threads of
+    its own calls this in each of them first. And it starts `python3` from the path, whatever Python
+    the driver is: a local session is given the driver's, unless PYSPARK_PYTHON chooses. `read` does
+    so itself. Nothing happens on Spark Connect.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:
         jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as PySpark does
+        share_python(spark)
 
 
 def _options(

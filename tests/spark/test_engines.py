@@ -18,7 +18,7 @@ from pyspark.sql.functions import count_if, expr, lit
 
 import compaction
 import readers.spark
-from eventlog import Table, predicate, staging
+from eventlog import Table, encoding, limits, predicate
 from eventlog.errors import InvalidInput
 from readers.spark.filters import to_column
 from writers import append
@@ -32,8 +32,8 @@ def world(tmp_path_factory):
     """A table of three commits, compacted by a fourth, and its rows: (table, commits, rows)."""
     with pytest.MonkeyPatch.context() as patch:
         small = {"data_page_size": 32, "write_batch_size": 3}
-        patch.setattr(staging, "_PARQUET", staging._PARQUET | small)
-        patch.setattr(staging, "_ROW_GROUP_ROWS", 7)
+        patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
+        patch.setattr(limits, "ROW_GROUP_ROWS", 7)
         root = tmp_path_factory.mktemp("engines") / "table"
         table = Table.create(root, questions.SCHEMA, time_column="ts")
         rows = questions.rows(random.Random(7), 75, TWO_DAYS)

@@ -1,0 +1,41 @@
+"""A job whose Spark finds another Python than the driver's, one that lacks a package.
+
+Run as a program: `other_python_job.py <table>`; prints what happened as JSON.
+"""
+
+import json
+import os
+import sys
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+import readers.spark
+from eventlog.errors import InvalidInput
+
+
+def main(uri):
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
+    host = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    spark = SparkSession.builder.master("local[1]").config(map={**quiet, **host}).getOrCreate()
+    source = spark.read.format("eventlog")
+    said = {}
+    try:
+        source.load(uri)
+    except AnalysisException as error:
+        said["by itself"] = str(error)
+    os.environ["PYSPARK_PYTHON"] = "python3"  # somebody chose it
+    try:
+        readers.spark.read(spark, uri, engine="arrow")
+    except InvalidInput as error:
+        said["chosen"] = str(error)
+    del os.environ["PYSPARK_PYTHON"]
+    said["rows"] = readers.spark.read(spark, uri, engine="arrow").count()
+    rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) ts")
+    rows.write.format("eventlog").mode("append").save(uri)
+    said["all rows"] = source.load(uri).count()
+    sys.stdout.write(json.dumps(said) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

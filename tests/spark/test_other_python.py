@@ -1,0 +1,57 @@
+"""Spark starts `python3` from the path, whatever Python the driver is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from eventlog import Table
+from writers import append
+
+# A Python of its own: the same, but msgspec is not there.
+BLOCK = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == "msgspec":
+            raise ModuleNotFoundError("No module named 'msgspec'", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "sitecustomize.py").write_text(BLOCK)
+    program = bare / "python3"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={bare}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    table = Table.create(
+        tmp_path / "table",
+        pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))]),
+        time_column="ts",
+    )
+    append(
+        table,
+        pa.table({"id": [7, 8], "ts": pa.array([0, 86_400_000_000], pa.timestamp("us", "UTC"))}),
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")
+    } | {
+        "PATH": f"{bare}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("other_python_job.py"), table.uri],
+        env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    for how in ("by itself", "chosen"):
+        assert "No module named 'msgspec'" in said[how]
+        assert "set PYSPARK_PYTHON" in said[how]
+    assert (said["rows"], said["all rows"]) == (2, 5)
