@@ -117,6 +117,7 @@ class SegmentWriter:
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
+        self._sizes: list[list[int]] = []
         self.rows = 0
         self.encoded_rows = 0
 
@@ -154,6 +155,7 @@ class SegmentWriter:
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         self._file.write_table(group, row_group_size=group.num_rows)
         self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
+        self._sizes.append(_sizes(group))
         self.encoded_rows += group.num_rows
 
     def seal(self) -> tuple[Add, memoryview]:
@@ -162,6 +164,7 @@ class SegmentWriter:
         Where they are in a file, that is removed; the bytes stay for as long as they are in use.
         """
         self.flush()
+        _tell_sizes(self._file, self._sizes)
         self._file.close()
         encoded = _with_tail(self._sink)
         if self._path is not None:
@@ -185,10 +188,23 @@ def encode(table: pa.Table) -> Encoded:
     """Return the table as the bytes of a segment: zstd Parquet with statistics."""
     sink = io.BytesIO()
     out = pa.PythonFile(sink, "w")
+    sizes: list[list[int]] = []
     with pq.ParquetWriter(out, table.schema, **_parquet(table.schema)) as file:
         for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
             file.write_table(group, row_group_size=group.num_rows)
+            sizes.append(_sizes(group))
+        _tell_sizes(file, sizes)
     return _with_tail(sink)
+
+
+def _sizes(group: pa.Table) -> list[int]:
+    return [int(column.nbytes) for column in group.columns]
+
+
+def _tell_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
+    """Note what row groups take once decoded, for readers that bound their memory."""
+    if sum(map(sum, sizes)) > limits.WHOLE_BYTES:
+        file.add_key_value_metadata({parts.DECODED_KEY: parts.encode_sizes(sizes)})
 
 
 def _with_tail(sink: BinaryIO) -> Encoded:

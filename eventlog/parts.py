@@ -2,30 +2,34 @@
 
 Pure layer. The checksums of Parquet cover the data of pages and nothing else: a flipped bit in a
 footer or in the header of a page has given other rows, endless loops and crashes of the process. So
-the object of a large segment ends with a *tail*: a digest of each part of what stands before it,
+the object of a large segment ends with a *tail*: a checksum of each part of what stands before it,
 and then the Parquet footer. The entry in the log has the tail's size and sha256. A reader that
 checks the tail first and then each part that it fetches decodes nothing but what was committed
-(FORMAT.md R7.7). Parquet readers that know nothing of it step over the digests, for nothing in the
-footer points there.
+(FORMAT.md R7.7). Parquet readers that know nothing of it step over the checksums, since nothing in
+the footer points there.
 """
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog import codec, limits
 from eventlog.errors import Corrupt
-from eventlog.model import Tail
+from eventlog.model import Count, Tail
 
-_DIGEST_BYTES = 16
+# Key of the Parquet metadata that says what the columns of each row group take once decoded.
+DECODED_KEY = "eventlog.decoded_bytes"
+_CHECKSUM_BYTES = 4
+_SIZES = msgspec.json.Decoder(list[list[Count]])
 _MAGIC = b"PAR1"
 _END_BYTES = 4 + len(_MAGIC)  # length of the Parquet footer, magic
 
@@ -36,11 +40,11 @@ class Parts:
 
     Attributes:
         bounds: where each part starts, ascending from 0, and where the last one ends.
-        digests: of the parts, one after another.
+        checksums: of the parts, one after another.
     """
 
     bounds: tuple[int, ...]
-    digests: bytes
+    checksums: bytes
 
     def covering(self, start: int, end: int) -> range:
         """Return the numbers of the parts that hold the bytes from `start` to `end`."""
@@ -48,8 +52,8 @@ class Parts:
 
     def check(self, part: int, body: memoryview) -> bool:
         """Say whether these are the bytes of a part."""
-        at = part * _DIGEST_BYTES
-        return digest(body) == self.digests[at : at + _DIGEST_BYTES]
+        at = part * _CHECKSUM_BYTES
+        return checksum(body) == self.checksums[at : at + _CHECKSUM_BYTES]
 
 
 def make_tail(parquet: memoryview) -> tuple[int, bytes] | None:
@@ -63,8 +67,8 @@ def make_tail(parquet: memoryview) -> tuple[int, bytes] | None:
     start = _footer_start(parquet, len(parquet))
     footer = bytes(parquet[start:])
     bounds = _bounds(parse_footer(footer), start)
-    digests = b"".join(digest(parquet[low:high]) for low, high in pairwise(bounds))
-    return start, digests + footer
+    checksums = b"".join(checksum(parquet[low:high]) for low, high in pairwise(bounds))
+    return start, checksums + footer
 
 
 def describe(tail: bytes) -> Tail:
@@ -85,8 +89,8 @@ def parse_tail(tail: bytes, size: int) -> tuple[Any, Parts]:
     at = _footer_start(memoryview(tail), len(tail))
     footer = parse_footer(tail[at:])
     bounds = _bounds(footer, size - len(tail))
-    if at != _DIGEST_BYTES * (len(bounds) - 1):
-        raise Corrupt(f"the object has digests of {at} bytes for {len(bounds) - 1} parts")
+    if at != _CHECKSUM_BYTES * (len(bounds) - 1):
+        raise Corrupt(f"the object has checksums of {at} bytes for {len(bounds) - 1} parts")
     return footer, Parts(bounds, tail[:at])
 
 
@@ -113,6 +117,30 @@ def footer_bytes(end: bytes) -> int:
     return int.from_bytes(end[-_END_BYTES : -len(_MAGIC)], "little") + _END_BYTES
 
 
+def encode_sizes(sizes: Sequence[Sequence[int]]) -> str:
+    """Return the text under `DECODED_KEY`.
+
+    Args:
+        sizes: of each row group, of each top-level column, the bytes of its values in Arrow.
+    """
+    return msgspec.json.encode(sizes).decode()
+
+
+def decoded_sizes(footer: Any, columns: int) -> list[list[int]] | None:
+    """Return the sizes that `encode_sizes` took; None where the writer did not tell them.
+
+    Args:
+        footer: the Parquet metadata.
+        columns: number of top-level columns.
+    """
+    try:
+        sizes = _SIZES.decode((footer.metadata or {}).get(DECODED_KEY.encode(), b""))
+    except msgspec.DecodeError:
+        return None
+    whole = len(sizes) == footer.num_row_groups and all(len(row) == columns for row in sizes)
+    return sizes if whole else None
+
+
 def chunk_spans(footer: Any) -> Iterator[tuple[int, int]]:
     """Yield where each column chunk starts and ends, by row group and then by column."""
     for group in range(footer.num_row_groups):
@@ -129,9 +157,13 @@ def chunk_span(column: Any) -> tuple[int, int]:
     return start, start + column.total_compressed_size
 
 
-def digest(body: memoryview) -> bytes:
-    """Return the digest of a part: the first half of its sha256."""
-    return hashlib.sha256(body).digest()[:_DIGEST_BYTES]
+def checksum(body: memoryview) -> bytes:
+    """Return the checksum of a part.
+
+    CRC-32 finds what rots on disks and on the way, at a third of what a hash costs; the tail that
+    holds it, and the object as a whole, have a sha256 in the log.
+    """
+    return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def _bounds(footer: Any, end: int) -> tuple[int, ...]:

@@ -8,9 +8,11 @@ missing or damaged segment is `DataLoss` and never skipped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from threading import BoundedSemaphore
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +20,7 @@ import pyarrow.compute as pc
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.model import Segment
-from eventlog.parts import chunk_span
+from eventlog.parts import chunk_span, decoded_sizes
 from eventlog.store import ObjectStore
 from readers.ahead import read_ahead, threads
 from readers.batches import clashes, conform, counted, exactly, filtered, holds_floats
@@ -28,6 +30,8 @@ from readers.together import better_together, together
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20
+# Fetching waits for the store, decoding for processors: more at once get in each other's way.
+_decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
 # What decoding of bytes that are those of the log can fail with.
 _FAILURES = (pa.ArrowException, OSError, ValueError)
 
@@ -138,6 +142,10 @@ class _Source:
         self.schema = self.footer.schema.to_arrow_schema()
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = leaves(self.schema, names)
+        # What the columns take once decoded, by row group; None: nobody told.
+        told = decoded_sizes(self.footer, len(self.schema))
+        wanted = [place for place, name in enumerate(self.schema.names) if name in names]
+        self.sizes = None if told is None else [sum(row[place] for place in wanted) for row in told]
         self.fields = pa.schema([field for field in reading.table_schema if field.name in names])
         self._check_footer()
 
@@ -159,7 +167,7 @@ class _Source:
         run: list[int] = []
         size = 0
         for index in self._groups():
-            cost = encoded_bytes(self.footer.row_group(index), self.columns)
+            cost = self._size(index)
             if run and size + cost > most:
                 pieces.append(_Piece(self, tuple(run), size))
                 run, size = [], 0
@@ -168,6 +176,12 @@ class _Source:
         if run:
             pieces.append(_Piece(self, tuple(run), size))
         return pieces
+
+    def _size(self, group: int) -> int:
+        """Return what a row group's columns take in memory, as far as its footer tells."""
+        if self.sizes is not None:
+            return int(self.sizes[group])
+        return encoded_bytes(self.footer.row_group(group), self.columns)
 
     def count(self) -> int:
         """Return the number of rows that pass."""
@@ -211,7 +225,8 @@ class _Piece:
         )
         most = self._most_bytes(file, 4 * once)
         if most <= 4 * once:
-            return list(self._wanted(self._decoded(file, count, source.reading.batch_rows)))
+            with _decoders:
+                return list(self._wanted(self._decoded(file, count, source.reading.batch_rows)))
         few = min(max(1, count * once // most), source.reading.batch_rows)
         return (
             batch for table in self._decoded(file, count, few) for batch in self._wanted([table])
@@ -219,6 +234,8 @@ class _Piece:
 
     def _most_bytes(self, file: pa.NativeFile, enough: int) -> int:
         source = self.source
+        if source.sizes is not None:
+            return self.size
         try:
             return most_bytes(file, source.footer, self.groups, source.columns, enough)
         except _FAILURES as error:

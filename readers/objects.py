@@ -1,7 +1,7 @@
 """The objects of segments: every byte that is handed on was compared with the log.
 
 Imports eventlog only. Small objects are fetched and checked whole. Of large ones first the tail is,
-whose size and sha256 the entry has, and then each part that is asked for, by the digests in the
+whose size and sha256 the entry has, and then each part that is asked for, by the checksums in the
 tail (`eventlog.parts`). So a decoder never sees a byte that is not the one that was committed: no
 bit that rots on a disk or on the way can make it loop, crash or answer with other rows.
 """
@@ -163,17 +163,17 @@ class SegmentObject:
         return None
 
     def _blocks(self) -> Parts | None:
-        """Read the whole object once, and return the digests of its blocks if it is undamaged."""
+        """Read the whole object once, and return the checksums of its blocks if it is undamaged."""
         size = self.segment.bytes
-        whole, digests = hashlib.sha256(), []
+        whole, checksums = hashlib.sha256(), []
         bounds = (*range(0, size, _BLOCK_BYTES), size)
         for start, end in pairwise(bounds):
             body = self._store.get(self.key, start=start, length=end - start + (end == size))
             whole.update(body)
-            digests.append(parts.digest(memoryview(body)))
+            checksums.append(parts.checksum(memoryview(body)))
         if whole.hexdigest() != self.segment.checksum:
             return None
-        return Parts(bounds, b"".join(digests))
+        return Parts(bounds, b"".join(checksums))
 
     def missing(self) -> EventLogError:
         """Return what a missing object means: vacuumed below the newest horizon, else lost.

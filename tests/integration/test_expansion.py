@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),
     ]
 )
-BOUND = 96 * 2**20  # of Arrow's memory, for hundreds of megabytes of rows
+BOUND = 208 * 2**20  # of Arrow: what is read ahead, and a row group; the rows take 300 MB
 
 
 def padded(rows, width, first=0):
