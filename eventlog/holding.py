@@ -178,11 +178,11 @@ class Holding:
             CommitConflict: its holder is alive, or it went meanwhile.
             InvalidInput: there is no such claim.
         """
-        least_s = seconds(silent_s, "silent_s")
+        silent_s = seconds(silent_s, "silent_s")
         seen = _claim_of(self.refresh().meta.claims, text(claim_id, "claim_id"))
         waited = 0.0
-        while waited < least_s:
-            pause = min(_POLL_S, least_s - waited)
+        while waited < silent_s:
+            pause = min(_POLL_S, silent_s - waited)
             self.clock.sleep(pause)
             waited += pause
             now = self.refresh().meta.claims.get(claim_id)
