@@ -27,7 +27,7 @@ VERSIONS = 5  # of the table that is removed
 WIDER = pa.schema([*SCHEMA, ("more", pa.int64())])
 GONE = errors.TableNotFound
 # Versions of the table that lies there afterwards; None: nothing does.
-SUCCESSORS = [None, 1, VERSIONS - 1, VERSIONS, VERSIONS + 1, 2 * VERSIONS]
+SUCCESSORS = [None, VERSIONS - 1, VERSIONS, VERSIONS + 1]
 
 
 def fill(store: ObjectStore, versions: int, *, seed: int = 1) -> Table:
@@ -110,8 +110,8 @@ def test_w9_a_handle_notices_that_its_table_is_gone(verb, versions):
     assert {k for k in after if k not in before and not k.startswith(keys.SEGMENTS_PREFIX)} == set()
 
 
-@pytest.mark.parametrize("versions", [None, 1, VERSIONS, VERSIONS + 1])
-@pytest.mark.parametrize("verb", ["append", "overwrite", "pin", "compaction", "vacuum"])
+@pytest.mark.parametrize("versions", [None, VERSIONS])
+@pytest.mark.parametrize("verb", ["append", "compaction", "vacuum"])
 def test_w9_on_every_kind_of_store(verb, versions, root_uri):
     table = old_handle(open_store(root_uri))
     new = swap(table, versions)
@@ -137,7 +137,7 @@ def test_w9_a_directory_is_looked_at_before_every_commit(tmp_path):
         table.refresh()
 
 
-@pytest.mark.parametrize("versions", [VERSIONS + 1, 2 * VERSIONS])
+@pytest.mark.parametrize("versions", [VERSIONS + 1])
 def test_w9_what_a_read_meets_is_told_as_what_it_is(versions, root_uri):
     table = old_handle(open_store(root_uri))
     swap(table, versions)
@@ -154,7 +154,7 @@ def test_w9_what_a_read_meets_is_told_as_what_it_is(versions, root_uri):
             read()
 
 
-@pytest.mark.parametrize("versions", [None, 1, VERSIONS])
+@pytest.mark.parametrize("versions", [None, 1])
 def test_w9_a_scan_that_finds_its_segments_gone_says_why(versions, root_uri):
     table = old_handle(open_store(root_uri))
     planned = scan(table)
@@ -163,7 +163,7 @@ def test_w9_a_scan_that_finds_its_segments_gone_says_why(versions, root_uri):
         planned.to_table()
 
 
-@pytest.mark.parametrize("versions", [1, VERSIONS, VERSIONS + 1])
+@pytest.mark.parametrize("versions", [1, VERSIONS])
 def test_w9_a_pickled_handle_is_of_its_table(versions, root_uri):
     """As a Spark job has it, whose driver commits in a process of its own."""
     table = old_handle(open_store(root_uri))
