@@ -46,8 +46,14 @@ def check_filter(expression: pc.Expression, schema: Schema) -> None:
 
 
 def expression_bytes(expression: pc.Expression) -> int:
-    """Return the size of an expression in Arrow's own form."""
-    _, (buffer,) = expression.__reduce__()
+    """Return the size of an expression in Arrow's own form; 0 where it has none.
+
+    Arrow cannot write what names a column by its position.
+    """
+    try:
+        _, (buffer,) = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return 0
     return int(buffer.size)
 
 

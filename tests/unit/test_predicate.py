@@ -203,6 +203,12 @@ def test_refused_arrow_expression_lists_the_columns():
         predicate.parse(pc.field("nothing") == 1, STORED)
 
 
+def test_an_arrow_expression_may_name_a_column_by_its_position():
+    by_position = pc.field(SCHEMA.names.index("id")) == 7
+    assert passing(by_position, rows(id=[7, 8])) == [True, False]
+    assert "id" in predicate.parse(by_position, STORED).columns()
+
+
 def test_long_flat_predicates_are_fine():
     where = " OR ".join(f"id = {number}" for number in range(3000))
     assert passing(where, rows(id=[2999, 3000])) == [True, False]
