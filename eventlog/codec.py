@@ -118,8 +118,18 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
 
 
 def encode_keyframe(keyframe: KeyFrame) -> bytes:
-    """Return the root's canonical bytes, with their own sha256 as the last field."""
-    return sealed(_encoder.encode(keyframe))
+    """Return the root's canonical bytes, with their own sha256 as the last field.
+
+    Raises:
+        InvalidInput: the root would pass `MAX_KEYFRAME_BYTES`: nobody could read it.
+    """
+    body = sealed(_encoder.encode(keyframe))
+    if len(body) > MAX_KEYFRAME_BYTES:
+        raise InvalidInput(
+            f"the key frame's root takes {len(body)} bytes of {MAX_KEYFRAME_BYTES}: "
+            "remove properties of your own, and use fewer app ids"
+        )
+    return body
 
 
 def decode_keyframe(body: bytes, version: int) -> KeyFrame:

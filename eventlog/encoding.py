@@ -27,6 +27,7 @@ from eventlog.slot import put_once
 from eventlog.snapshot import Snapshot
 from eventlog.store import Body, ObjectStore
 
+_TOLD_BYTES = 2**20  # what rows take in Arrow; of fewer, everybody sees that they are few
 _GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
 # How every segment is written; see `_parquet`.
 _PARQUET: dict[str, Any] = {
@@ -203,7 +204,7 @@ def _sizes(group: pa.Table) -> list[int]:
 
 def _tell_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
     """Note what row groups take once decoded, for readers that bound their memory."""
-    if sum(map(sum, sizes)) > limits.WHOLE_BYTES:
+    if sum(map(sum, sizes)) > _TOLD_BYTES:
         file.add_key_value_metadata({parts.DECODED_KEY: parts.encode_sizes(sizes)})
 
 

@@ -114,7 +114,16 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def to_parquet(table: pa.Table) -> bytes:
-    """Return the table as Parquet bytes: the same bytes for the same rows and library release."""
+    """Return the table as Parquet bytes: the same bytes for the same rows and library release.
+
+    Raises:
+        InvalidInput: it is larger than readers take.
+    """
+    if table.nbytes > _MAX_FRAME_BYTES // 2 and _plain_bytes(table) > _MAX_FRAME_BYTES:
+        raise InvalidInput(
+            f"{table.num_rows} entries of segments take more than the {_MAX_FRAME_BYTES} bytes of "
+            "one object: commit fewer at once, or keep statistics of fewer columns"
+        )
     sink = pa.BufferOutputStream()
     dictionary = [name for name in table.column_names if name not in _PLAIN]
     pq.write_table(
@@ -128,6 +137,12 @@ def to_parquet(table: pa.Table) -> bytes:
         row_group_size=max(1, table.num_rows),
     )
     return bytes(sink.getvalue())
+
+
+def _plain_bytes(table: pa.Table) -> int:
+    """Return a bound on the bytes of all columns before compression."""
+    size: int = table.nbytes + 16 * table.num_rows * table.num_columns
+    return size
 
 
 def from_parquet(body: bytes, rows: int) -> pa.Table:
