@@ -91,16 +91,29 @@ class Scan:
         return self.to_reader().read_all()
 
     def to_pandas(self) -> Any:
-        """Return all rows as a pandas DataFrame. Raises: see `to_batches`.
+        """Return all rows as a pandas DataFrame, every value as it is. Raises: see `to_batches`.
+
+        Integers with nulls among them get pandas' nullable types (`Int64`), or are Python integers
+        inside of lists and structs, where pandas would make them floats and round large ones. Times
+        are of microseconds. Decimals, dates and what is nested are objects. Pandas knows one
+        missing float only: null and NaN are both NaN there.
 
         Raises:
             InvalidInput: pandas is not installed.
         """
-        _need("pandas", "pandas")
-        return self.to_table().to_pandas()
+        pandas = _need("pandas", "pandas")
+        rows = self.to_table()
+        frame = rows.to_pandas(integer_object_nulls=True)
+        for place, column in enumerate(rows.columns):
+            if pa.types.is_integer(column.type) and column.null_count:
+                nullable = pandas.array([], dtype=f"Int{column.type.bit_width}").dtype
+                whole = column.to_pandas(types_mapper={column.type: nullable}.get)
+                whole.index = frame.index
+                frame.isetitem(place, whole)
+        return frame
 
     def to_polars(self) -> Any:
-        """Return all rows as a Polars DataFrame. Raises: see `to_batches`.
+        """Return all rows as a Polars DataFrame, every value as it is. Raises: see `to_batches`.
 
         Raises:
             InvalidInput: Polars is not installed.
@@ -109,6 +122,9 @@ class Scan:
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """Return the rows as a DuckDB relation, which streams them each time it is run.
+
+        Every value is as it is; what DuckDB's own SQL makes of them follows its rules and the zone
+        of its session, such as for the text of a time without an offset.
 
         Args:
             connection: a DuckDB connection; the default one if None.

@@ -7,7 +7,6 @@ it puts together, shows only there.
 import functools
 import itertools
 import random
-import struct
 from functools import reduce
 
 import pyarrow as pa
@@ -91,35 +90,14 @@ def _ids(frames):
 
 def test_every_value_comes_back_bit_by_bit(spark, world):
     table, versions, rows = world
-    expected = _bits(questions.to_arrow(rows))
+    expected = questions.bits(questions.to_arrow(rows))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         for version, engine in itertools.product(versions, ENGINES):
             found = readers.spark.read(spark, table.uri, version=version, engine=engine)
-            assert _bits(found.toArrow().sort_by("id")) == expected, (version, engine)
+            assert questions.bits(found.toArrow().sort_by("id")) == expected, (version, engine)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-
-
-def _bits(table: pa.Table) -> list[list[object]]:
-    """The values, with floats as their bits and times as whole numbers."""
-    columns = []
-    for name in questions.SCHEMA.names:
-        column = table.column(name)
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
-        elif pa.types.is_date(column.type):
-            column = column.cast(pa.int32())
-        columns.append([_bare(value) for value in column.to_pylist()])
-    return columns
-
-
-def _bare(value):
-    if isinstance(value, float):
-        return struct.pack("d", value)
-    if isinstance(value, dict):
-        return {name: _bare(part) for name, part in value.items()}
-    return [_bare(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 # A filter in Spark's own SQL on the DataFrame, and whether a row passes.

@@ -1,0 +1,152 @@
+"""One answer, whoever reads: pyarrow, pandas, Polars, DuckDB and streams against plain Python.
+
+The tables have several commits, segments, row groups and pages, before and after compaction.
+Spark's engines are compared in the same way in `tests/spark/test_engines.py`.
+"""
+
+import math
+import random
+import struct
+
+import duckdb
+import pyarrow as pa
+import pytest
+import questions
+from builders import create
+
+import compaction
+import readers
+from eventlog import encoding, limits
+from writers import append
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A table, its version before a compaction and the one after it, and its rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        small = {"data_page_size": 32, "write_batch_size": 3}
+        patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
+        patch.setattr(limits, "ROW_GROUP_ROWS", 7)
+        table = create(schema=questions.SCHEMA, time_column="ts")
+        rows = questions.rows(random.Random(11), 120)
+        for first in range(0, 120, 40):
+            append(table, questions.to_arrow(rows[first : first + 40]))
+        appended = table.head().version
+        compaction.run(table)
+        assert len(table.snapshot(version=appended).segments()) > 12
+        assert 1 < len(table.refresh().segments()) < 12
+        yield table, (appended, table.head().version), rows
+
+
+@pytest.fixture(scope="module")
+def duck():
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+def test_random_questions_have_one_answer(world, duck):
+    table, versions, rows = world
+    chance, count = questions.examples(40)
+    relation = readers.scan(table).to_duckdb(duck)
+    for number in range(count):
+        question = questions.ask(chance)
+        expected, version = question.ids(rows), versions[number % 2]
+        found = readers.scan(table, ["id"], question.sql, version).to_table()
+        assert sorted(found["id"].to_pylist()) == expected, question.sql
+        assert readers.count(table, question.sql, version) == len(expected), question.sql
+        # DuckDB compares integers as floats where one of a list has an exponent.
+        if not any(sign in question.sql for sign in ("1e", "ILIKE")):
+            got = relation.filter(question.sql).project("id").fetchall()
+            assert sorted(got) == [(number,) for number in expected], question.sql
+
+
+FLOATS = [
+    ("{} = 0", lambda x: x == 0), ("{} >= 0", lambda x: math.isnan(x) or x >= 0),
+    ("{} <= 0", lambda x: x <= 0), ("{} IN (0, 7)", lambda x: x in (0.0, 7.0)),
+    ("{} > 1e38", lambda x: math.isnan(x) or x > 1e38), ("{} <> 0", lambda x: x != 0),
+    ("{} <> {}", lambda x: False), ("{} = {}", lambda x: True),
+    ("NOT ({} < 0)", lambda x: math.isnan(x) or x >= 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", questions.FLOAT_COLUMNS)
+def test_floats_compare_as_numbers_and_nan_is_the_greatest(world, duck, name):
+    table, versions, rows = world
+    quoted = questions.quoted(name)
+    valid = [(row["id"], row[name]) for row in rows if row[name] is not None]
+    for text, holds in FLOATS:
+        where = text.format(quoted, quoted)
+        expected = [number for number, value in valid if holds(value)]
+        for version in versions:
+            scan = readers.scan(table, ["id", name], version=version)
+            asked = readers.scan(table, ["id"], where, version).to_table()
+            assert sorted(asked["id"].to_pylist()) == expected, where
+            pushed = scan.to_duckdb(duck).filter(where).project("id").fetchall()
+            assert sorted(pushed) == [(number,) for number in expected], where
+
+
+ROADS = {
+    "table": lambda scan, _: scan.to_table(),
+    "batches": lambda scan, _: pa.Table.from_batches(scan.to_batches()),
+    "reader": lambda scan, _: scan.to_reader().read_all(),
+    "stream": lambda scan, _: pa.table(scan),
+    "polars": lambda scan, _: scan.to_polars().to_arrow(),
+    "duckdb": lambda scan, duck: scan.to_duckdb(duck).to_arrow_table(),
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_every_value_comes_back_bit_by_bit(world, duck, road):
+    table, versions, rows = world
+    expected = questions.bits(questions.to_arrow(rows))
+    for version in versions:
+        found = ROADS[road](readers.scan(table, version=version), duck)
+        assert found.column_names == questions.SCHEMA.names
+        assert questions.bits(found.sort_by("id")) == expected
+
+
+def test_pandas_gets_every_value(world):
+    table, versions, rows = world
+    for version in versions:
+        frame = readers.scan(table, version=version).to_pandas().sort_values("id")
+        assert [*frame.columns] == questions.SCHEMA.names
+        assert {str(frame[name].dtype) for name in ("i8", "i16", "i32", "i64")} == {
+            "Int8", "Int16", "Int32", "Int64",
+        }  # fmt: skip
+        assert str(frame["id"].dtype) == "int64"
+        for field in questions.SCHEMA:
+            nested = pa.types.is_nested(field.type)
+            again = pa.array([*frame[field.name]], field.type, from_pandas=not nested)
+            found = questions.bits(pa.table({field.name: again}))[0]
+            expected = questions.bits(questions.to_arrow(rows).select([field.name]))[0]
+            assert [*map(_one_missing, found)] == [*map(_one_missing, expected)], field.name
+
+
+def _one_missing(value):
+    """The value with null in place of NaN, here as bits: pandas tells the two apart nowhere."""
+    if isinstance(value, dict):
+        return {name: _one_missing(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_one_missing(part) for part in value]
+    return None if value == struct.pack("d", math.nan) else value
+
+
+def test_pandas_rounds_no_integer_inside_of_a_value(world):
+    inside = pa.struct([("k", pa.int64())])
+    schema = pa.schema(
+        [("ts", questions.SCHEMA.field("ts").type), ("s", inside), ("l", pa.list_(pa.int64()))]
+    )
+    table = create(schema=schema, time_column="ts")
+    large = 2**53 + 1
+    for at in (0, questions.DAY_US):
+        rows = [[at] * 2, [{"k": large}, {"k": None}], [[large, None], None]]
+        columns = [
+            pa.array(v, pa.int64() if n == 0 else schema.field(n).type) for n, v in enumerate(rows)
+        ]
+        append(
+            table, pa.table([columns[0].cast(schema.field(0).type), *columns[1:]], schema=schema)
+        )
+    frame = readers.scan(table).to_pandas()
+    assert [*frame["s"]] == [{"k": large}, {"k": None}] * 2
+    assert [None if v is None else [*v] for v in frame["l"]] == [[large, None], None] * 2
