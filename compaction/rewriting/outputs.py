@@ -1,8 +1,8 @@
 """The segments that a rewrite makes: how large each gets, encoding, and the way to the store.
 
-Imports eventlog only. Rows come chunk by chunk, or for many chunks side by side; what is held in
-memory stays within a bound. Staged segments refer to nothing until somebody commits them, and
-nothing is deleted here (hazard C7).
+Imports eventlog and readers only. Rows come chunk by chunk, or for many chunks side by side; what is
+held in memory stays within a bound. Staged segments refer to nothing until somebody commits them,
+and nothing is deleted here (hazard C7).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,9 +21,11 @@ from eventlog.chunks import parse_chunk
 from eventlog.clock import Clock
 from eventlog.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.errors import Corrupt
-from eventlog.model import Add
+from eventlog.memory import MemoryStore
+from eventlog.model import Add, Segment
 from eventlog.schema import to_arrow
 from eventlog.store import ObjectStore
+from readers.objects import SegmentObject
 
 _UPLOADS = 2
 _GROUP_BYTES = 32 * 2**20
@@ -61,6 +64,44 @@ def share(left: int | None, size: Size, target_bytes: int) -> int:
 def writing_bytes(memory_bytes: int) -> int:
     """Return how much of the memory is for segments under way, encoded and not."""
     return memory_bytes * 3 // 8
+
+
+def check_opens(add: Add, body: memoryview, table: str) -> None:
+    """Check that readers will open a segment: a vacuum deletes what it was made from.
+
+    Args:
+        add: the action that will add it.
+        body: its object.
+        table: for messages.
+
+    Raises:
+        Corrupt: they will not.
+    """
+    segment = Segment(version=0, partition=0, **msgspec.structs.asdict(add))
+    source = SegmentObject(_Encoded(body, table), segment, add.epoch)
+    try:
+        source.open()
+    except Corrupt as error:
+        why = f"a segment of chunk {add.chunk} cannot be read after it was encoded"
+        raise Corrupt(f"{why}: {error.message}; nothing was committed", table=table) from error
+    if source.footer.num_rows != add.rows:
+        found = f"has {source.footer.num_rows} rows, not {add.rows}"
+        raise Corrupt(f"a segment of chunk {add.chunk} {found}; nothing was committed", table=table)
+
+
+class _Encoded(MemoryStore):
+    """A store of one object, whatever its key."""
+
+    def __init__(self, body: memoryview, uri: str) -> None:
+        super().__init__()
+        self._body, self._uri = body, uri
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:  # noqa: ARG002
+        return bytes(self._body[start : None if length is None else start + length])
 
 
 @dataclass
@@ -237,6 +278,7 @@ class Outputs:
         )
         if state.left is not None:
             state.left -= add.rows
+        check_opens(add, body, self._store.uri)
         if self._verify:
             self._decode(add, body)
         held = 0 if self._folder else len(body)

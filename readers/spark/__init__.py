@@ -80,6 +80,7 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
         InvalidInput: an argument is wrong, or the engine cannot do it.
         NotFound: there is no such table or version, or it was given up.
         DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
+            It compares no bytes (FORMAT.md R7.7); engine `arrow` compares all that it decodes.
     """
     if engine not in ("auto", "arrow", "jvm"):
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")

@@ -15,6 +15,7 @@ from builders import DAY_US, commit, create, drop_of, live, reopen, replaced
 import compaction
 from eventlog import keys, limits, parts
 from eventlog.delta import add_of
+from eventlog.encoding import SegmentWriter
 from eventlog.errors import DataLoss
 from eventlog.memory import MemoryStore
 from readers import count, scan
@@ -233,3 +234,32 @@ def test_compaction_passes_no_damage_on_and_its_inputs_stand_in(monkeypatch):
             scan(table).to_table()
         found = scan(table, fallback=True).to_table()
         assert found.sort_by([("n", "ascending")]) == right.sort_by([("n", "ascending")])
+
+
+@pytest.mark.parametrize("at", [3, -1, -100])
+@pytest.mark.parametrize("large", [True, False])
+def test_a_compaction_commits_no_segment_that_readers_would_refuse(monkeypatch, at, large):
+    """An encoder, or memory, that goes wrong: a vacuum would then delete the readable inputs."""
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 2_000 if large else 2**20)
+    table = create(schema=SCHEMA)
+    for _ in range(4):
+        append(table, rows(0, 300))
+    right = scan(table).to_table()
+    seal = SegmentWriter.seal
+
+    def wrong(writer):
+        add, body = seal(writer)
+        bad = bytearray(body)
+        bad[at] ^= 1
+        return add, memoryview(bad)
+
+    monkeypatch.setattr(SegmentWriter, "seal", wrong)
+    policy = compaction.Policy(small_task_bytes=0)
+    (task,) = compaction.plan(table, policy).tasks
+    outcome = compaction.perform(table, task, policy)
+    if large and at == 3:  # the whole is not read again: whoever reads it finds that
+        assert outcome.ok
+        return
+    assert outcome.status == "failed"
+    assert "cannot be read after it was encoded" in outcome.error
+    assert scan(table).to_table() == right
