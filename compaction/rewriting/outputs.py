@@ -1,8 +1,8 @@
 """The segments that a rewrite makes: how large each gets, encoding, and the way to the store.
 
-Imports eventlog and readers only. Rows come chunk by chunk, or for many chunks side by side; what is
-held in memory stays within a bound. Staged segments refer to nothing until somebody commits them,
-and nothing is deleted here (hazard C7).
+Imports eventlog and readers only. Rows come chunk by chunk, or for many chunks side by side; what
+is held in memory stays within a bound. Staged segments refer to nothing until somebody commits
+them, and nothing is deleted here (hazard C7).
 """
 
 from __future__ import annotations
