@@ -7,6 +7,7 @@ loss, not the reader's.
 import math
 import tempfile
 from datetime import datetime
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,7 @@ from builders import create
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.errors import InvalidInput
 from readers import scan
 from writers import append
 from writers.files import open_rows
@@ -139,6 +141,60 @@ WRITERS = {
         unchanged,
     ),
 }
+
+
+@st.composite
+def written_decimals(draw):
+    """A decimal type, and numbers with digits about as many as it has, exponents included."""
+    precision = draw(st.integers(1, 38))
+    scale = draw(st.integers(0, precision))
+    digits = st.integers(0, 40).flatmap(lambda n: st.integers(-(10**n), 10**n))
+    one = st.builds("{}e{}".format, digits, st.integers(-40, 40)) | digits.map(str)
+    return pa.decimal128(precision, scale), draw(st.lists(one, min_size=1, max_size=8))
+
+
+def exact(text, kind):
+    """The number, or None where the type does not have it."""
+    with localcontext() as context:
+        context.prec = 200
+        units = Decimal(text).scaleb(kind.scale)
+        fits = units == units.to_integral_value() and abs(units) < 10**kind.precision
+        return Decimal(text) if fits else None
+
+
+def decimals_by(road, folder, texts, kind):
+    """What is stored of the texts, or None where they are refused."""
+    at = "2013-01-07T05:00:00Z"
+    path = Path(folder) / f"a.{road}"
+    if road == "csv":
+        path.write_text("at,dec\n" + "".join(f"{at},{text}\n" for text in texts))
+    elif road == "json":
+        path.write_text("".join(f'{{"at":"{at}","dec":{text}}}\n' for text in texts))
+    else:
+        (text,) = texts
+        path = Path(folder) / f"dec={text}" / "a.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"at\n{at}\n")
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("dec", kind)])
+    try:
+        return open_rows([str(path)], schema, "at").reader.read_all()["dec"].to_pylist()
+    except InvalidInput:
+        return None
+
+
+@given(written_decimals())
+def test_decimals_of_every_type_are_stored_as_written_or_refused(drawn):
+    kind, texts = drawn
+    known = {text: exact(text, kind) for text in texts}
+    fitting = [text for text in texts if known[text] is not None]
+    with tempfile.TemporaryDirectory() as folder:
+        for road in ("csv", "json", "path"):
+            for text in dict.fromkeys(texts):
+                expected = None if known[text] is None else [known[text]]
+                assert decimals_by(road, folder, [text], kind) == expected, (road, text, kind)
+        for road in ("csv", "json"):
+            expected = [known[text] for text in fitting]
+            assert not fitting or decimals_by(road, folder, fitting, kind) == expected
 
 
 PARTITIONED = {

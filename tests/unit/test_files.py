@@ -364,6 +364,25 @@ def test_decimals_of_any_exponent_are_exact_or_refused(table, tmp_path, kind):
     assert [row["dec"] for row in found] == [Decimal(value) for value in DECIMALS.values()]
 
 
+LARGE_DECIMALS = [
+    ("123456789012345678901234567890", "38,18"), ("7", "38,38"), ("1" + "0" * 20, "38,18"),
+    ("9" * 38, "38,1"), ("9" * 38, "38,38"), ("-17", "38,37"), ("9" * 20 + ".5", "20,1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind"), LARGE_DECIMALS)
+@pytest.mark.parametrize("road", ["csv", "json", "json text", "path"])
+def test_decimals_with_more_digits_than_their_column_are_refused(table, tmp_path, road, text, kind):
+    t = table(f"at:timestamp, dec:decimal({kind})")
+    name, content = {
+        "csv": ("a.csv", f"at,dec\n{AT},{text}\n"),
+        "json": ("a.json", f'{{"at":"{AT}","dec":{text}}}\n'),
+        "json text": ("a.json", f'{{"at":"{AT}","dec":"{text}"}}\n'),
+        "path": (f"dec={text}/a.csv", f"at\n{AT}\n"),
+    }[road]
+    assert refused(t, write(tmp_path / name, content), match="dec.*does not fit")
+
+
 def test_an_empty_line_of_a_csv_of_one_column_is_a_null(table, tmp_path):
     t = table("at:timestamp, id:int64")
     path = write(tmp_path / "id=1" / "a.csv", f"at\n{AT}\n\n{AT}\n")

@@ -75,7 +75,7 @@ def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
     if pa.types.is_decimal(kind):
-        values = _plain_decimals(values)
+        return _decimals(values, kind)
     # Arrow takes 0xFF for -1 where a column has 8 bits.
     if pa.types.is_integer(kind) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
         raise pa.ArrowInvalid("whole numbers are written in decimal digits")
@@ -109,6 +109,19 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
         zoned = pc.match_substring_regex(values, _HAS_OFFSET)
         naive = pc.if_else(zoned, None, values).cast(_NAIVE).cast(_UTC)
         return pc.coalesce(pc.if_else(zoned, values, None).cast(_UTC), naive)
+
+
+def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Parse decimals exactly.
+
+    Arrow multiplies by a power of ten modulo 2^128 and looks at the precision only then. Where
+    that may wrap around, the numbers go by way of 256 bits, which hold 38 digits times 10^38.
+    """
+    values = _plain_decimals(values)
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    if longest + kind.scale > _PLACES:
+        values = values.cast(pa.decimal256(2 * _PLACES, kind.scale))
+    return values.cast(kind)
 
 
 def _plain_decimals(values: pa.Array) -> pa.Array:
