@@ -25,8 +25,13 @@ _COMPACT = {*_VIEWS, pa.dictionary(pa.int8(), pa.int8()).id}
 
 
 def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches that take at most `most` bytes written out, or have one row."""
-    waiting = [batch]
+    """Yield the rows in batches that take at most `most` bytes written out, or have one row.
+
+    A damaged batch is yielded as it is, for whoever looks at its values to say how.
+    """
+    waiting = [batch] if _is_sound(batch) else []
+    if not waiting:
+        yield batch
     while waiting:
         part = waiting.pop()
         if part.num_rows > 1 and _holds(part) > most:
@@ -36,11 +41,21 @@ def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Record
             yield part
 
 
+def _is_sound(batch: pa.RecordBatch) -> bool:
+    """Say whether lengths can be taken: by offsets and indices out of bounds Arrow would crash."""
+    try:
+        for values in batch.columns:
+            values.validate(full=is_compact(values.type))
+    except pa.ArrowException:
+        return False
+    return True
+
+
 def _holds(batch: pa.RecordBatch) -> int:
     try:
         return sum(map(written_bytes, batch.columns))
     except (pa.ArrowException, IndexError, ValueError):
-        return 0  # damaged: whoever looks at the values says how
+        return 0  # of a type that cannot be written out: whoever casts it says so
 
 
 def written_bytes(values: pa.Array) -> int:

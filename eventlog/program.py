@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, NoReturn, TypeVar
@@ -78,7 +79,8 @@ class Program(click.Group):
         """Run one verb; a closed standard output is not left to click, which exits with 1."""
         try:
             answer = super().invoke(ctx)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it is where the program was started without one
+                sys.stdout.flush()
         except BrokenPipeError:
             raise _OutputClosed from None
         return answer
@@ -88,8 +90,8 @@ class Program(click.Group):
         try:
             code = super().main(arguments, prog_name, standalone_mode=False, **extra)
         except _OutputClosed:
-            # Whoever read our output has enough. Python would complain again at its own flush.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever read our output has enough.
+            _discard_output()
             return 0
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted", err=True)
@@ -116,6 +118,31 @@ def build() -> Program:
         for command in entry.load():
             program.add_command(command)
     return program
+
+
+@contextmanager
+def committed(version: int) -> Iterator[None]:
+    """Guard the answer of a verb that has committed: no failure to print it fails the verb.
+
+    Whoever runs a verb that exits with an error runs it again, and that could take effect twice.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output()
+        click.echo(
+            f"eventlog: version {version} is committed; the answer could not be written: {error}",
+            err=True,
+        )
+
+
+def _discard_output() -> None:
+    """Send what is left to print nowhere: Python would complain again at its own flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def common(function: Function) -> Function:

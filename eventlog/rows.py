@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,10 @@ _INTEGER_WIDTH = {
     "int64": 64,
 }
 _MICROSECOND = pa.timestamp("us", tz="UTC")
+# In ISO 8601 text: an offset other than UTC's own.
+_OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
+# Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
+_spent: WeakSet[pa.RecordBatchReader] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,12 @@ def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | P
 
 def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
     """Parse ISO 8601 text: with an offset, or without one as UTC."""
+    if pa.types.is_date(field.type) or field.type.tz is None:
+        shifted = pc.fill_null(pc.match_substring_regex(values, _OTHER_OFFSET), False)
+        count = pc.sum(shifted).as_py()
+        if count:
+            why = f"event times have an offset from UTC, which {field.type} does not keep"
+            return Problem(field.name, why, count, _shown(values.filter(shifted).slice(0, 1)))
     for parse in (_with_offset, _without_offset):
         try:
             return _of_type(parse(values), field)
@@ -281,12 +292,19 @@ def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream.
+    """Yield the batches of a stream, which can be read once.
 
     Raises:
-        InvalidInput: the stream itself fails.
+        InvalidInput: the stream fails, or was handed in before: a second call would find the rest
+            of its rows, or none, and take that for all of them.
     """
+    if reader in _spent:
+        raise InvalidInput(
+            "this stream of rows was read before, wholly or in part: streams can be read once, so "
+            "that another try needs a new one"
+        )
+    _spent.add(reader)
     try:
         yield from reader
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the rows could not be read: {_first_line(error)}") from error

@@ -45,7 +45,7 @@ def table(
     console = Console()
     excess = sum(widths) + len(_GAP) * len(widths) - console.width
     # One long column may be folded; where that is not enough the terminal wraps whole lines.
-    if not sys.stdout.isatty() or max(widths) - excess < _NARROWEST:
+    if sys.stdout is None or not sys.stdout.isatty() or max(widths) - excess < _NARROWEST:
         _plain(columns, texts, widths, right)
         return
     grid = Grid(box=None, header_style="bold", pad_edge=False, padding=(0, len(_GAP), 0, 0))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from eventlog import terminal
-from eventlog.program import Place, common, options
+from eventlog.program import Place, committed, common, options
 from eventlog.staging import DEFAULT_MEMORY_BYTES
 from writers.batch import already, append, make_app
 from writers.files import FORMATS, counted, exactly, open_rows
@@ -80,7 +80,8 @@ def append_(
                 app_seq=app_seq,
                 memory_bytes=memory_mb * _MEGABYTE,
             )
-    _answer(place, table.uri, done, read, committed=done > head.version)
+    with committed(done):
+        _answer(place, table.uri, done, read, committed=done > head.version)
 
 
 @click.command("demo")

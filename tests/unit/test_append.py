@@ -13,7 +13,7 @@ from builders import SCHEMA, check_sound, create, events, live, reopen
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk
 from eventlog.staging import MIN_MEMORY_BYTES
-from writers import append
+from writers import append, overwrite
 
 UTC = dt.UTC
 AT = dt.datetime(2013, 1, 7, 5, 30, tzinfo=UTC)
@@ -307,3 +307,34 @@ def test_statistics_follow_the_property():
         [1],
         [1, 2],
     ]
+
+
+@pytest.mark.parametrize("last", [None, 1])
+def test_a_stream_that_was_read_is_not_taken_again(last):
+    # What is left of it after a failure, or after it was appended, is not the rows.
+    table = create()
+
+    def batches():
+        yield from events(2).to_batches()
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([last], SCHEMA.field(0).type),
+                *(pa.nulls(1, f.type) for f in list(SCHEMA)[1:]),
+            ],
+            schema=SCHEMA,
+        )
+
+    stream = pa.RecordBatchReader.from_batches(SCHEMA, batches())
+    if last is None:
+        with pytest.raises(errors.InvalidInput, match="null"):
+            append(table, stream, app_id="job", app_seq=1)
+    else:
+        append(table, stream, app_id="job", app_seq=1)
+    before = table.head().version
+    with pytest.raises(errors.InvalidInput, match="read before"):
+        append(table, stream, app_id="job", app_seq=2)
+    with pytest.raises(errors.InvalidInput, match="read before"):
+        overwrite(table, stream)
+    assert table.refresh().version == before
+    append(table, events(2), app_id="job", app_seq=3)
+    assert table.head().totals.rows == (2 if last is None else 5)

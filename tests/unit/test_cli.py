@@ -463,6 +463,21 @@ def test_closed_pipe_is_no_failure(uri):
     assert (answer.returncode, answer.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("answer_goes_to", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_an_append_that_cannot_answer_has_not_failed(uri, tmp_path, answer_goes_to, form):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(rows([3]), file)
+    before = Table.open(uri).head().version
+    command = f"'{sys.executable}' -m eventlog.cli append {form} '{uri}' '{file}' {answer_goes_to}"
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, timeout=240, text=True)
+    # With a failure whoever runs it would run it again, and append the rows twice.
+    assert answer.returncode == 0, answer.stderr
+    assert Table.open(uri).head().version == before + 1
+    if "full" in answer_goes_to:
+        assert f"version {before + 1} is committed" in answer.stderr
+
+
 # ------------------------------------------------------------------------------ the program
 
 

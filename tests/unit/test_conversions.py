@@ -141,10 +141,39 @@ def test_rows_without_a_form_in_arrow_are_refused(source):
         append(create(), source)
 
 
+def test_a_damaged_dictionary_is_refused_by_name():
+    times = pa.array([0] * 20, AT)
+    texts = pa.array([f"s{n % 3}" for n in range(20)]).dictionary_encode()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("at", AT), ("x", texts.type)])) as out:
+        out.write_table(pa.table({"at": times, "x": texts}))
+    body = bytearray(sink.getvalue().to_pybytes())
+    # The dictionary claims 2^43 + 3 texts; Arrow reads where it says, unless it is told to look.
+    body[body.rfind((3).to_bytes(8, "little")) + 5] = 0x08
+    table = table_of(pa.string())
+    with pytest.raises(errors.InvalidInput, match="damaged"):
+        append(table, pa.ipc.open_stream(bytes(body)))
+    assert count(table) == 0
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_an_offset_is_refused_where_the_time_column_has_no_zone(kind):
+    table = create(schema=pa.schema([("at", kind)]))
+    shifted = ["2013-01-07T05:00:00+02:00", "2013-01-07 05:00:00-0030", "2013-01-07T00+01"]
+    for text in shifted:
+        with pytest.raises(errors.InvalidInput, match="offset from UTC"):
+            append(table, pa.table({"at": [text]}))
+    append(table, pa.table({"at": ["2013-01-07", "2013-01-07T00:00:00"]}))
+    assert count(table) == 2
+
+
 def test_text_with_a_time_of_day_is_no_date():
     table = create(schema=pa.schema([("at", pa.date32())]), granularity="year")
-    for text in ("2013-01-07T05:00:00", "2013-01-07T00:00:00+09:00"):
-        with pytest.raises(errors.InvalidInput, match="1 event times have a time of day"):
+    for text, why in (
+        ("2013-01-07T05:00:00", "1 event times have a time of day"),
+        ("2013-01-07T00:00:00+09:00", "1 event times have an offset"),
+    ):
+        with pytest.raises(errors.InvalidInput, match=why):
             append(table, pa.table({"at": ["2013-01-07", text]}))
     append(table, pa.table({"at": ["2013-01-07", "2013-01-08T00:00:00Z"]}))
     days = scan(table).to_table().column("at").to_pylist()
