@@ -92,7 +92,11 @@ def may_match(
             file_format.make_fragment(str(row), nowhere, partition_expression=guarantee)
         )
     segments = ds.FileSystemDataset(fragments, to_arrow(schema), file_format, nowhere)
-    kept = {int(fragment.path) for fragment in segments.get_fragments(filter=expression)}
+    try:
+        kept = {int(fragment.path) for fragment in segments.get_fragments(filter=expression)}
+    except (pa.ArrowException, ValueError):
+        # It fails on a bound, as by a cast out of range, which says nothing of the rows.
+        return pa.array([True] * count, pa.bool_())
     return pa.array([row in kept for row in range(count)], pa.bool_())
 
 
@@ -118,7 +122,10 @@ def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
         known = (limits[0] | field.is_null()) & (limits[1] | field.is_null())
         rows = file_format.make_fragment("rows", nowhere, partition_expression=known)
         parts = ds.FileSystemDataset([rows], kinds, file_format, nowhere)
-        return any(True for _ in parts.get_fragments(filter=expression))
+        try:
+            return any(True for _ in parts.get_fragments(filter=expression))
+        except (pa.ArrowException, ValueError):
+            return True  # it fails on a bound, which says nothing of the rows
 
     if not possible(least, greatest):
         return 1, 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +22,15 @@ def holds_floats(kind: pa.DataType) -> bool:
 def counted(rows: int) -> pa.RecordBatch:
     """Return a batch of so many rows and no columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def joined(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the rows of tables of one schema, of which there is at least one."""
+    parts = list(tables)
+    if parts[0].column_names:
+        return pa.concat_tables(parts)
+    # Of tables without columns Arrow forgets the number of rows.
+    return pa.Table.from_batches([counted(sum(part.num_rows for part in parts))])
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -51,6 +62,10 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
         pa.ArrowException: it fails on a row.
     """
     from pyarrow import acero  # noqa: PLC0415 - loads pandas where that is installed
+
+    if not table.column_names:  # acero would take it for a table without rows
+        rows = filtered(pa.table({"": pa.nulls(table.num_rows)}), where).num_rows
+        return pa.Table.from_batches([counted(rows)])
 
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),

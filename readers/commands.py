@@ -6,6 +6,7 @@ Needs the extra `cli`. Imports eventlog and readers.
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -117,9 +118,16 @@ def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
     shown = _TABLE_ROWS if limit is None else limit
     rows = limited(reader, shown + 1).read_all()
     columns = rows.schema.names
-    cells = [rows.column(name).slice(0, shown).to_pylist() for name in columns]
+    cells = [_cells(rows.column(place).slice(0, shown)) for place in range(len(columns))]
     numbers = [f.name for f in rows.schema if str(f.type).startswith(_NUMBERS)]
     table = [[text(cell) for cell in row] for row in zip(*cells, strict=True)]
     terminal.table(columns, table, right=numbers)
     if len(rows) > shown and limit is None:
         terminal.note(f"the first {shown} rows; --limit N shows more, --format csv all of them")
+
+
+def _cells(values: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(values.to_pylist())
+    except (OverflowError, ValueError):  # times that Python's own types do not reach
+        return list(values.cast(pa.string()).to_pylist())

@@ -23,7 +23,7 @@ from eventlog.model import Segment
 from eventlog.parts import chunk_span, decoded_sizes
 from eventlog.store import ObjectStore
 from readers.ahead import read_ahead, threads
-from readers.batches import clashes, conform, counted, exactly, filtered, holds_floats
+from readers.batches import clashes, conform, counted, exactly, filtered, holds_floats, joined
 from readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from readers.objects import SegmentObject
 from readers.together import better_together, together
@@ -197,7 +197,10 @@ class _Source:
         import pyarrow.dataset as ds  # noqa: PLC0415 - loads pandas where that is installed
 
         fragment = ds.ParquetFileFormat().make_fragment(pa.BufferReader(self.object.end))
-        kept = fragment.subset(filter=reading.filter, schema=reading.table_schema)
+        try:
+            kept = fragment.subset(filter=reading.filter, schema=reading.table_schema)
+        except (pa.ArrowException, ValueError):
+            return every  # it fails on a bound, which says nothing of the rows
         return [group.id for group in kept.row_groups]
 
     def undecodable(self, error: Exception) -> DataLoss:
@@ -268,7 +271,7 @@ class _Piece:
         reading = self.source.reading
         names = reading.schema.names
         if reading.filter is not None:
-            together = pa.concat_tables(tables)
+            together = joined(tables)
             try:
                 tables = [filtered(together, reading.filter)]
             except _FAILURES as error:

@@ -5,6 +5,7 @@ Imports eventlog only.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from eventlog.errors import EventLogError, InvalidInput
+from readers.batches import holds_floats
 
 FORMATS = ("csv", "json", "parquet", "arrow")
 _PARTIAL = ".partial"
@@ -73,19 +75,45 @@ def _to_csv(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
     with writer:
         for batch in reader:
             rows += batch.num_rows
-            writer.write_batch(batch)
+            try:
+                writer.write_batch(batch)
+            except pa.ArrowException as error:
+                raise _unfit("CSV", error) from None
     return rows
 
 
 def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
     rows = 0
     encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
+    floats = any(holds_floats(kind) for kind in reader.schema.types)
     for batch in reader:
-        for row in batch.to_pylist(maps_as_pydicts="lossy"):
-            sink.write(encoder.encode(row))
-            sink.write(b"\n")
+        try:
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
+                sink.write(encoder.encode(_spelled(row) if floats else row))
+                sink.write(b"\n")
+        except (KeyError, OverflowError, ValueError) as error:
+            raise _unfit("JSON", error) from None
         rows += batch.num_rows
     return rows
+
+
+def _spelled(value: Any) -> Any:
+    """Return a value with NaN and infinities, which JSON lacks, as texts that `append` reads."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {_spelled(key): _spelled(inner) for key, inner in value.items()}
+        case list():
+            return [_spelled(inner) for inner in value]
+    return value
+
+
+def _unfit(row_format: str, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"a value has no form in {row_format} ({error}): leave its column out by --columns, or "
+        "write --format arrow or parquet"
+    )
 
 
 def _to_parquet(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:

@@ -99,11 +99,18 @@ class Scan:
         missing float only: null and NaN are both NaN there.
 
         Raises:
-            InvalidInput: pandas is not installed.
+            InvalidInput: pandas is not installed, or Python has no form for a value, such as for
+                dates outside the years 1 to 9999.
         """
         pandas = _need("pandas", "pandas")
         rows = self.to_table()
-        frame = rows.to_pandas(integer_object_nulls=True)
+        try:
+            frame = rows.to_pandas(integer_object_nulls=True)
+        except (pa.ArrowException, OverflowError, ValueError) as error:
+            raise InvalidInput(
+                f"a value has no form in pandas ({error}): leave its column out, or take "
+                "to_table() or to_polars()"
+            ) from None
         for place, column in enumerate(rows.columns):
             if pa.types.is_integer(column.type) and column.null_count:
                 nullable = pandas.array([], dtype=f"Int{column.type.bit_width}").dtype

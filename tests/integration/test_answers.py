@@ -10,6 +10,7 @@ import struct
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import questions
 from builders import create
@@ -150,3 +151,40 @@ def test_pandas_rounds_no_integer_inside_of_a_value(world):
     frame = readers.scan(table).to_pandas()
     assert [*frame["s"]] == [{"k": large}, {"k": None}] * 2
     assert [None if v is None else [*v] for v in frame["l"]] == [[large, None], None] * 2
+
+
+NAMES_NO_COLUMN = {
+    "1 + 1 = 2": True,
+    "LENGTH('abc') = 3 OR NULL": True,
+    "'a' LIKE 'b%'": False,
+    "NOT (1 + 1 = 2)": False,
+    "1 = NULL": False,
+}
+
+
+def test_a_filter_that_names_no_column_counts_as_it_reads(world):
+    table, versions, rows = world
+    questions_ = [*NAMES_NO_COLUMN.items(), (pc.scalar(True), True), (pc.scalar(False), False)]
+    for version in versions:
+        for where, passes in questions_:
+            found = readers.scan(table, where=where, version=version)
+            without = readers.scan(table, [], where=where, version=version)
+            wanted = len(rows) if passes else 0
+            counts = (found.count(), found.to_table().num_rows, without.to_table().num_rows)
+            assert counts == (wanted,) * 3, where
+            assert readers.count(table, where=where, version=version) == wanted
+
+
+def test_a_filter_that_fails_on_bounds_only_is_asked_of_the_rows():
+    # The greatest value has no place among the floats; Arrow refuses to compare it with one.
+    table = create(schema=pa.schema([("at", pa.timestamp("us", tz="UTC")), ("i", pa.int64())]))
+    for numbers in ([1, 2], [3, 2**63 - 1]):
+        append(
+            table,
+            pa.table({"at": pa.array([0, 1], table.snapshot().schema.field(0).type), "i": numbers}),
+        )
+    i = pc.field("i")
+    assert readers.scan(table, where=i.cast("float64", safe=False) < 3.0).to_table().num_rows == 2
+    found = readers.scan(table, where=pc.is_in(i, value_set=pa.array([1.0, 3.0])))
+    assert found.to_table().column("i").to_pylist() == [1, 3]
+    assert readers.scan(table, where=i < 3.0).to_table().column("i").to_pylist() == [1, 2]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -14,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from eventlog import Table, keys, terminal
-from eventlog.errors import CommitConflict, Corrupt, EventLogError, Unavailable
+from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
 from eventlog.program import build
 from eventlog.schema import from_arrow
 from eventlog.schema_text import parse_schema, type_text
+from readers import scan
 from writers import append
 
 SCHEMA = pa.schema(
@@ -453,6 +455,50 @@ def test_errors_in_json(uri, tmp_path):
 
 def test_debug_shows_where(tmp_path):
     assert "Traceback" in run("log", tmp_path / "nothing", "--debug").stderr
+
+
+def test_json_lines_keep_every_value_or_say_so(tmp_path):
+    schema = pa.schema(
+        [
+            ("time", pa.timestamp("us", tz="UTC")),
+            ("f", pa.float64()),
+            ("s", pa.struct([("l", pa.list_(pa.float32()))])),
+            ("m", pa.map_(pa.int64(), pa.string())),
+            ("d", pa.date32()),
+        ]
+    )
+    floats = [math.nan, math.inf, -math.inf, -0.0, 1.5, None]
+    times = [START + timedelta(hours=h) for h in range(len(floats))]
+    given = [
+        {"time": t, "f": f, "s": {"l": [f, 1.0]}, "m": [(1, "a")], "d": None}
+        for t, f in zip(times, floats, strict=True)
+    ]
+    table = Table.create(tmp_path / "t", schema, time_column="time")
+    append(table, pa.Table.from_pylist(given, schema=schema))
+    file = tmp_path / "rows.jsonl"
+    done("scan", tmp_path / "t", "--format", "json", "--output", file)
+    Table.create(tmp_path / "back", schema, time_column="time")
+    done("append", tmp_path / "back", file)
+    back = scan(Table.open(tmp_path / "back")).to_table()
+    assert repr(back.to_pylist()) == repr(scan(table).to_table().to_pylist())
+    assert repr(back.column("f").to_pylist()) == repr(floats)
+
+    # Two entries of one key, and a date before the year 1.
+    odd = pa.table(
+        {
+            "time": pa.array([START + timedelta(days=1)], schema.field(0).type),
+            "m": pa.array([[(1, "a"), (1, "b")]], schema.field("m").type),
+            "d": pa.array([-800_000], pa.int32()).cast(pa.date32()),
+        }
+    )
+    append(table, odd)
+    for column in ("m", "d"):
+        refused = run("scan", tmp_path / "t", "--format", "json", "--columns", column)
+        assert refused.exit_code == 2
+        assert "no form in JSON" in refused.stderr
+    assert "-0221-09-04" in done("scan", tmp_path / "t", "--columns", "d").stdout
+    with pytest.raises(InvalidInput, match="no form in pandas"):
+        scan(table, ["d"]).to_pandas()
 
 
 def test_closed_pipe_is_no_failure(uri):
