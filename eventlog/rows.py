@@ -77,9 +77,13 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     """
     unknown = [name for name in incoming.names if name not in wanted.names]
     if unknown:
+        index = any(name.startswith("__index_level_") for name in unknown)
+        what = "Drop them, or extend the table first: Table.add_columns"
+        if index:
+            what = "A pandas frame's index is dropped by frame.reset_index(drop=True)"
         raise InvalidInput(
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
-            f"{', '.join(wanted.names)}. Drop them, or extend the table first: Table.add_columns"
+            f"{', '.join(wanted.names)}. {what}"
         )
     if len(set(incoming.names)) != len(incoming.names):
         raise InvalidInput("a column occurs twice in the rows")

@@ -62,7 +62,7 @@ def append_(
     table = place.open()
     head = table.head()
     done = already(head, make_app(app_id, app_seq))
-    read = 0
+    read, opened = 0, done is None
     if done is None:
         rows = open_rows(files, head.schema, head.layout.time_column, file_format, nulls=nulls)
         reader = rows.reader if expected is None else exactly(rows.reader, expected)
@@ -81,7 +81,10 @@ def append_(
                 memory_bytes=memory_mb * _MEGABYTE,
             )
     with committed(done):
-        _answer(place, table.uri, done, read, committed=done > head.version)
+        if opened and not read and done == head.version and not place.as_json:
+            terminal.say("nothing to do: there were no rows")
+        else:
+            _answer(place, table.uri, done, read, committed=done > head.version)
 
 
 @click.command("demo")

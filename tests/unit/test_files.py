@@ -1,6 +1,7 @@
 """Files on their way in: read whole, every value as it was, or refused and nothing committed."""
 
 import bz2
+import contextlib
 import decimal
 import gzip
 import io
@@ -12,8 +13,12 @@ import sys
 import threading
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -208,6 +213,83 @@ def test_json_lines_may_be_blank_end_in_crlf_and_start_with_a_mark(table, tmp_pa
 )
 def test_json_that_is_cut_or_no_lines_is_refused(table, tmp_path, content, said):
     assert refused(table(), write(tmp_path / "a.json", content), match=said)
+
+
+HALF_WAY = [
+    "1.00000005960464477540",
+    "1.0000000596046448",
+    "1.00000005960464477538",
+    "7e-46",
+    "-0.0",
+]
+
+
+@pytest.mark.parametrize("text", [*HALF_WAY, "1e-400", "3.4028235677973366e38", "1e39"])
+def test_floats_are_rounded_once_on_every_road(table, tmp_path, text):
+    t = table("at:timestamp, f:float32, l:list<float32>, m:map<float64, float32>")
+    line = f'{{"at":"{AT}","f":{text},"l":[1,null,{text},"NaN"],"m":{{"1":{text}}}}}\n'
+    files = [
+        write(tmp_path / "a.csv", f"at,f\n{AT},{text}\n"),
+        write(tmp_path / f"f={text}" / "a.csv", f"at\n{AT}\n"),
+        write(tmp_path / "a.json", line),
+    ]
+    exact, largest = Fraction(text), 2**128 - 2**104
+    if abs(exact) > largest + 2**103:
+        for file in files:
+            assert refused(t, file, match="does not fit float")
+        return
+    by_csv, by_path, by_json = [load(t, file)[-1] for file in files]
+    value = by_csv["f"]
+    for near in (
+        np.float32(value),
+        *(np.nextafter(np.float32(value), np.float32(x)) for x in (-9, 9)),
+    ):
+        assert abs(Fraction(value) - exact) <= abs(Fraction(float(near)) - exact)
+    found = [by_path["f"], by_json["f"], by_json["l"][2], by_json["m"][0][1]]
+    assert [x.hex() for x in found] == [value.hex()] * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("int8", ["1", "2", "01"]),
+        ("int8", ["1", "1.0"]),
+        ("float64", ["1", "1e0"]),
+        ("float64", ["0.0", "-0.0"]),
+        ("float32", ["NaN", "nan"]),
+        ("decimal(5,2)", ["1.5", "1.50"]),
+        ("bool", ["1", "true"]),
+        ("date", ["2013-01-07", " 2013-01-07"]),
+        ("timestamp", ["2013-01-07T05:00:00Z", "2013-01-07T06:00:00+01:00"]),
+    ],
+)
+def test_a_json_map_whose_keys_are_the_same_value_is_refused(table, tmp_path, kind, keys):
+    t = table(f"at:timestamp, m:map<{kind}, int64>, l:list<map<{kind}, int64>>")
+    maps = [{}, *({key: 1} for key in keys)]
+    twice = {key: number for number, key in enumerate(keys)}
+    for fields in ({"m": twice}, {"l": [None, *maps, twice]}):
+        path = write(tmp_path / "a.json", json_lines({"l": maps}, fields))
+        assert refused(t, path, match="line 2.*two keys are the same")
+    path = write(tmp_path / "b.json", json_lines({"l": maps}, *({"m": one} for one in maps)))
+    assert len(load(t, path)) == len(maps) + 1
+
+
+@pytest.mark.parametrize("depth", [99, 120, 300, 500, 700, 900, 5_000, 100_000])
+@pytest.mark.parametrize("brackets", ["[]", ('{"a":', "}")])
+def test_json_nested_too_deep_is_refused(table, tmp_path, depth, brackets):
+    left, right = brackets
+    nested = f"{left * depth}{'1' if len(left) > 1 else ''}{right * depth}"
+    t = table("at:timestamp, x:list<int8>")
+    path = write(tmp_path / "a.json", f'{{"at":"{AT}"}}\n{{"at":"{AT}","x":{nested}}}\n')
+    assert refused(t, path, match=r"a\.json: line 2")
+
+
+def test_json_without_a_byte_is_refused_unless_it_is_whole(table, tmp_path):
+    t = table()
+    assert refused(t, write(tmp_path / "a.json", ""), match="writer died")
+    assert load(t, write(tmp_path / "a.json.gz", gzip.compress(b""))) == []
+    answer = run("append", tmp_path / "t", "-", "--format", "json", input=b"")
+    assert (answer.exit_code, "producer died" in answer.stderr) == (2, True)
 
 
 def test_binary_values_have_no_form_in_text(table, tmp_path):
@@ -421,6 +503,47 @@ def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted)
     with pytest.raises(InvalidInput, match="a quote stands inside a field"):
         load(t, bad)
     assert t.refresh().version == 1
+
+
+BARE_RETURNS = [
+    f"at,name\n{AT},a\rb\n",
+    f"at,name\n{AT},a\n{AT},b\r\r\n",
+    f"name,at\n\rz,{AT}\n",
+    f"at,name\r{AT},a\r",
+    f'at,name\r{AT},"a"\r',
+    f'at,name\n{AT},"a\rb"\n{AT},a\r"b"\n',
+    f'at,name\n{AT},"a"\r{AT},b\n',
+    f'at,name\n{AT},"a"\n{AT},b\r',
+]
+
+
+@pytest.mark.parametrize("content", BARE_RETURNS)
+@pytest.mark.parametrize("block", [1, 3, 2**20])
+def test_a_bare_carriage_return_outside_of_quotes_is_refused(table, tmp_path, content, block):
+    t = table()
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def feed():
+        with path.open("wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
+            for start in range(0, len(content), block):
+                pipe.write(content[start : start + block].encode())
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    assert refused(t, path, match="carriage return", file_format="csv")
+    thread.join()
+
+
+@pytest.mark.parametrize("padding", [0, 2**22 - 40, 2**22 - 39, 2**22 - 38, 2**22 - 37])
+def test_carriage_returns_in_quotes_and_before_line_feeds_are_kept(table, tmp_path, padding):
+    t = table()
+    filler = f"{AT},{'x' * 1000}\r\n" * (padding // 1000)
+    texts = ["a\rb", "\r", "\r\r\n", "\n\r", 'x"\r"y', ""]
+    lines = "".join(f'{AT},"{text.replace(chr(34), 2 * chr(34))}"\r\n' for text in texts)
+    path = write(tmp_path / "a.csv", f"at,name\r\n{filler}{lines * 2}")
+    found = load(t, path)
+    assert [row["name"] for row in found][-2 * len(texts) :] == texts * 2
 
 
 # ------------------------------------------------------------------------------ Arrow IPC
@@ -742,6 +865,79 @@ def test_a_folder_without_rows(table, tmp_path):
     assert load(t, tmp_path / "in") == []
 
 
+# ------------------------------------------------------------------------------ joined files
+
+
+def several_forms(numbers):
+    """The same rows in the forms of files that end in a footer."""
+    rows = ids(*numbers)
+    polars = pl.from_arrow(rows)
+
+    def parquet(**options):
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, **options)
+        return sink.getvalue()
+
+    def by_polars(write_rows):
+        sink = io.BytesIO()
+        write_rows(sink)
+        return sink.getvalue()
+
+    return {
+        "plain.parquet": parquet(),
+        "index.parquet": parquet(write_page_index=True, row_group_size=7),
+        "polars.parquet": by_polars(lambda sink: polars.write_parquet(sink, row_group_size=7)),
+        "plain.arrow": arrow("file", rows),
+        "polars.arrow": by_polars(polars.write_ipc),
+    }
+
+
+FOOTERS = sorted(several_forms([1]))
+
+
+@pytest.mark.parametrize("form", FOOTERS)
+@pytest.mark.parametrize("sizes", [(4, 4), (100, 1), (1, 100), (0, 4), (4, 0), (3, 200, 5)])
+def test_files_joined_to_one_are_refused(table, tmp_path, form, sizes):
+    t = table()
+    parts = [several_forms(range(n))[form] for n in sizes]
+    assert refused(t, write(tmp_path / form, b"".join(parts)), match="joined")
+    for number, part in enumerate(parts):
+        write(tmp_path / "in" / f"{number}-{form}", part)
+    assert len(load(t, tmp_path / "in")) == sum(sizes)
+
+
+def test_a_file_of_rows_that_hold_files_is_read(table, tmp_path):
+    t = table("at:timestamp, b:binary")
+    for form in FOOTERS:
+        held = pa.table({"at": [HOUR] * 2, "b": [several_forms(range(50))[form]] * 2})
+        held = held.cast(pa.schema([IDS.field("at"), pa.field("b", pa.binary())]))
+        path = tmp_path / f"holds-{form}.parquet"
+        pq.write_table(held, path, compression="none", write_page_index=True)
+        load(t, path, write(tmp_path / f"{form}.parquet", path.read_bytes()))
+    assert scan(t).count() == 4 * len(FOOTERS)
+
+
+# ------------------------------------------------------------------------------ odd names
+
+
+NAMES = ["é", "a b", "\udcff", "%", "日本"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "csv.gz", "parquet", "arrow"])
+def test_files_of_any_name_are_read(table, tmp_path, kind):
+    content = {
+        "csv": csv_of(1).encode(),
+        "json": json_lines({"id": 1}).encode(),
+        "csv.gz": gzip.compress(csv_of(1).encode()),
+        "parquet": several_forms([1])["plain.parquet"],
+        "arrow": several_forms([1])["plain.arrow"],
+    }[kind]
+    paths = [write(tmp_path / name / f"{name}.{kind}", content) for name in NAMES]
+    t = table()
+    assert [row["id"] for row in load(t, *paths)] == [1] * len(NAMES)
+    assert len(load(t, paths[2])) == len(NAMES) + 1
+
+
 # ------------------------------------------------------------------------------ by the program
 
 
@@ -828,3 +1024,30 @@ def test_the_program_refuses_with_a_usage_error_and_commits_nothing(table, tmp_p
     assert scan(t, version=t.refresh().version).count() == 2
     answer = run("append", tmp_path / "t", bad, "--null", "NA")
     assert (answer.exit_code, "only CSV" in answer.stderr) == (2, True)
+
+
+def test_rows_that_are_none_are_told_from_rows_that_are_there(table, tmp_path):
+    t = table()
+    answer = run("append", tmp_path / "t", write(tmp_path / "a.csv", "at,id\n"))
+    assert (answer.exit_code, answer.output) == (0, "nothing to do: there were no rows\n")
+    rows = write(tmp_path / "b.csv", csv_of(1))
+    assert run("append", tmp_path / "t", rows, *UNIT).exit_code == 0
+    again = run("append", tmp_path / "t", rows, *UNIT)
+    assert (again.exit_code, again.output) == (0, "nothing to do: version 1 has it all\n")
+    assert t.refresh().version == 1
+
+
+def test_standard_input_that_is_closed_is_refused(table, tmp_path):
+    t = table()
+    code = "import sys; sys.stdin = None; from eventlog.cli import main; main()"
+    call = [sys.executable, "-c", code, "append", str(tmp_path / "t"), "-"]
+    process = subprocess.run(call, capture_output=True, timeout=240)
+    assert (process.returncode, b"standard input is closed" in process.stderr) == (2, True)
+    assert t.refresh().version == 0
+
+
+def test_the_index_of_a_frame_is_named(table):
+    frame = pd.DataFrame({"at": [HOUR, HOUR], "id": [1, 2]}).iloc[1:]
+    frame = pa.Table.from_pandas(frame, preserve_index=True)
+    with pytest.raises(InvalidInput, match=r"__index_level_0__.*reset_index\(drop=True\)"):
+        append(table(), frame)

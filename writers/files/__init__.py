@@ -73,6 +73,8 @@ def open_rows(
     if STDIN in files:
         if len(files) > 1:
             raise InvalidInput("'-' reads standard input and stands alone")
+        if sys.stdin is None:
+            raise InvalidInput("standard input is closed: there is nothing to read")
         kind = file_format or "arrow"
         sources = [Source("standard input", kind, Partition(), stream=sys.stdin.buffer)]
     else:

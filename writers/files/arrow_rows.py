@@ -6,12 +6,13 @@ without its marker is refused: its producer may have died half-way.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from writers.files.sources import Opened, Source
+from writers.files.sources import Opened, Source, check_alone
 
 _FILE_MAGIC = b"ARROW1"
 
@@ -39,9 +40,10 @@ def open_arrow(source: Source) -> Opened:
 
 
 def _open_file(source: Source) -> Opened:
-    file = pa.memory_map(source.path)
+    file = pa.memory_map(os.fsencode(source.path))
     try:
         reader = pa.ipc.open_file(file)
+        check_alone(source.path, _FILE_MAGIC)
         # Older releases of Arrow count rows by reading them.
         rows = reader.count_rows() if hasattr(reader, "count_rows") else None
         return Opened(reader.schema, _filed(reader, file), rows, file.close)

@@ -7,6 +7,7 @@ text behind a closing quote. So the bytes pass a check of their own on their way
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,11 @@ from writers.files.texts import Misfit, parse, short_fractions
 _BLOCK_BYTES = 4 * 2**20  # also the longest row; Arrow holds some fifty times as much
 _BOM = b"\xef\xbb\xbf"
 _QUOTE = 0x22
+_BARE_RETURN = (
+    "a carriage return (CR) without a line feed (LF) stands outside of quotes, where programs do "
+    "not agree whether it ends a line: end lines with LF or CRLF, and quote fields that have a CR"
+)
+_RETURN = re.compile(rb"\r[^\n]")
 _AROUND = pa.array([b"", b",", b"\n", b"\r"], pa.binary())
 
 
@@ -131,7 +137,7 @@ def _values(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class _Checked:
-    r"""A CSV file as a file to read, which raises where quotes are not as RFC 4180 has them.
+    r"""A CSV file as a file to read, which raises where it is not as RFC 4180 has it.
 
     Arrow would read the rest of a file that ends inside quotes as one field, and `"a\"b"`, as
     Spark writes a quote by default, as another text. A last line without its end may be cut in a
@@ -179,6 +185,8 @@ class _Checked:
             begun = outside if self._inside else outside.slice(1)
             ended = outside if (quotes + self._inside) % 2 else outside.slice(0, len(outside) - 1)
             _check_bounds(pc.binary_slice(begun, 0, 1), pc.binary_slice(ended, -1))
+        if b"\r" in text and _RETURN.search(text):
+            _check_line_ends(text, inside=self._inside)
         ends_in_quote = text[-1] == _QUOTE
         self._inside ^= (quotes - ends_in_quote) % 2 == 1
         self._last = text[-1:]
@@ -187,7 +195,9 @@ class _Checked:
         inside = self._inside ^ (self._last == b'"')
         if inside:
             raise ValueError("it ends inside quotes: it is cut")
-        if self._last and self._last not in b"\r\n":
+        if self._last == b"\r":
+            raise ValueError(_BARE_RETURN)
+        if self._last and self._last != b"\n":
             raise ValueError(
                 "its last line has no end, so that its last field may be cut: if it is whole, add "
                 "a line end"
@@ -198,6 +208,14 @@ def _each_second(count: int) -> pa.Array:
     """Return which of so many are the first, third, fifth and so on."""
     bits = pa.py_buffer(b"\x55" * (count // 8 + 1))  # the lowest bit comes first
     return pa.Array.from_buffers(pa.bool_(), count, [None, bits])
+
+
+def _check_line_ends(text: bytes, *, inside: bool) -> None:
+    """Refuse a CR outside of quotes that no LF follows; the last byte's follower is not here."""
+    pieces = text.removesuffix(b"\r").split(b'"')
+    for piece in pieces[int(inside) :: 2]:
+        if piece.count(b"\r") != piece.count(b"\r\n"):
+            raise ValueError(_BARE_RETURN)
 
 
 def _check_bounds(*bounds: pa.Array) -> None:

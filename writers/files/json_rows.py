@@ -26,6 +26,7 @@ _BOM = b"\xef\xbb\xbf"
 # After a string: the name of a field, or a quote inside of a string, but never less than the names.
 _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
 _SHOWN = 80
+_NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
 def open_json(source: Source, wanted: pa.Schema, time_column: str) -> Opened:
@@ -54,6 +55,9 @@ def _batches(source: Source, schema: pa.Schema, time_column: str) -> Iterator[pa
             yield lines.read(whole, done + 1)
             done += whole.count(b"\n") + 1
             rest = [last]
+        # A compressed file without a row has an end of its own, which says that it is whole.
+        if source.stream is not None and not done and not any(rest):
+            raise ValueError("it is empty, as a stream is whose producer died")
         yield lines.read(b"".join(rest), done + 1)
 
 
@@ -63,8 +67,10 @@ class _Lines:
     def __init__(self, schema: pa.Schema, time_column: str) -> None:
         self._schema, self._time_column = schema, time_column
         self._names = frozenset(schema.names)
-        # Decimals need what is written; without them floats are read at once.
-        hook = Decimal if any("decimal" in str(kind) for kind in schema.types) else None
+        # Decimals, and floats that a double would round first, need what is written; without them
+        # floats are read at once.
+        written = any(_NEEDS_TEXT.search(str(kind)) for kind in schema.types)
+        hook = Decimal if written else None
         self._decoder = msgspec.json.Decoder(dict[str, Any], float_hook=hook)
 
     def read(self, text: bytes, first: int) -> pa.RecordBatch:
@@ -87,7 +93,7 @@ class _Lines:
                     f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
                     "Table.add_columns"
                 )
-        if text.count(b'":') != sum(map(_names_in, rows)) or _SPACED_NAME.search(text):
+        if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)
         return self._batch(rows, numbers)
 
@@ -114,8 +120,17 @@ class _Lines:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
+def _count_names(rows: Sequence[dict[str, Any]], numbers: Sequence[int]) -> int:
+    """Return how many names of fields there are in all rows, at any depth."""
+    counts: list[int] = []
+    try:
+        counts.extend(map(_names_in, rows))
+    except RecursionError:
+        raise ValueError(f"line {numbers[len(counts)]}: its values nest too deep") from None
+    return sum(counts)
+
+
 def _names_in(value: Any) -> int:
-    """Return how many names of fields a decoded value has, at any depth."""
     if isinstance(value, dict):
         return len(value) + sum(_names_in(v) for v in value.values() if isinstance(v, dict | list))
     return sum(_names_in(item) for item in value if isinstance(item, dict | list))

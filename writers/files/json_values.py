@@ -21,6 +21,7 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from writers.files.texts import Misfit, parse
 
@@ -44,9 +45,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(kind):
         return _plain(values, kind, {int}, _whole)
     if pa.types.is_floating(kind):
-        single = pa.types.is_float32(kind)
-        direct: set[type] = set() if single else {float}
-        return _plain(values, kind, direct, _single if single else _double)
+        return _floats(values, kind)
     if pa.types.is_boolean(kind):
         _check(values, kind, bool)
         return pa.array(values, kind)
@@ -97,6 +96,17 @@ def _whole(value: Any) -> int:
     if exact and -(2**64) < value < 2**64 and value == int(value):
         return int(value)
     raise ValueError
+
+
+def _floats(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return floats: what is written with a point or an exponent is rounded once."""
+    single = pa.types.is_float32(kind)
+    if Decimal not in set(map(type, values)):
+        direct: set[type] = set() if single else {float}
+        return _plain(values, kind, direct, _single if single else _double)
+    written = [str(value) if type(value) is Decimal else None for value in values]
+    others = [None if type(value) is Decimal else value for value in values]
+    return pc.coalesce(parse(pa.array(written, pa.string()), kind), _floats(others, kind))
 
 
 def _double(value: Any) -> float:
@@ -167,7 +177,21 @@ def _maps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     _check(values, kind, dict)
     keys = [list(value or ()) for value in values]
     items = _inner([list((value or {}).values()) for value in values], kind.item_type)
-    return pa.MapArray.from_arrays(_offsets(values), _inner_texts(keys, kind.key_type), items, kind)
+    parsed = _inner_texts(keys, kind.key_type)
+    _check_keys(keys, parsed, kind)
+    return pa.MapArray.from_arrays(_offsets(values), parsed, items, kind)
+
+
+def _check_keys(keys: Sequence[Sequence[str]], parsed: pa.Array, kind: pa.DataType) -> None:
+    """Refuse a map in which two texts are one key, such as 1 and 01."""
+    if pa.types.is_string(kind.key_type):
+        return
+    if pa.types.is_floating(parsed.type):
+        parsed = pc.add(parsed, 0)  # -0.0 is the key 0.0
+    codes = iter(parsed.dictionary_encode().indices.to_pylist())
+    for index, texts in enumerate(keys):
+        if len({next(codes) for _ in texts}) != len(texts):
+            raise Misfit(index, f"{{{', '.join(texts)}}}", kind, "two keys are the same")
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from writers.files.sources import Opened, Source
+from writers.files.sources import Opened, Source, check_alone, open_path
 
+_MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024
 # Spark writes these where days before 1582 (and times before 1900) are counted by another calendar.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -32,19 +35,42 @@ def open_parquet(source: Source) -> Opened:
     if source.stream is not None:
         raise ValueError("Parquet has its footer at the end and cannot be read from a pipe")
     file = _parquet(source.path, "us")
+    close = partial(file.close, force=True)
+    try:
+        check_alone(source.path, _MAGIC, _undescribed(source.path, file.metadata))
+    except BaseException:
+        close()
+        raise
     return Opened(
         file.schema_arrow.remove_metadata(),
         _batches(source.path, file),
         file.metadata.num_rows,
-        file.close,
+        close,
     )
+
+
+def _undescribed(path: str, metadata: pq.FileMetaData) -> int:
+    """Return how many bytes lie between the last column chunk and the footer.
+
+    They hold page indexes and Bloom filters. Where files were joined, they are more by the size of
+    all files before the last, so that the second one starts within so many bytes from the start.
+    """
+    end = len(_MAGIC)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page:
+                start = min(start, chunk.dictionary_page_offset)
+            end = max(end, start + chunk.total_compressed_size)
+    footer: int = Path(path).stat().st_size - metadata.serialized_size - 2 * len(_MAGIC)
+    return max(0, footer - end)
 
 
 def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
     # Arrow's default unit for INT96, nanoseconds, wraps around outside of the years 1678 to 2261.
     # Its buffering ahead holds a whole file.
     return pq.ParquetFile(
-        path,
+        open_path(path),
         coerce_int96_timestamp_unit=int96_unit,
         page_checksum_verification=True,
         pre_buffer=False,
@@ -55,7 +81,7 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
     metadata = file.metadata.metadata or {}
     old_calendar = any(key in metadata for key in _OLD_CALENDAR)
-    with file:
+    try:
         nanoseconds: Iterator[Any] = repeat(None)
         if int96:
             nanoseconds = _parquet(path, "ns").iter_batches(_BATCH_ROWS, columns=int96)
@@ -65,6 +91,8 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
             if old_calendar:
                 _check_calendar(batch)
             yield batch
+    finally:
+        file.close(force=True)
 
 
 def _int96_columns(file: pq.ParquetFile) -> list[str]:
