@@ -11,9 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from readers.spark.source import Pinned
 
 
 class DefaultSource(DataSource):
@@ -23,7 +27,7 @@ class DefaultSource(DataSource):
     """
 
     # Set at load(), before Spark ships this object: the plan and every action see one version.
-    _version: int | None = None
+    _pinned: Pinned | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -31,11 +35,11 @@ class DefaultSource(DataSource):
         return "eventlog"
 
     def schema(self) -> StructType:
-        """Pin the version and return the schema that it has, or that of option `columns`."""
+        """Pin the table and its version; return its schema, or that of option `columns`."""
         with _explained():
             from readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
 
-        self._version, schema = load_schema(self.options)
+        self._pinned, schema = load_schema(self.options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -43,7 +47,7 @@ class DefaultSource(DataSource):
         with _explained():
             from readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
 
-        return make_reader(self.options, schema, self._version)
+        return make_reader(self.options, schema, self._pinned)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""

@@ -24,6 +24,7 @@ from readers.objects import check_sizes
 from readers.scanner import kept_snapshot
 from readers.spark.expressions import pack_expression
 from readers.spark.filters import field, to_column, unpushed
+from readers.spark.lateness import late_columns
 from readers.spark.options import STORAGE_PREFIX
 from readers.spark.types import to_spark
 from readers.spark.workers import explained, share_python
@@ -63,7 +64,8 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     `arrow` is the data source `eventlog`, which needs nothing but Python on the executors. `auto`
     is `jvm` where a local path or the s3a file system class allows it, else `arrow`; on Spark
     Connect, which shows no JVM, it is `arrow`. Both give the same rows, also under filters that are
-    put on the DataFrame later; those on floats are not pushed into Parquet, which would lose -0.0.
+    put on the DataFrame later; those on floats are not pushed into Parquet, which would lose -0.0,
+    nor those on dates and instants that may lie before 1901, which would lose days of 1582.
 
     Args:
         spark: the session.
@@ -93,11 +95,12 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
     if engine == "arrow" or obstacle is not None:
         activate(spark)
         options = _options(plan, columns, where, storage_options or {})
+        options["tableId"] = snapshot.header.table
         with explained():
             return spark.read.format("eventlog").options(**options).load(str(uri))
     # Spark reads what lies there: it knows nothing of the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
-    return _through_jvm(spark, table.uri, plan)
+    return _through_jvm(spark, table.uri, plan, late_columns(snapshot, plan))
 
 
 def activate(spark: SparkSession) -> None:
@@ -132,7 +135,7 @@ def _options(
     return options
 
 
-def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan) -> DataFrame:
+def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan, late: frozenset[str]) -> DataFrame:
     schema = to_spark(plan.table_schema)
     segments = plan.in_scan_order()
     if segments:
@@ -142,7 +145,9 @@ def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan) -> DataFrame:
     else:
         rows = spark.createDataFrame([], schema)
     # Before any filter, ours or one that the caller adds to the DataFrame.
-    rows = rows.select(*[unpushed(kind.name, kind.type) for kind in plan.table_schema])
+    rows = rows.select(
+        *[unpushed(kind.name, kind.type, late=kind.name in late) for kind in plan.table_schema]
+    )
     condition = None if plan.filter is None else _condition(plan)
     if condition is not None:
         rows = rows.where(condition)

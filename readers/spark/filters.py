@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -29,6 +29,11 @@ from eventlog.conditions import (
     Prefix,
 )
 from eventlog.errors import InvalidInput
+
+# Both calendars agree on what is later than 1900-01-01, in every zone. What Spark pushes for an
+# earlier value is another one at times, but still earlier than `LATE`: to rows from there on both
+# compare alike.
+LATE = datetime(1901, 1, 1, tzinfo=UTC)
 
 _OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
     "=": operator.eq,
@@ -53,23 +58,31 @@ def field(name: str) -> Column:
     return F.col(_quoted(name))
 
 
-def unpushed(name: str, kind: pa.DataType) -> Column:
-    """Return a column of the same values whose floats no filter is pushed into Parquet for.
+def unpushed(name: str, kind: pa.DataType, *, late: bool = False) -> Column:
+    """Return a column of the same values, on which Spark pushes only exact filters into Parquet.
 
     Parquet's reader skips row groups by their dictionaries, and drops rows if the session asks for
-    that, comparing floats by their bits: -0.0 would not be found where 0.0 is sought. Spark pushes
-    filters of plain columns only, also those inside of structs, never of elements.
+    that, comparing floats by their bits: -0.0 would not be found where 0.0 is sought. Dates and
+    instants Spark pushes in the hybrid calendar, which has no 1582-10-05 to 1582-10-14: rows of
+    these days would be skipped. Spark pushes filters of plain columns only, also those inside of
+    structs, never of elements.
 
     Args:
         name: of the column.
         kind: its Arrow type.
+        late: whether all of its dates or instants are of `LATE` or later.
     """
-    return _unpushed(field(name), kind).alias(name)
+    column = field(name)
+    return (column if late else _unpushed(column, kind)).alias(name)
 
 
 def _unpushed(column: Column, kind: pa.DataType) -> Column:
     if pa.types.is_floating(kind):
         return F.nanvl(column, column)
+    if pa.types.is_date(kind):
+        return F.date_from_unix_date(F.unix_date(column))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return F.timestamp_micros(F.unix_micros(column))
     if pa.types.is_struct(kind):
         for inner in kind:
             found = column.getField(inner.name)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 
-READ_NAMES = ("version", "timestamp", "columns", "where", "whereArrow", "targetBytes")
+READ_NAMES = (
+    "version",
+    "timestamp",
+    "columns",
+    "where",
+    "whereArrow",
+    "targetBytes",
+    "tableId",
+)
 WRITE_NAMES = (
     "timeColumn",
     "granularity",

@@ -9,16 +9,19 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   an offset are UTC.
 - `whereArrow`: the same as a pyarrow expression, packed by `readers.spark.expressions`.
 - `targetBytes`: stored bytes of a task (128 MiB).
+- `tableId`: the id that the table must have (`Table.id`).
 - `storage.<name>`: storage options.
 
-The version is pinned when the DataFrame is made: whatever is committed afterwards, all its actions
-see the same rows.
+The table and its version are pinned when the DataFrame is made: whatever is committed afterwards,
+all its actions see the same rows. Where another table lies there by then, they fail. A schema given
+by the user leaves that to each action: name `version` and `tableId` with it.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -73,8 +76,16 @@ class EventLogReader(DataSourceReader):
             yield from self._reading.batches(segments)
 
 
-def load_schema(options: Mapping[str, str]) -> tuple[int, StructType]:
-    """Return the version that a load without a schema is pinned to, and its schema.
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What a DataFrame reads: one version of the table with this id."""
+
+    table: str
+    version: int
+
+
+def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
+    """Return what a load without a schema is pinned to, and its schema.
 
     Raises:
         InvalidInput: an option is wrong.
@@ -83,27 +94,26 @@ def load_schema(options: Mapping[str, str]) -> tuple[int, StructType]:
     given = parse_spark_options(options)
     snapshot = open_snapshot(given, None)
     columns = given.columns()
-    return snapshot.version, to_spark(
-        scan.project(snapshot.schema, columns, snapshot.stored_schema)
-    )
+    schema = to_spark(scan.project(snapshot.schema, columns, snapshot.stored_schema))
+    return Pinned(snapshot.header.table, snapshot.version), schema
 
 
 def make_reader(
-    options: Mapping[str, str], schema: StructType, version: int | None
+    options: Mapping[str, str], schema: StructType, pinned: Pinned | None
 ) -> EventLogReader:
     """Return the reader of a version.
 
     Args:
         options: of the load.
         schema: the columns that Spark wants, in this order: those of `load_schema`, or the user's.
-        version: the pinned version; None where the user gave the schema.
+        pinned: what `load_schema` said; None where the user gave the schema.
 
     Raises:
         InvalidInput: an option is wrong, or the schema is not of columns that the table has.
-        NotFound: there is no such table or version.
+        NotFound: there is no such table or version, or another table lies there by now.
     """
     given = parse_spark_options(options)
-    snapshot = open_snapshot(given, version)
+    snapshot = open_snapshot(given, pinned)
     columns = given.columns()
     if columns is not None and sorted(columns) != sorted(schema.names):
         raise InvalidInput(
@@ -124,11 +134,18 @@ def make_reader(
     return EventLogReader(reading, found.in_scan_order(), target_bytes)
 
 
-def open_snapshot(given: SparkOptions, version: int | None) -> Snapshot:
-    """Return the snapshot that the options name, or the pinned version of it."""
-    if version is not None:
-        return Table(open_store(given.path, given.storage)).snapshot(version=version)
-    table = Table.open(given.path, given.storage)
+def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
+    """Return the snapshot that the options name, or the pinned one.
+
+    Raises:
+        TableNotFound: another table lies there.
+        VersionNotFound: the table has no such version.
+    """
+    table = Table(open_store(given.path, given.storage))
+    table.log.table = given.named.get("tableId") if pinned is None else pinned.table
+    if pinned is not None:
+        return table.snapshot(version=pinned.version)
+    table.head()
     return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
 
 

@@ -184,6 +184,72 @@ def _plan(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
+def _old_and_new(root, day):
+    """A table of one row a day from `day` on, each in a row group of its own: (table, days)."""
+    utc = pa.timestamp("us", tz="UTC")
+    both = [("d", pa.date32()), ("ts", utc)]
+    schema = pa.schema([("id", pa.int64()), ("at", utc), *both, ("st", pa.struct(both))])
+    first = questions.days(day)
+    days = [first + number for number in range(12)]
+    instants = [number * questions.DAY_US + 5 for number in days]
+    d, ts = pa.array(days, pa.int32()).cast(pa.date32()), pa.array(instants, utc)
+    inside = pa.StructArray.from_arrays([d, ts], fields=list(schema.field("st").type))
+    rows = pa.table([pa.array(range(12)), ts, d, ts, inside], schema=schema)
+    table = Table.create(root, schema, time_column="at", granularity="year")
+    for part in (rows.slice(0, 7), rows.slice(7)):
+        append(table, part)
+    return table, days
+
+
+# Of each: the SQL, and which days pass, given the day that is asked for.
+DAYS = {
+    "{d} = {date}": lambda day, asked: day == asked,
+    "{d} <=> {date}": lambda day, asked: day == asked,
+    "{d} IN ({date}, DATE '0001-01-01')": lambda day, asked: day == asked,
+    "{d} > {date}": lambda day, asked: day > asked,
+    "{d} <= {date}": lambda day, asked: day <= asked,
+    "NOT {d} = {date}": lambda day, asked: day != asked,
+    "{ts} = {time}": lambda day, asked: day == asked,
+    "{ts} < {time}": lambda day, asked: day < asked,
+    "{ts} >= {time}": lambda day, asked: day >= asked,
+    "{ts} IN ({time}, {time})": lambda day, asked: day == asked,
+}
+GAP = ("1582-10-05", "1582-10-10", "1582-10-14")
+
+
+@pytest.mark.parametrize("first", ["1582-10-04", "2013-01-07"])
+def test_days_that_the_hybrid_calendar_lacks_are_found(spark, tmp_path, monkeypatch, first):
+    """Spark pushes dates and instants into Parquet in a calendar without 1582-10-05 to 14."""
+    monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 1)
+    table, days = _old_and_new(tmp_path / "table", first)
+    whole = readers.spark.read(spark, table.uri, engine="jvm")
+    frames, expected = {}, {}
+    places = itertools.cycle([("d", "ts"), ("st.d", "at"), ("d", "st.ts")])
+    for (said, passes), text in zip(DAYS.items(), itertools.cycle(GAP), strict=False):
+        d, ts = next(places)
+        time = f"TIMESTAMP '{text} 00:00:00.000005Z'"
+        sql = said.format(d=d, ts=ts, date=f"DATE '{text}'", time=time)
+        frames[sql] = whole.where(sql)
+        asked = questions.days(text)
+        expected[sql] = [at for at, day in enumerate(days) if passes(day, asked)]
+    for column in ("d", "at"):
+        ours = f"{column} >= '1582-10-10'"
+        frames[ours] = readers.spark.read(spark, table.uri, where=ours, engine="jvm")
+        expected[ours] = [at for at, day in enumerate(days) if day >= questions.days("1582-10-10")]
+    assert _ids(frames) == expected
+
+
+def test_only_old_dates_and_instants_are_kept_from_parquet(spark, tmp_path):
+    frames = {}
+    for day in ("2013-01-07", "1582-10-04"):
+        table, _ = _old_and_new(tmp_path / day, day)
+        frames[day] = readers.spark.read(spark, table.uri, engine="jvm")
+    for name, kind in (("at", "TIMESTAMP"), ("d", "DATE"), ("ts", "TIMESTAMP")):
+        asked = f"{name} > {kind} '2013-01-08'"
+        assert f"GreaterThan({name},2013-01-08" in _plan(frames["2013-01-07"].where(asked))
+        assert "GreaterThan(" not in _plan(frames["1582-10-04"].where(asked))
+
+
 # Characters that mean something to Hadoop, to Spark or in a URI.
 ROOTS = [
     "a*b", "a?{b/b,c}d", "a[bc]d", "{", "]", "back\\slash", "a\\*[!b]", "co:lon", ".hidden/_",

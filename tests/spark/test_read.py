@@ -1,5 +1,6 @@
 """Spark's batch reader through Spark: exact rows of one version, pruned, from both engines."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from pyspark.sql.functions import coalesce, lit, timestamp_micros, when
 
 import readers.spark
 from eventlog import Table
-from eventlog.errors import InvalidInput
+from eventlog.errors import InvalidInput, TableNotFound
+from readers.spark.source import load_schema, make_reader
 from writers import append, overwrite
 
 DAY = 10  # rows of `events` in one day
@@ -97,6 +99,37 @@ def test_the_version_is_pinned_when_the_frame_is_made(spark, table, load):
     assert ids(df) == list(range(30))
     assert df.columns == SCHEMA.names
     assert load(table.uri).columns == [*SCHEMA.names, "extra"]
+
+
+def _replaced(uri, count, first):
+    """Another table in the place of one that was removed."""
+    shutil.rmtree(Table.open(uri).uri.removeprefix("file://"))
+    add(Table.create(uri, SCHEMA, time_column="ts"), count, first)
+
+
+def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, table, load):
+    uri, known = table.uri, {"path": table.uri, "tableId": table.id}
+    pinned, schema = load_schema({"path": uri})
+    assert make_reader(known, schema, None).partitions()
+    frames = [load(uri), readers.spark.read(spark, uri, engine="arrow")]
+    _replaced(uri, 30, first=1000)
+    assert ids(load(uri)) == list(range(1000, 1030))
+    for frame in frames:
+        with pytest.raises(Exception, match=r"TableNotFound.*another one"):
+            frame.collect()
+    for options, pin in (({"path": uri}, pinned), (known, None), (known, pinned)):
+        with pytest.raises(TableNotFound, match="another one"):
+            make_reader(options, schema, pin)
+    with pytest.raises(TableNotFound, match="another one"):
+        load_schema(known)
+
+
+def test_nor_one_that_is_younger(table):
+    add(table, 30, first=30)
+    pinned, schema = load_schema({"path": table.uri})
+    _replaced(table.uri, 30, first=1000)
+    with pytest.raises(TableNotFound, match="another one"):
+        make_reader({"path": table.uri}, schema, pinned)
 
 
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])

@@ -1,0 +1,61 @@
+"""Which dates and instants Spark may compare inside of Parquet (`readers.spark.filters.LATE`).
+
+Imports eventlog only. Known from the log, without a look at the rows.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import Snapshot
+from eventlog.scan import ScanPlan
+from readers.spark.filters import LATE
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATE_MS = (LATE - _EPOCH) // timedelta(milliseconds=1)
+_LATE_US = _LATE_MS * 1000
+_LATE_DAYS = (LATE - _EPOCH).days
+
+
+def late_columns(snapshot: Snapshot, plan: ScanPlan) -> frozenset[str]:
+    """Return the columns of dates or instants whose values are all known to be of `LATE` or later.
+
+    Chunks tell it of the time column; statistics of others, where they have the hashes in the log.
+    """
+    times = {
+        column.name: column.id
+        for column in snapshot.stored_schema.columns
+        if _is_time(plan.table_schema.field(column.name).type)
+    }
+    entries, first = plan.entries, snapshot.layout.time_column
+    found = set()
+    if first in times and _all(pc.greater_equal(entries.column("chunk_start"), _LATE_MS)):
+        found.add(first)
+    others = {
+        name
+        for name, number in times.items()
+        if name not in found and _bounds_late(entries, number, plan.table_schema.field(name).type)
+    }
+    if others and snapshot.are_true(entries):
+        found |= others
+    return frozenset(found)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
+
+
+def _bounds_late(entries: pa.Table, number: int, kind: pa.DataType) -> bool:
+    if f"min_{number}" not in entries.column_names:
+        return False
+    least = _LATE_DAYS if pa.types.is_date(kind) else _LATE_US
+    late = pc.fill_null(pc.greater_equal(entries.column(f"min_{number}"), least), fill_value=False)
+    empty = pc.equal(entries.column(f"nulls_{number}"), entries.column("rows"))
+    return _all(pc.or_(late, pc.fill_null(empty, fill_value=False)))
+
+
+def _all(mask: pa.ChunkedArray) -> bool:
+    return bool(pc.all(mask, min_count=0).as_py())
