@@ -6,6 +6,9 @@ Tests of one file stay on one worker, which share what the module's fixtures mad
 # The folders whose files take longest come first, so that no worker is left with one at the end.
 _FIRST = ("simulation", "scenarios", "property", "integration", "tidy", "fuzz", "contract", "model")
 
+# A session of a minute ends before the optimizing compiler has paid; half of its time otherwise.
+SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def scope_of(nodeid):
     """Return what a test shares a worker with: its file, or everything that uses Spark.

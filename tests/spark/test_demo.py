@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from distribution import SHORT_JVM
 
 from eventlog import Table
 from eventlog.fsck import fsck
@@ -27,6 +28,7 @@ STEPS = {
 def demo(*arguments):
     # Without whatever server this test session leads its own environment to.
     environment = {n: v for n, v in os.environ.items() if not n.startswith("AWS_")}
+    environment["PYSPARK_SUBMIT_ARGS"] = f'--driver-java-options "{SHORT_JVM}" pyspark-shell'
     return subprocess.run(
         [sys.executable, "-m", "eventlog.cli", "demo", "--quick", *arguments],
         capture_output=True,

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from distribution import SHORT_JVM
 
 from eventlog import Table
 
@@ -19,6 +20,7 @@ def run_job(uri, when):
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
