@@ -190,7 +190,7 @@ REPLACEMENTS = (
         "silence-not-waited-for",
         "K3",
         "a claim is watched as long as was asked",
-        (BREAK, "while waited < least_s:", "while False:"),
+        (BREAK, "while waited < silent_s:", "while False:"),
         LEASES + "test_k3_a_silent_holder_is_waited_for_and_then_broken",
         LEASES + "test_k3_no_clock_ends_the_claim_of_a_holder_that_renews",
     ),
