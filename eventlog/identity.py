@@ -36,6 +36,10 @@ class Identity:
         """Note that the known log was met just now: its head was read, or a commit landed."""
         self._seen = (self._clock.elapsed_s(), self._clock.now_ms())
 
+    def is_due(self, window_s: float = WINDOW_S) -> bool:
+        """Say whether `check` would look; a store that is near is always asked."""
+        return self._log.store.near or self._age_s() >= window_s
+
     def check(self, known: Snapshot, window_s: float = WINDOW_S) -> None:
         """Make sure that the log still holds the commit of `known`: at most one ranged GET.
 
@@ -49,7 +53,7 @@ class Identity:
             TableNotFound: the table was removed, and maybe another one created in its place.
             Unavailable: the store does not answer.
         """
-        if not self._log.store.near and self._age_s() < window_s:
+        if not self.is_due(window_s):
             return
         header = known.header
         try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -322,6 +324,20 @@ class Table(Holding, Settings):
             TableNotFound: the table was removed, and maybe another one created in its place.
         """
         self._committer.identity.check(self.head(), within_s)
+
+    @contextmanager
+    def verifying(self) -> Iterator[None]:
+        """Do as `verify` does beside a block of work, if the next commit would wait for that.
+
+        Raises: as `verify`, when the block has ended without an error.
+        """
+        if self.store.near or not self._committer.identity.is_due():
+            yield
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-verify") as beside:
+            look = beside.submit(self.verify)
+            yield
+            look.result()
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, whether due or not; return its version."""

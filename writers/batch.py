@@ -188,11 +188,13 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
 
     Raises:
         InvalidInput: the rows do not fit the table.
+        TableNotFound: the table of this handle was removed, or replaced by another.
         Unavailable: the store does not answer.
     """
     reader = to_reader(rows)
     check_columns(reader.schema, head.schema, head.layout.time_column)
-    with Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
+    # What the commit would wait for is looked up meanwhile.
+    with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
         for batch in batches(reader):
             stager.write(batch)
         adds = stager.finish()
