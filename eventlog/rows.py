@@ -75,8 +75,10 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     Raises:
         InvalidInput: a column is unknown, missing, or of a type that does not fit.
     """
-    unknown = [name for name in incoming.names if name not in wanted.names]
+    given = {field.name: field.type for field in incoming}
+    unknown = list(given.keys() - set(wanted.names))
     if unknown:
+        unknown.sort(key=list(given).index)
         index = any(name.startswith("__index_level_") for name in unknown)
         what = "Drop them, or extend the table first: Table.add_columns"
         if index:
@@ -85,14 +87,14 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
             f"{', '.join(wanted.names)}. {what}"
         )
-    if len(set(incoming.names)) != len(incoming.names):
+    if len(given) != len(incoming):
         raise InvalidInput("a column occurs twice in the rows")
     for field in wanted:
-        if field.name not in incoming.names:
+        kind = given.get(field.name)
+        if kind is None:
             if not field.nullable or field.name == time_column:
                 raise InvalidInput(f"column {field.name!r} is missing and cannot be null")
             continue
-        kind = incoming.field(field.name).type
         text_time = field.name == time_column and _is_text(kind)
         if not text_time and not fits(kind, field.type):
             raise InvalidInput(
