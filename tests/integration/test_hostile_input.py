@@ -510,11 +510,11 @@ def test_a_leaf_of_many_more_rows_than_named_is_refused_by_its_footer(monkeypatc
 
 
 def test_a_leaf_that_claims_too_much_is_refused_by_its_footer(monkeypatch):
-    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 1000)
     entries = builders.segments.from_segments(builders.live(reopen(small_store()).head()))
-    big = pa.concat_tables([entries] * 500)
+    body = segments.to_parquet(pa.concat_tables([entries] * 500))
+    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 1000)
     with pytest.raises(errors.Corrupt):
-        segments.from_parquet(segments.to_parquet(big), 500)
+        segments.from_parquet(body, 500)
 
 
 @pytest.mark.parametrize(
