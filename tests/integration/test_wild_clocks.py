@@ -72,7 +72,7 @@ def rows(table):
     return sorted(scan(table).to_table().column("name").to_pylist())
 
 
-def test_l14_a_table_of_1970_is_written_again_once_its_time_is_corrected(early):
+def test_a_table_of_1970_is_written_again_once_its_time_is_corrected(early):
     table = at(early, NOW_MS)
     before = rows(table)
     for verb in (
@@ -95,7 +95,7 @@ def test_l14_a_table_of_1970_is_written_again_once_its_time_is_corrected(early):
     check_sound(table.store)
 
 
-def test_l14_years_ahead_are_taken_back(late):
+def test_years_ahead_are_taken_back(late):
     table = at(late, NOW_MS)
     retention = timedelta(days=7)
     week = {"retention": retention, "staging": retention}
@@ -117,7 +117,7 @@ def test_l14_years_ahead_are_taken_back(late):
     check_sound(table.store)
 
 
-def test_l14_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(early):
+def test_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(early):
     table = at(early, NOW_MS)
     for n in range(rules.APP_VERSIONS + 5):  # by versions alone the first marks could be forgotten
         early.set_properties({"user.n": str(n)})
@@ -132,7 +132,7 @@ def test_l14_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(earl
     assert set(table.head().meta.apps) == {"another", "a third"}
 
 
-def test_l14_times_that_are_right_cannot_be_set(late):
+def test_times_that_are_right_cannot_be_set(late):
     table = create()
     append(table, events(1))
     newest = table.head().header.time
@@ -144,7 +144,7 @@ def test_l14_times_that_are_right_cannot_be_set(late):
     assert table.refresh().version == 1
 
 
-def test_l14_who_set_the_clock_last_is_not_overtaken(late):
+def test_who_set_the_clock_last_is_not_overtaken(late):
     first, second = at(late, NOW_MS, 70), at(late, NOW_MS, 80)
     head = second.head()
     first.set_clock()
@@ -161,7 +161,7 @@ def test_l14_who_set_the_clock_last_is_not_overtaken(late):
     assert second.refresh().version == newest.version
 
 
-def test_l14_the_corrections_are_bounded(late):
+def test_the_corrections_are_bounded(late):
     table = at(late, NOW_MS)
     for n in range(timing.MAX_CORRECTIONS):
         table.set_clock(datetime.fromtimestamp(NOW_MS / 1000 - n, UTC))
@@ -173,7 +173,7 @@ def test_l14_the_corrections_are_bounded(late):
     check_sound(table.store)
 
 
-def test_l14_a_claim_is_not_taken_for_abandoned_because_the_clock_was_set(early):
+def test_a_claim_is_not_taken_for_abandoned_because_the_clock_was_set(early):
     table = at(early, 2_000)
     lease = table.claim()
     other = at(early, NOW_MS, 90)
@@ -183,7 +183,7 @@ def test_l14_a_claim_is_not_taken_for_abandoned_because_the_clock_was_set(early)
     lease.renew()
 
 
-def test_l14_fsck_names_the_way_out(early, late):
+def test_fsck_names_the_way_out(early, late):
     for table, says in ((early, "nothing can be committed"), (late, "kept longer")):
         looking = at(table, NOW_MS)
         report = fsck.fsck(looking)
@@ -195,7 +195,7 @@ def test_l14_fsck_names_the_way_out(early, late):
         assert fsck.fsck(looking).findings == ()
 
 
-def test_l14_a_time_that_falls_without_a_correction_is_corrupt(late):
+def test_a_time_that_falls_without_a_correction_is_corrupt(late):
     store = late.store
     body = bodies(store)[-1]
     stored = codec.decode_commit(body)
@@ -207,7 +207,7 @@ def test_l14_a_time_that_falls_without_a_correction_is_corrupt(late):
 
 
 @pytest.mark.parametrize("kind", ["early", "late"])
-def test_l14_a_second_fold_agrees(kind, request):
+def test_a_second_fold_agrees(kind, request):
     table = at(request.getfixturevalue(kind), NOW_MS)
     table.set_clock()
     append(table, events(1, first=20), app_id="new", app_seq=1)
@@ -223,7 +223,7 @@ def test_l14_a_second_fold_agrees(kind, request):
     assert len(live(table.refresh())) == len(state["live"])
 
 
-def test_l14_the_program_shows_and_sets_the_time(early):
+def test_the_program_shows_and_sets_the_time(early):
     uri = early.store.uri
 
     def run(*arguments):
@@ -255,5 +255,5 @@ def test_l14_the_program_shows_and_sets_the_time(early):
         ([Correction(5, 90, 10), Correction(8, 15, 50)], 2, 5, 50),
     ],
 )
-def test_l14_effective_times(clock, version, time_ms, wanted):
+def test_effective_times(clock, version, time_ms, wanted):
     assert timing.effective(clock, version, time_ms) == wanted
