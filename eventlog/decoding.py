@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.decimals import to_units
+
 # Of one piece, written out: far below what 32-bit offsets address.
 PIECE_BYTES = 256 * 2**20
 _WIDE = 16  # bytes of the widest value that is neither text nor nested
@@ -107,6 +109,27 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
         return pa.MapArray.from_arrays(offsets, keys, items, mask=missing)
     made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
     return made.from_arrays(offsets, inside, mask=missing)
+
+
+def check_decimals(values: pa.Array) -> None:
+    """Check that no decimal has more digits than its type, in an array of `plain`.
+
+    Arrow's own validation finds all of them but the least integer of 128 or 256 bits: it takes the
+    absolute value, which is the same integer again.
+
+    Raises:
+        pa.ArrowInvalid: one has.
+    """
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        least = pc.min(values).as_py()
+        if least is not None and to_units(least, kind.scale) <= -(10**kind.precision):
+            raise pa.ArrowInvalid(f"{least} has more digits than {kind} holds")
+    elif pa.types.is_struct(kind):
+        for inside in values.flatten():
+            check_decimals(inside)
+    elif "decimal" in str(kind):
+        check_decimals(_inside(values) if pa.types.is_map(kind) else values.flatten())
 
 
 def is_compact(kind: pa.DataType) -> bool:

@@ -76,7 +76,9 @@ class Identity:
             InvalidInput: it overwrites objects: the next commit could replace another writer's.
         """
         self.check(known)
-        retrying(self._clock)(check_promise, self._log.store, known.header.table, self._clock.token)
+        store = self._log.store
+        if store.unproven is not None:
+            retrying(self._clock)(check_promise, store, known.header.table, self._clock.token)
 
     def _age_s(self) -> float:
         if self._seen is None:

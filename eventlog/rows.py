@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
-from eventlog.decoding import plain
+from eventlog.decoding import check_decimals, plain
 from eventlog.errors import InvalidInput
 
 _INTEGER_WIDTH = {
@@ -153,6 +153,7 @@ def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | P
     try:
         values.validate(full=True)  # such as text that is no UTF-8, which nobody could read again
         given = plain(values)
+        check_decimals(given)
     except pa.ArrowException as error:
         return Problem(field.name, "values are damaged", len(values), _first_line(error))
     if text_time:

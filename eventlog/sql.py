@@ -9,7 +9,7 @@ names one; dividing by zero gives NULL; arithmetic is done in int64 or float64 a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,16 +39,14 @@ from eventlog.like import like
 from eventlog.literals import Moment, Value, moment, number, place
 from eventlog.model import Column, Schema
 from eventlog.schema import names
+from eventlog.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
 from eventlog.sql_values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
-MAX_NESTING = 32
 MAX_COPIES = 10_000  # of one operand in the Arrow expression
 _OPS: dict[str, Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
-# Token types that open a level without a parenthesis, or stand before an operand.
-_PREFIXES = {"NOT", "DASH", "PLUS", "TILDA", "CASE", "CAST"}
 _MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
 
 
@@ -57,8 +55,8 @@ def parse_sql(text: str, schema: Schema) -> Condition:
 
     Raises:
         InvalidInput: the text is too large, nests too deeply, is not one boolean expression of the
-            supported grammar, names an unknown column, or compares what has no order; or sqlglot is
-            not installed.
+            supported grammar, needs parentheses to have one meaning, names an unknown column, or
+            compares what has no order; or sqlglot is not installed.
     """
     if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
         raise InvalidInput(f"the predicate is longer than {MAX_TEXT_BYTES} bytes")
@@ -71,7 +69,7 @@ def parse_sql(text: str, schema: Schema) -> Condition:
         _check_copies(tree)
         return _Reader(schema).condition(tree)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
 
 
 def _parse(text: str) -> Any:
@@ -83,7 +81,8 @@ def _parse(text: str) -> Any:
         ) from None
     try:
         dialect = _dialect()
-        _check_nesting(dialect.tokenize(text))
+        tokens = dialect.tokenize(text)
+        check_nesting(tokens)
         found = [tree for tree in dialect.parse_into(Wanted, text) if tree is not None]
     except (InvalidInput, RecursionError):
         raise
@@ -93,6 +92,7 @@ def _parse(text: str) -> Any:
         raise InvalidInput(f"the predicate is not one SQL expression, near {near[:80]!r}") from None
     if len(found) != 1:
         raise InvalidInput("the predicate has to be exactly one SQL expression")
+    check_grouping(tokens)
     return found[0]
 
 
@@ -110,20 +110,6 @@ def _dialect() -> Any:
             IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's own form
 
     return EventLogPredicate()
-
-
-def _check_nesting(tokens: Iterable[Any]) -> None:
-    """Bound what makes the parser recurse: open brackets and runs of prefix operators."""
-    depth, run = 0, 0
-    for token in tokens:
-        kind = token.token_type.name
-        if kind in ("L_PAREN", "L_BRACKET", "L_BRACE", "CASE"):
-            depth += 1
-        elif kind in ("R_PAREN", "R_BRACKET", "R_BRACE", "END"):
-            depth -= 1
-        run = run + 1 if kind in _PREFIXES else 0
-        if max(depth, run) > MAX_NESTING:
-            raise _too_deep()
 
 
 def _check_copies(tree: Any) -> None:
@@ -149,10 +135,6 @@ def _check_copies(tree: Any) -> None:
 _COPIES = {"mod": (2, 6), "div": (1, 3)}
 
 
-def _too_deep() -> InvalidInput:
-    return InvalidInput(f"the predicate nests deeper than {MAX_NESTING} levels")
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads sqlglot's tree, by the names of its classes."""
@@ -162,7 +144,7 @@ class _Reader:
     def condition(self, node: Any, depth: int = 0) -> Condition:
         node = _bare(node)
         if depth > 4 * MAX_NESTING:
-            raise _too_deep()
+            raise too_deep()
         deeper = functools.partial(self.condition, depth=depth + 1)
         kind = type(node).__name__
         if kind in ("And", "Or"):
@@ -283,7 +265,7 @@ class _Reader:
     def operand(self, node: Any, depth: int = 0) -> Operand:
         node = _bare(node)
         if depth > 4 * MAX_NESTING:
-            raise _too_deep()
+            raise too_deep()
         kind = type(node).__name__
         simple = self.simple(node, kind)
         if simple is not None:

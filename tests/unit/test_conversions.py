@@ -30,6 +30,9 @@ def raw(kind, count, *buffers):
 
 
 NOT_UTF8 = raw(pa.string(), 3, b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0", b"a\xff\xfe")
+LEAST = (-(2**127)).to_bytes(16, "little", signed=True) + b"\1" + b"\0" * 31
+LEAST_256 = (-(2**255)).to_bytes(32, "little", signed=True) + b"\1" + b"\0" * 63
+WIDE = raw(pa.decimal128(38, 0), 3, LEAST)
 S = pa.timestamp("s")
 REFUSED = {
     "seconds past the range": (pa.timestamp("us"), pa.array([2**60, 1, None], S)),
@@ -61,6 +64,24 @@ REFUSED = {
     "decimal past its precision": (
         pa.decimal128(5, 2),
         pa.array([10**9, 1, 1], pa.int64()).cast(pa.decimal128(19, 0)).view(pa.decimal128(3, 2)),
+    ),
+    "the least integer as a decimal": (WIDE.type, WIDE),
+    "the least integer as a short decimal": (
+        pa.decimal128(5, 2),
+        raw(pa.decimal128(5, 2), 3, LEAST),
+    ),
+    "the least integer of 256 bits": (WIDE.type, raw(pa.decimal256(38, 0), 3, LEAST_256)),
+    "the least integer in a list": (
+        pa.list_(WIDE.type),
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), WIDE),
+    ),
+    "the least integer in a map of structs": (
+        pa.map_(pa.string(), pa.struct([("d", WIDE.type)])),
+        pa.MapArray.from_arrays(
+            pa.array([0, 1, 2, 3], pa.int32()),
+            pa.array(["a", "b", "c"]),
+            pa.StructArray.from_arrays([WIDE], ["d"]),
+        ),
     ),
     "two fields of one name": (
         pa.struct([("a", pa.int64())]),

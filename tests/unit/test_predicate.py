@@ -170,7 +170,7 @@ REFUSED = [
     ("NOT " * 40 + "flag", "nests"),
     ("id = " + "- " * 40 + "1", "nests"),
     ("id = " + "1 + " * 5000 + "1", "nests"),
-    ("id = 1" + " = 1" * 5000, "nests"),
+    ("id = 1" + " = 1" * 5000, "parentheses"),
 ]
 
 

@@ -148,6 +148,7 @@ class _Checked:
         self._file = file
         self._inside = False  # before the last byte that was seen
         self._last = b""
+        self._kept = b""
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
@@ -156,7 +157,7 @@ class _Checked:
         Raises:
             ValueError: they cannot be CSV, or the file is cut.
         """
-        block: bytes = self._file.read(size)
+        block = self._next(size)
         if block and not self._last:
             block = block.removeprefix(_BOM)
             self._last = b"\n"
@@ -174,6 +175,21 @@ class _Checked:
         """Close the file."""
         self.closed = True
         self._file.close()
+
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes; an LF is never the first of them where a CR came before it.
+
+        Arrow drops an LF at the start of a block after a CR, inside of quotes too.
+        """
+        if not size:
+            return b""
+        block: bytes = self._kept + self._file.read(size - len(self._kept) if size > 0 else size)
+        self._kept = b""
+        if block == b"\r":
+            block += self._file.read(1)
+        if block[-1:] == b"\r" and len(block) > 1:
+            block, self._kept = block[:-1], b"\r"
+        return block
 
     def _check(self, text: bytes) -> None:
         """Check bytes that start with the last one that was seen before them."""

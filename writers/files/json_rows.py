@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from writers.files.json_values import to_array
+from writers.files.json_values import Rounded, to_array
 from writers.files.sources import Opened, Source
 from writers.files.texts import Misfit, short_fractions
 
@@ -67,11 +67,11 @@ class _Lines:
     def __init__(self, schema: pa.Schema, time_column: str) -> None:
         self._schema, self._time_column = schema, time_column
         self._names = frozenset(schema.names)
+        self._exact = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
         # Decimals, and floats that a double would round first, need what is written; without them
         # floats are read at once.
         written = any(_NEEDS_TEXT.search(str(kind)) for kind in schema.types)
-        hook = Decimal if written else None
-        self._decoder = msgspec.json.Decoder(dict[str, Any], float_hook=hook)
+        self._decoder = self._exact if written else msgspec.json.Decoder(dict[str, Any])
 
     def read(self, text: bytes, first: int) -> pa.RecordBatch:
         """Return the rows of whole lines, of which the first has the number `first`.
@@ -84,7 +84,7 @@ class _Lines:
         if any(not line or line.isspace() for line in lines):
             kept = [(n, x) for n, x in zip(numbers, lines, strict=True) if x and not x.isspace()]
             numbers, lines = [n for n, _ in kept], [x for _, x in kept]
-        rows = self._decoded(lines, numbers)
+        rows = self._decoded(lines, numbers, self._decoder)
         for number, row in zip(numbers, rows, strict=True):
             if not row.keys() <= self._names:
                 unknown = ", ".join(repr(name) for name in row if name not in self._names)
@@ -95,12 +95,17 @@ class _Lines:
                 )
         if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)
-        return self._batch(rows, numbers)
+        try:
+            return self._batch(rows, numbers)
+        except Rounded:
+            return self._batch(self._decoded(lines, numbers, self._exact), numbers)
 
-    def _decoded(self, lines: Sequence[bytes], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def _decoded(
+        self, lines: Sequence[bytes], numbers: Sequence[int], decoder: msgspec.json.Decoder[Any]
+    ) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         try:
-            rows.extend(map(self._decoder.decode, lines))
+            rows.extend(map(decoder.decode, lines))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
             number = numbers[len(rows)]
             raise ValueError(

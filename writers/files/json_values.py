@@ -26,8 +26,11 @@ import pyarrow.compute as pc
 from writers.files.texts import Misfit, parse
 
 _SAYS_FLOAT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT_FLOAT = 2**53  # below it a float says which whole number was written
 _None = type(None)
+
+
+class Rounded(Exception):
+    """A float stands for an integer, and does not say whether a fraction was rounded away."""
 
 
 def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -35,6 +38,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
     Raises:
         Misfit: a value does not fit the type; it says which one.
+        Rounded: numbers with a point or an exponent have to be decoded as Decimal.
     """
     if pa.types.is_struct(kind):
         return _structs(values, kind)
@@ -91,9 +95,10 @@ def _plain(
 def _whole(value: Any) -> int:
     if type(value) is int:
         return value
-    exact = type(value) is Decimal or (type(value) is float and abs(value) < _EXACT_FLOAT)
+    if type(value) is float:
+        raise Rounded
     # A huge exponent would be a huge integer, which no column holds.
-    if exact and -(2**64) < value < 2**64 and value == int(value):
+    if type(value) is Decimal and -(2**64) < value < 2**64 and value == int(value):
         return int(value)
     raise ValueError
 

@@ -1,0 +1,93 @@
+"""What the tokens of a SQL predicate are checked for before they are parsed.
+
+Pure layer. A parser recurses with the nesting of what it reads, and groups operators in one way
+where engines differ; so nesting is bounded, and what could be grouped in two ways is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.errors import InvalidInput
+
+MAX_NESTING = 32
+
+_OPEN = {"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"}
+_CLOSE = {"R_PAREN", "R_BRACKET", "R_BRACE", "END"}
+# Token types that open a level without a parenthesis, or stand before an operand.
+_PREFIXES = {"NOT", "DASH", "PLUS", "TILDA", "CASE", "CAST"}
+_COMPARISONS = {"EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ"}
+_RANGES = {"IN", "BETWEEN", "LIKE", "ILIKE"}
+_TESTS = {"IS", "ISNULL", "NOTNULL"}
+
+
+def check_nesting(tokens: Sequence[Any]) -> None:
+    """Bound what makes the parser recurse: open brackets and runs of prefix operators.
+
+    Raises:
+        InvalidInput: they nest deeper than 32 levels.
+    """
+    depth, run = 0, 0
+    for token in tokens:
+        kind = token.token_type.name
+        if kind in _OPEN:
+            depth += 1
+        elif kind in _CLOSE:
+            depth -= 1
+        run = run + 1 if kind in _PREFIXES else 0
+        if max(depth, run) > MAX_NESTING:
+            raise too_deep()
+
+
+def too_deep() -> InvalidInput:
+    """Return the error of a predicate that nests too deeply."""
+    return InvalidInput(f"the predicate nests deeper than {MAX_NESTING} levels")
+
+
+@dataclass(slots=True)
+class _Level:
+    """What stands in one bracket since the last AND, OR or comma of it."""
+
+    found: str = ""  # the operator that was found
+    loosest: bool = False  # it is IS, which may follow others and itself
+    betweens: int = 0  # that wait for their AND
+
+
+def check_grouping(tokens: Sequence[Any]) -> None:
+    """Refuse comparisons that are operands of each other without parentheses.
+
+    To PostgreSQL and DuckDB `a = b IS NULL` is `(a = b) IS NULL`, to others `a = (b IS NULL)`; the
+    same goes for IN, BETWEEN and LIKE beside a comparison, and for two comparisons.
+
+    Raises:
+        InvalidInput: parentheses are needed; it names the two operators.
+    """
+    levels = [_Level()]
+    for place, token in enumerate(tokens):
+        kind = token.token_type.name
+        here = levels[-1]
+        if kind in _OPEN:
+            levels.append(_Level())
+        elif kind in _CLOSE:
+            levels = levels[:-1] or [_Level()]
+        elif kind == "AND" and here.betweens:
+            here.betweens -= 1
+        elif kind in ("AND", "OR", "COMMA"):
+            levels[-1] = _Level()
+        elif kind in _COMPARISONS | _RANGES | _TESTS:
+            _note(here, kind, str(token.text).upper(), tokens[place + 1 : place + 3])
+
+
+def _note(here: _Level, kind: str, shown: str, following: Sequence[Any]) -> None:
+    distinct = any(token.token_type.name == "DISTINCT" for token in following)
+    is_test = kind in _TESTS and not distinct
+    tighter = not here.found or here.loosest or here.found in ("IN", "BETWEEN", "LIKE", "ILIKE")
+    if here.found and not (is_test and tighter):
+        raise InvalidInput(
+            f"{here.found} and {shown} stand side by side in the predicate, which engines group "
+            "in different ways: write parentheses, such as (a = b) IS NULL"
+        )
+    here.found, here.loosest = shown, is_test
+    here.betweens += kind == "BETWEEN"
