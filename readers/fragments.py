@@ -282,7 +282,8 @@ class _Piece:
                 ) from error
         for table in tables:
             if not names:
-                yield counted(table.num_rows)
+                if table.num_rows:  # to_batches yields no empty batch either
+                    yield counted(table.num_rows)
                 continue
             for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
                 yield exactly(batch, reading.schema)

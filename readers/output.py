@@ -91,7 +91,7 @@ def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 sink.write(encoder.encode(_spelled(row) if floats else row))
                 sink.write(b"\n")
-        except (KeyError, OverflowError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise _unfit("JSON", error) from None
         rows += batch.num_rows
     return rows

@@ -79,6 +79,9 @@ def test_where_and_columns_prune_tasks(table, load):
     assert ids(found) == [10, 11, 12, 13, 14]
     assert load(uri, columns='["id"]').count() == 40
     assert load(uri, columns="").count() == 40
+    # Of two segments in one task the first has no row that passes.
+    assert load(uri, columns="", where="id % 100 = 35").count() == 1
+    assert load(uri, columns="", where="id % 100 = 99").count() == 0
 
 
 def test_versions_and_times(table, load):

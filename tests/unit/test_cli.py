@@ -497,6 +497,13 @@ def test_json_lines_keep_every_value_or_say_so(tmp_path):
         assert refused.exit_code == 2
         assert "no form in JSON" in refused.stderr
     assert "-0221-09-04" in done("scan", tmp_path / "t", "--columns", "d").stdout
+    keys = pa.schema([*schema, ("k", pa.map_(pa.struct([("a", pa.int8())]), pa.int8()))])
+    Table.create(tmp_path / "k", keys, time_column="time")
+    entries = [{"time": times[0], "k": [({"a": 1}, 2)]}]
+    append(Table.open(tmp_path / "k"), pa.Table.from_pylist(entries, schema=keys))
+    refused = run("scan", tmp_path / "k", "--format", "json")
+    assert refused.exit_code == 2
+    assert "no form in JSON" in refused.stderr
     with pytest.raises(InvalidInput, match="no form in pandas"):
         scan(table, ["d"]).to_pandas()
 

@@ -725,19 +725,46 @@ def test_parquet_that_is_cut_damaged_or_empty_is_refused(table, tmp_path):
     assert len(load(t, write(path, whole))) == 1000
 
 
-def test_times_of_another_calendar_are_refused(table, tmp_path):
+@pytest.mark.parametrize(
+    ("writer", "old"),
+    [
+        ({"org.apache.spark.legacyDateTime": ""}, True),
+        ({"org.apache.spark.version": "2.4.8"}, True),
+        ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}, True),
+        ({"writer.date.proleptic": "false"}, True),
+        ({"writer.date.proleptic": "true"}, False),
+        ({"org.apache.spark.version": "3.5.0"}, False),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_days_of_another_calendar_are_refused(table, tmp_path, writer, old):
     t = table("at:timestamp, d:date")
-    for day, fits in ((date(1900, 1, 1), True), (date(1500, 1, 1), False)):
+    for day in (date(1900, 1, 1), date(1500, 1, 1)):
         rows = pa.table({"at": [HOUR] * 2, "d": [date(2013, 1, 1), day]})
-        marked = rows.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
-        with pq.ParquetWriter(tmp_path / "a.parquet", marked.schema, store_schema=False) as writer:
-            writer.write_table(marked)
-            writer.add_key_value_metadata({"org.apache.spark.legacyDateTime": ""})
-        if fits:
-            load(t, tmp_path / "a.parquet")
-        else:
+        with pq.ParquetWriter(tmp_path / "a.parquet", rows.schema, store_schema=False) as file:
+            file.write_table(rows)
+            file.add_key_value_metadata(writer)
+        if old and day.year == 1500:
             with pytest.raises(InvalidInput, match="calendar"):
                 load(t, tmp_path / "a.parquet")
+        else:
+            assert load(t, tmp_path / "a.parquet")[-1]["d"] == day
+
+
+@pytest.mark.parametrize(("version", "old"), [("3.0.3", True), ("3.1.0", False)])
+def test_int96_times_of_another_calendar_are_refused(table, tmp_path, version, old):
+    t = table("at:timestamp, b:timestamp")
+    rows = pa.table({"at": [HOUR], "b": [datetime(1500, 1, 1, tzinfo=UTC)]})
+    with pq.ParquetWriter(
+        tmp_path / "a.parquet", rows.schema, use_deprecated_int96_timestamps=True
+    ) as file:
+        file.write_table(rows)
+        file.add_key_value_metadata({"org.apache.spark.version": version})
+    if old:
+        assert refused(t, tmp_path / "a.parquet", match="calendar")
+    else:
+        assert load(t, tmp_path / "a.parquet")[0]["b"] == rows["b"][0].as_py()
 
 
 def test_files_of_different_columns_and_types_are_united_by_the_types_of_the_table(table, tmp_path):

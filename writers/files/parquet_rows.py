@@ -5,6 +5,7 @@ Imports eventlog only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -20,8 +21,11 @@ from writers.files.sources import Opened, Source, check_alone, open_path
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024
-# Spark writes these where days before 1582 (and times before 1900) are counted by another calendar.
+# Days before 1582 (and times before 1900) are counted by another calendar where a file has one of
+# these, or was written by a Spark before 3.0 (INT96: before 3.1), or by a Hive that says so.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = re.compile(rb"([0-9]{1,4})\.([0-9]{1,4})")
+_HIVE_PROLEPTIC = b"writer.date.proleptic"
 _SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
 
 
@@ -79,8 +83,7 @@ def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
 
 def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
-    metadata = file.metadata.metadata or {}
-    old_calendar = any(key in metadata for key in _OLD_CALENDAR)
+    doubtful = _of_old_calendar(file, int96)
     try:
         nanoseconds: Iterator[Any] = repeat(None)
         if int96:
@@ -88,11 +91,24 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         for batch, exact in zip(file.iter_batches(_BATCH_ROWS), nanoseconds, strict=False):
             for name in int96:
                 _check_microseconds(name, batch.column(name), exact.column(name))
-            if old_calendar:
-                _check_calendar(batch)
+            _check_calendar(batch, doubtful)
             yield batch
     finally:
         file.close(force=True)
+
+
+def _of_old_calendar(file: pq.ParquetFile, int96: list[str]) -> list[str]:
+    """Return the columns whose old days may be counted by another calendar."""
+    metadata = file.metadata.metadata or {}
+    spark = _SPARK_VERSION.match(metadata.get(b"org.apache.spark.version", b""))
+    version = (int(spark[1]), int(spark[2])) if spark else (9999, 0)
+    if (
+        any(key in metadata for key in _OLD_CALENDAR)
+        or version < (3, 0)
+        or metadata.get(_HIVE_PROLEPTIC, b"true").lower() == b"false"
+    ):
+        return list(file.schema_arrow.names)
+    return int96 if version < (3, 1) else []
 
 
 def _int96_columns(file: pq.ParquetFile) -> list[str]:
@@ -122,9 +138,9 @@ def _check_microseconds(name: str, values: pa.Array, exact: pa.Array) -> None:
             )
 
 
-def _check_calendar(batch: pa.RecordBatch) -> None:
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for values in _leaves(column):
+def _check_calendar(batch: pa.RecordBatch, names: list[str]) -> None:
+    for name in names:
+        for values in _leaves(batch.column(name)):
             kind = values.type
             if pa.types.is_date(kind):
                 since: Any = pa.scalar(_SAME_SINCE.date(), kind)
@@ -137,8 +153,8 @@ def _check_calendar(batch: pa.RecordBatch) -> None:
             if pc.any(pc.less(values, since)).as_py():
                 raise ValueError(
                     f"column {name!r} has days before 1900 by the calendar of Spark 2: write the "
-                    "file again with spark.sql.parquet.datetimeRebaseModeInWrite and "
-                    "int96RebaseModeInWrite=CORRECTED"
+                    "file again in Spark 3 or newer, with int96RebaseModeInWrite and "
+                    "datetimeRebaseModeInWrite (spark.sql.parquet) set to CORRECTED"
                 )
 
 
