@@ -36,7 +36,7 @@ from eventlog.conditions import (
 from eventlog.conditions import names as names_of
 from eventlog.errors import InvalidInput
 from eventlog.like import like
-from eventlog.literals import Moment, Value, moment, number, place
+from eventlog.literals import Value, moment, number, place
 from eventlog.model import Column, Schema
 from eventlog.schema import names
 from eventlog.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
@@ -47,6 +47,7 @@ MAX_COPIES = 10_000  # of one operand in the Arrow expression
 _OPS: dict[str, Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
+_DAY_NS = 86_400 * 10**9
 _MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
 
 
@@ -314,8 +315,12 @@ class _Reader:
         if not isinstance(inner.value, str):
             raise InvalidInput(f"only text can be cast to {to}: {_shown(node)}")
         found = moment(inner.value)
-        day_ns = 86_400 * 10**9
-        return Moment(found.ns - found.ns % day_ns) if to == "DATE" else found
+        if to == "DATE" and (found.zoned or found.ns % _DAY_NS):
+            raise InvalidInput(
+                "a DATE is a day, without a time and an offset: write DATE '2013-01-07', or "
+                f"TIMESTAMP {inner.value[:80]!r}"
+            )
+        return found
 
     def column(self, node: Any) -> Column:
         name = str(node.name)
