@@ -298,12 +298,15 @@ def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return False
 
 
-def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def batches(
+    reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream, which can be read once.
 
     Raises:
-        InvalidInput: the stream fails, or was handed in before: a second call would find the rest
-            of its rows, or none, and take that for all of them.
+        InvalidInput: a batch has other columns than the stream said; or the stream fails, or was
+            handed in before: a second call would find the rest of its rows, or none, and take that
+            for all of them.
     """
     if reader in _spent:
         raise InvalidInput(
@@ -312,6 +315,19 @@ def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         )
     _spent.add(reader)
     try:
-        yield from reader
+        for batch in reader:
+            _check_batch(batch.schema, reader.schema, wanted, time_column)
+            yield batch
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the rows could not be read: {_first_line(error)}") from error
+
+
+def _check_batch(given: pa.Schema, said: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+    """Check that a batch has the columns that its stream said; pyarrow does not compare them."""
+    if given.names != said.names:
+        raise InvalidInput(
+            f"a batch has the columns {', '.join(given.names)[:200]}, and the schema of its stream "
+            f"says {', '.join(said.names)[:200]}: give every batch the same columns"
+        )
+    if given.types != said.types:
+        check_columns(given, wanted, time_column)

@@ -195,7 +195,7 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
     check_columns(reader.schema, head.schema, head.layout.time_column)
     # What the commit would wait for is looked up meanwhile.
     with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
-        for batch in batches(reader):
+        for batch in batches(reader, head.schema, head.layout.time_column):
             stager.write(batch)
         adds = stager.finish()
     t.log.vouch(add.id for add in adds)

@@ -162,6 +162,34 @@ def test_rows_without_a_form_in_arrow_are_refused(source):
         append(create(), source)
 
 
+LATER = {
+    "a column that the table lacks": {"at": THREE, "x": [1, 2, 3], "y": [1, 2, 3]},
+    "another spelling": {"at": THREE, "X": [1, 2, 3]},
+    "fewer columns": {"at": THREE},
+    "text": {"at": THREE, "x": ["7", "8", "9"]},
+    "doubles": {"at": THREE, "x": [1.0, 2.0, 3.0]},
+    "times": {"at": THREE, "x": THREE},
+}
+
+
+@pytest.mark.parametrize("what", LATER)
+def test_a_batch_that_is_not_as_its_stream_said_is_refused(what):
+    table = table_of(pa.int64())
+    first = pa.record_batch({"at": THREE, "x": pa.array([1, 2, 3])})
+    rows = [first, pa.record_batch(LATER[what])]
+    with pytest.raises(errors.InvalidInput, match="column"):
+        append(table, pa.RecordBatchReader.from_batches(first.schema, iter(rows)))
+    assert table.refresh().version == 0
+
+
+def test_batches_of_a_stream_may_differ_in_what_fits():
+    table = table_of(pa.int64())
+    first = pa.record_batch({"at": THREE, "x": pa.array([1, 2, 3])})
+    rows = [first, pa.record_batch({"at": THREE, "x": pa.array([4, 5, None], pa.int16())})]
+    append(table, pa.RecordBatchReader.from_batches(first.schema, iter(rows)))
+    assert scan(table).to_table()["x"].to_pylist() == [1, 2, 3, 4, 5, None]
+
+
 def test_a_damaged_dictionary_is_refused_by_name():
     times = pa.array([0] * 20, AT)
     texts = pa.array([f"s{n % 3}" for n in range(20)]).dictionary_encode()

@@ -767,6 +767,27 @@ def test_int96_times_of_another_calendar_are_refused(table, tmp_path, version, o
         assert load(t, tmp_path / "a.parquet")[0]["b"] == rows["b"][0].as_py()
 
 
+def test_an_arrow_file_that_changes_after_its_rows_were_checked_changes_no_row(table, tmp_path):
+    t = table("at:timestamp, name:string")
+    rows = pa.table({"at": [HOUR] * 2000, "name": [f"v{n:06}" for n in range(2000)]})
+    path = tmp_path / "a.arrow"
+    with pa.ipc.new_file(path, rows.schema) as file:
+        file.write_table(rows, max_chunksize=1000)
+    head = t.head()
+    reader = open_rows([str(path)], head.schema, head.layout.time_column).reader
+
+    def meanwhile():
+        yield reader.read_next_batch()
+        place = path.read_bytes().index(b"v000007")
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(b"\xff")
+        yield from reader
+
+    append(t, pa.RecordBatchReader.from_batches(reader.schema, meanwhile()))
+    assert sorted(scan(t).to_table()["name"].to_pylist()) == rows["name"].to_pylist()
+
+
 def test_files_of_different_columns_and_types_are_united_by_the_types_of_the_table(table, tmp_path):
     t = table()
     parts = [

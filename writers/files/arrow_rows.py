@@ -40,7 +40,8 @@ def open_arrow(source: Source) -> Opened:
 
 
 def _open_file(source: Source) -> Opened:
-    file = pa.memory_map(os.fsencode(source.path))
+    # Not mapped into memory: rows wait there to be encoded, and the file may change meanwhile.
+    file = pa.OSFile(os.fsencode(source.path))
     try:
         reader = pa.ipc.open_file(file)
         check_alone(source.path, _FILE_MAGIC)
