@@ -36,6 +36,7 @@ _TIME_PARTS: dict[str, Callable[[Any], Any]] = {
     "DAY": pc.day,
     "HOUR": pc.hour,
 }
+_UNITS_A_YEAR = {True: 365.2425, False: 365.2425 * 86_400 * 10**6}  # of dates, and of times
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def compare(op: Op, left: Term, right: Term) -> Term:
         a, b = _instant(left), _instant(right)
     floats = left.type in FLOATS or right.type in FLOATS
     if floats:
-        a, b = a.cast(pa.float64(), safe=False), b.cast(pa.float64(), safe=False)
+        a, b = _as(left, pa.float64()), _as(right, pa.float64())
     return Term(conditions.compare(op, a, b, nan="both" if floats else ""), "bool", used)
 
 
@@ -203,7 +204,19 @@ def part_of_time(part: str, found: Operand) -> Operand:
         return Lit(None)
     if _family(term.type) != "time" or (term.type == "date" and part.upper() == "HOUR"):
         raise InvalidInput(f"{part.upper()} cannot be extracted from {term.type}")
-    return Term(call(term.expression).cast(pa.int64()), "int64", term.names)
+    value = call(term.expression).cast(pa.int64())
+    if part.upper() == "YEAR":
+        value = _unwrapped(value, term)
+    return Term(value, "int64", term.names)
+
+
+def _unwrapped(year: pc.Expression, term: Term) -> pc.Expression:
+    """Return the year of a time by what Arrow says of it, which is right modulo 2^16."""
+    units = term.expression.cast(pa.int32() if term.type == "date" else pa.int64())
+    units_a_year = _UNITS_A_YEAR[term.type == "date"]
+    about = pc.add(pc.divide(units.cast(pa.float64(), safe=False), units_a_year), 1970.0)
+    turns = pc.round(pc.divide(pc.subtract(about, year.cast(pa.float64())), 65536.0))
+    return pc.add(year, pc.multiply(turns.cast(pa.int64()), 65536))
 
 
 def coalesce(parts: Sequence[Operand]) -> Operand:
@@ -222,7 +235,7 @@ def coalesce(parts: Sequence[Operand]) -> Operand:
     elif len(kinds) > 1:
         raise InvalidInput(f"COALESCE needs values of one type, not {', '.join(sorted(kinds))}")
     used = frozenset[str]().union(*(term.names for term in terms))
-    wide = [term.expression.cast(arrow_type(kind), safe=False) for term in terms]
+    wide = [_as(term, arrow_type(kind)) for term in terms]
     return Term(pc.coalesce(*wide), kind, used)
 
 
@@ -248,8 +261,12 @@ def _family(kind: Any) -> str | None:
 
 
 def _as(term: Term, wide: pa.DataType) -> pc.Expression:
-    same = term.type == str(wide).replace("double", "float64")
-    return term.expression if same else term.expression.cast(wide, safe=False)
+    if term.type == str(wide).replace("double", "float64"):
+        return term.expression
+    if pa.types.is_floating(wide) and str(term.type).startswith("decimal"):
+        # Arrow's own cast multiplies by a power of ten, which is not the nearest double.
+        return term.expression.cast(pa.string()).cast(wide)
+    return term.expression.cast(wide, safe=False)
 
 
 def _instant(term: Term) -> pc.Expression:

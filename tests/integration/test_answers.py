@@ -7,6 +7,7 @@ Spark's engines are compared in the same way in `tests/spark/test_engines.py`.
 import math
 import random
 import struct
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -173,6 +174,62 @@ def test_a_filter_that_names_no_column_counts_as_it_reads(world):
             counts = (found.count(), found.to_table().num_rows, without.to_table().num_rows)
             assert counts == (wanted,) * 3, where
             assert readers.count(table, where=where, version=version) == wanted
+
+
+@pytest.mark.parametrize("digits", [(5, 1), (18, 18), (38, 10)], ids=str)
+def test_a_decimal_among_floats_is_the_nearest_one(duck, digits):
+    chance, (precision, scale) = random.Random(7), digits
+    units = [chance.randrange(10 ** chance.randint(1, precision)) for _ in range(300)]
+    texts = [f"{number:0{scale + 1}}" for number in units]
+    decimals = [Decimal(f"{text[:-scale]}.{text[-scale:]}") for text in texts]
+    table = create(
+        schema=pa.schema(
+            [("at", pa.timestamp("us", "UTC")), ("x", pa.decimal128(*digits)), ("f", pa.float64())]
+        )
+    )
+    rows = pa.table([[0] * 300, decimals, [float(d) for d in decimals]], schema=table.head().schema)
+    append(table, rows)
+    duck.register("decimals", rows)
+    for where in (
+        "x = f", "NOT x <> f", "-x = -f", "abs(x) = abs(f)", "x * 1 = f", "x / 1 = f",
+        "coalesce(x, f) = f", "x IN (f)", "x BETWEEN f AND f", f"x + 0 = {texts[0]}e-{scale}",
+    ):  # fmt: skip
+        [(wanted,)] = duck.execute(f"SELECT count(*) FROM decimals WHERE {where}").fetchall()
+        assert readers.count(table, where=where) == wanted > 0, where
+
+
+def test_years_have_as_many_digits_as_they_need(duck):
+    at, kinds = (
+        pa.timestamp("us", "UTC"),
+        [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")],
+    )
+    schema = pa.schema([("at", at), *[(f"x{n}", kind) for n, kind in enumerate(kinds)]])
+    days = [
+        19_431_954,
+        11_248_737,
+        11_248_738,
+        15_712,
+        0,
+        -1,
+        -719_529,
+        -800_000,
+        -12_687_429,
+        None,
+    ]
+    times = pa.array([None if day is None else day * 86_400 * 10**6 for day in days], pa.int64())
+    columns = [pa.array(days, pa.int32()).cast(pa.date32()), times.cast(kinds[1]), times.view(at)]
+    rows = pa.table([pa.array([0] * len(days), at), *columns], schema=schema)
+    table = create(schema=schema)
+    append(table, rows)
+    duck.register("years", rows)
+    # DuckDB has another calendar for instants; in UTC they have the year of a time without a zone.
+    for column, theirs in (("x0", "x0"), ("x1", "x1"), ("x2", "x1")):
+        years = f"SELECT DISTINCT coalesce(year({theirs}), 0) FROM years"
+        for (year,) in duck.execute(years).fetchall():
+            for sign in "=<>":
+                count = f"SELECT count(*) FROM years WHERE year({theirs}) {sign} {year}"
+                [(wanted,)] = duck.execute(count).fetchall()
+                assert readers.count(table, where=f"year({column}) {sign} {year}") == wanted
 
 
 def test_a_filter_that_fails_on_bounds_only_is_asked_of_the_rows():
