@@ -134,10 +134,7 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Ta
     columns = []
     for field in wanted:
         at = batch.schema.get_field_index(field.name)
-        if at < 0:
-            columns.append(pa.nulls(batch.num_rows, field.type))
-            continue
-        values = batch.column(at)
+        values = batch.column(at) if at >= 0 else pa.nulls(batch.num_rows, field.type)
         cast = _cast(values, field, text_time=field.name == time_column and _is_text(values.type))
         if isinstance(cast, Problem):
             return cast

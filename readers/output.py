@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -24,6 +25,8 @@ from readers.batches import holds_floats
 
 FORMATS = ("csv", "json", "parquet", "arrow")
 _PARTIAL = ".partial"
+_DAY_US = 86_400 * 10**6
+_FIRST_DAY, _END_DAY = -12_687_428, 11_248_738  # of the years that Arrow writes, ±32767
 
 
 def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None) -> int:
@@ -75,11 +78,28 @@ def _to_csv(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
     with writer:
         for batch in reader:
             rows += batch.num_rows
+            _check_years(batch)
             try:
                 writer.write_batch(batch)
             except pa.ArrowException as error:
                 raise _unfit("CSV", error) from None
     return rows
+
+
+def _check_years(batch: pa.RecordBatch) -> None:
+    """Refuse days and times for which Arrow writes a complaint into the CSV."""
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_date(values.type):
+            units, a_day = values.view(pa.int32()), 1
+        elif pa.types.is_timestamp(values.type):
+            units, a_day = values.view(pa.int64()), _DAY_US
+        else:
+            continue
+        found = pc.min_max(units).as_py()
+        if units.null_count < len(units) and not (
+            _FIRST_DAY * a_day <= found["min"] and found["max"] < _END_DAY * a_day
+        ):
+            raise _unfit("CSV", ValueError(f"a year of column {name!r} beyond 32767"))
 
 
 def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:

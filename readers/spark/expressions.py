@@ -16,8 +16,17 @@ from eventlog.errors import InvalidInput
 
 
 def pack_expression(expression: pc.Expression) -> str:
-    """Return the expression as text."""
-    _, (buffer,) = expression.__reduce__()
+    """Return the expression as text.
+
+    Raises:
+        InvalidInput: Arrow has no form for it, as where it names a column by its position.
+    """
+    try:
+        _, (buffer,) = expression.__reduce__()
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidInput(
+            f"this pyarrow expression cannot be sent to Spark ({error}): name its columns"
+        ) from None
     return base64.b64encode(buffer).decode()
 
 

@@ -3,6 +3,7 @@
 import pickle
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructType
@@ -11,6 +12,7 @@ import readers
 from eventlog import Table
 from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
 from eventlog.model import Segment
+from readers.spark.expressions import pack_expression
 from readers.spark.options import parse_spark_options
 from readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack
 from writers import append
@@ -352,3 +354,8 @@ def test_shares_weigh_about_the_same():
     segments = [segment(number, (number % 7 + 1) * OPEN_BYTES) for number in range(100)]
     loads = [sum(s.bytes + OPEN_BYTES for s in share) for share in pack(segments, 50 * OPEN_BYTES)]
     assert max(loads) - min(loads) <= 8 * OPEN_BYTES
+
+
+def test_an_expression_that_names_columns_by_their_places_is_refused():
+    with pytest.raises(InvalidInput, match="name its columns"):
+        pack_expression(pc.field(1) > 5)

@@ -497,6 +497,11 @@ def test_json_lines_keep_every_value_or_say_so(tmp_path):
         assert refused.exit_code == 2
         assert "no form in JSON" in refused.stderr
     assert "-0221-09-04" in done("scan", tmp_path / "t", "--columns", "d").stdout
+    far = odd.set_column(2, "d", pa.array([2**31 - 1], pa.int32()).cast(pa.date32()))
+    append(table, far)
+    refused = run("scan", tmp_path / "t", "--format", "csv", "--columns", "d")
+    assert refused.exit_code == 2
+    assert "no form in CSV (a year of column 'd'" in refused.stderr
     keys = pa.schema([*schema, ("k", pa.map_(pa.struct([("a", pa.int8())]), pa.int8()))])
     Table.create(tmp_path / "k", keys, time_column="time")
     entries = [{"time": times[0], "k": [({"a": 1}, 2)]}]
