@@ -1,7 +1,8 @@
 """Literals of SQL predicates, brought to the type of what they are compared with.
 
 Pure layer. Comparisons are exact: an integer is compared with 5.5, a day with noon, a microsecond
-with nanoseconds, without rounding either side. What cannot be compared is refused.
+with nanoseconds, without rounding either side; only for a column of floats the literal becomes the
+nearest float. What cannot be compared is refused.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
+from eventlog.guarantees import rounds
 from eventlog.model import Segment
 from eventlog.parts import chunk_span, decoded_sizes
 from eventlog.store import ObjectStore
@@ -112,7 +113,9 @@ class Reading:
         """
         read = (f for f in self.table_schema if f.name in self.filter_columns)
         return self.filter is None or not (
-            clashes(self.table_schema) or any(holds_floats(field.type) for field in read)
+            clashes(self.table_schema)
+            or any(holds_floats(field.type) for field in read)
+            or rounds(self.filter)
         )
 
     def _together(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:

@@ -219,7 +219,8 @@ def scan(
     Args:
         t: the table.
         columns: names of the columns wanted, in this order; all if None; may be empty.
-        where: SQL text or a pyarrow expression that rows have to pass.
+        where: SQL text or a pyarrow expression that rows have to pass. An expression that casts to
+            a float reads every segment: what it rounds may cross their bounds.
         version: which version; the newest if neither this nor `timestamp` is given.
         timestamp: see `Table.snapshot`.
         batch_rows: at most so many rows in a batch.
