@@ -121,14 +121,14 @@ def check_decimals(values: pa.Array) -> None:
         pa.ArrowInvalid: one has.
     """
     kind = values.type
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
         least = pc.min(values).as_py()
         if least is not None and to_units(least, kind.scale) <= -(10**kind.precision):
             raise pa.ArrowInvalid(f"{least} has more digits than {kind} holds")
     elif pa.types.is_struct(kind):
         for inside in values.flatten():
             check_decimals(inside)
-    elif "decimal" in str(kind):
+    elif kind.num_fields and "decimal" in str(kind):
         check_decimals(_inside(values) if pa.types.is_map(kind) else values.flatten())
 
 

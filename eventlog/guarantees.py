@@ -7,9 +7,10 @@ never opened, guaranteed to lie within its bounds.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,14 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from eventlog.chunks import MAX_MS, MIN_MS
+from eventlog.conditions import FLOATS
 from eventlog.decimals import from_units
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Schema
 from eventlog.pruning import Bounds, Span, to_span_units
 from eventlog.schema import arrow_type, names, to_arrow
 
-_TO_FLOAT = re.compile(r"to_type=(half|halffloat|float|double)\b")
+_LITERAL = "literal"
 
 
 def check_filter(expression: pc.Expression, schema: Schema) -> None:
@@ -71,15 +73,56 @@ def mentioned(expression: pc.Expression, schema: Schema) -> tuple[Column, ...]:
 
 
 def rounds(expression: pc.Expression) -> bool:
-    """Say whether an expression may cast to a float, and so has rows that bounds do not tell of.
+    """Say whether an expression may pass rows that Arrow's reasoning by bounds rules out.
 
-    Arrow takes such a cast for one that keeps the order, leaves it out, and compares with what was
-    not rounded: 0.3 lies below the float32 nearest to it.
+    Arrow leaves out casts to floats when it compares with bounds, as if they rounded nothing: 0.3
+    lies below the float32 nearest to it. It casts the values of `is_in` to the column's type for
+    rows, and not for bounds. And it takes a comparison with NaN for an order.
+    """
+    told = _told(expression)
+    if told is None:
+        return True
+    return any(
+        pa.types.is_floating(kind)
+        and (name != _LITERAL or any(map(_is_nan, told.column(place).to_pylist())))
+        for place, field in enumerate(told.schema)
+        for name, kind in _parts(field.type)
+    )
+
+
+def trusted(expression: pc.Expression, mentioned: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns by whose bounds an expression may be refuted."""
+    if rounds(expression):
+        return ()
+    told = _told(expression)
+    looks_up = told is not None and b"is_in" in (told.schema.metadata or {}).values()
+    return tuple(c for c in mentioned if not (looks_up and c.type in FLOATS))
+
+
+def _told(expression: pc.Expression) -> pa.RecordBatch | None:
+    """Return Arrow's own form of an expression; None where it has none.
+
+    Its columns are the literals and the options of functions, its metadata the calls.
     """
     try:
-        return _TO_FLOAT.search(str(expression)) is not None
-    except UnicodeDecodeError:  # Arrow shortens long literals inside a character
-        return True
+        _, (buffer,) = expression.__reduce__()
+        return pa.ipc.open_file(buffer).get_batch(0)
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _parts(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Return the types that say what a literal is, or a cast makes, or a set holds."""
+    if not pa.types.is_struct(kind):
+        return [(_LITERAL, kind)]
+    found = {field.name: field.type for field in kind}
+    values = found.get("value_set", pa.null())
+    inner = values.value_type if pa.types.is_list(values) else values
+    return [("to_type", found.get("to_type", pa.null())), ("value_set", inner)]
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def may_match(
@@ -90,12 +133,10 @@ def may_match(
     Args:
         expression: a filter that `check_filter` accepted.
         schema: the table's.
-        columns: whose bounds to use.
+        columns: whose bounds to use, of `trusted`.
         bounds: of the entries.
     """
     count = bounds.entries.num_rows
-    if rounds(expression):
-        return pa.array([True] * count, pa.bool_())
     each = [_guarantees(column, bounds) for column in columns if isinstance(column.type, str)]
     file_format, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = []
@@ -130,8 +171,6 @@ def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
     """
     least, greatest = (to_span_units(bound, column) for bound in (MIN_MS, MAX_MS))
     greatest -= 1
-    if rounds(expression):
-        return least, greatest
     kinds, kind = to_arrow(schema), arrow_type(column.type)
     field, file_format, nowhere = pc.field(column.name), ds.ParquetFileFormat(), LocalFileSystem()
 

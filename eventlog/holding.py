@@ -210,9 +210,9 @@ def _range(
     low = min((chunk.start for chunk in bounds), default=MIN_MS)
     high = max((chunk.end for chunk in bounds), default=MAX_MS)
     if start is not None:
-        low = to_ms(start) if not bounds else min(low, to_ms(start))
+        low = to_ms(start, whole=True) if not bounds else min(low, to_ms(start, whole=True))
     if end is not None:
-        high = to_ms(end) if not bounds else max(high, to_ms(end))
+        high = to_ms(end, whole=True) if not bounds else max(high, to_ms(end, whole=True))
     return low, high
 
 

@@ -39,7 +39,7 @@ class Ms(int):
     __slots__ = ()
 
 
-def to_ms(when: Moment) -> int:
+def to_ms(when: Moment, *, whole: bool = False) -> int:
     """Return a moment as ms UTC, rounded down to whole milliseconds.
 
     Args:
@@ -47,51 +47,56 @@ def to_ms(when: Moment) -> int:
             (2013-01-07, 2013-01-07T05:00:00Z), in UTC if it says no offset; a date, which is its
             midnight UTC; a NumPy datetime64, in UTC; `Ms`; or an int of milliseconds since 1970 UTC
             between `LEAST_MS` and `MOST_MS`.
+        whole: refuse what would be rounded, as where it bounds the rows that are replaced.
 
     Raises:
         InvalidInput: it is none of these, or lies outside the years 0001 to 9999; the message says
             what is taken.
     """
-    found = _to_ms(when)
+    found, rest = _to_ms(when)
     if not MIN_MS <= found <= MAX_MS:
         raise InvalidInput(f"{shown(when)} lies outside the years 0001 to 9999")
+    if whole and rest:
+        raise InvalidInput(f"{shown(when)} lies between two milliseconds: give a whole one")
     return found
 
 
-def _to_ms(when: Any) -> int:
+def _to_ms(when: Any) -> tuple[int, Any]:
+    """Return whole milliseconds, and what is left of less than one, in any unit."""
     if isinstance(when, str):
         return _from_text(when, when)
     if isinstance(when, datetime):
         return _from_datetime(when)
     if isinstance(when, date):
-        return (datetime(when.year, when.month, when.day, tzinfo=UTC) - _EPOCH) // _MILLISECOND
+        return (datetime(when.year, when.month, when.day, tzinfo=UTC) - _EPOCH) // _MILLISECOND, 0
     if type(when) is Ms:
-        return int(when)
+        return int(when), 0
     if type(when).__module__ == "numpy" and type(when).__name__ == "datetime64":
         text = str(when)
         return _from_text(text + {4: "-01-01", 7: "-01"}.get(len(text), ""), when)
     number = index(when)
     if number is not None:
         if LEAST_MS <= abs(number) < MOST_MS:
-            return number
+            return number, 0
         raise InvalidInput(f"the number {shown(when)} could be of several units: {_FORMS}")
     raise InvalidInput(f"{shown(when)} is not a time: {_FORMS}")
 
 
-def _from_text(text: str, given: Any) -> int:
+def _from_text(text: str, given: Any) -> tuple[int, int]:
     if _HOUR.fullmatch(text):
         text += ":00"
     try:
-        return moment(text).ns // _NS_PER_MS
+        return divmod(moment(text).ns, _NS_PER_MS)
     except InvalidInput:
         raise InvalidInput(f"{shown(given)} is not a time: {_FORMS}") from None
 
 
-def _from_datetime(when: datetime) -> int:
+def _from_datetime(when: datetime) -> tuple[int, Any]:
     try:
         if when.utcoffset() is not None:
             # A commit in the same millisecond is not yet there.
-            return int((when - _EPOCH) // _MILLISECOND)
+            found, rest = divmod(when - _EPOCH, _MILLISECOND)
+            return int(found), rest
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(f"{shown(when)} is not a time: {error}") from None
     raise InvalidInput(f"{shown(when)} needs a time zone: use datetime(..., tzinfo=timezone.utc)")

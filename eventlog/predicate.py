@@ -84,7 +84,8 @@ def parse(where: Where, schema: Schema) -> Predicate:
             )
         guarantees.check_filter(where, schema)
         mentioned = guarantees.mentioned(where, schema)
-        return ArrowPredicate(schema, where, mentioned, size > _MANY_BYTES)
+        trusted = guarantees.trusted(where, mentioned)
+        return ArrowPredicate(schema, where, mentioned, trusted, size > _MANY_BYTES)
     raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
 
 
@@ -135,12 +136,14 @@ class ArrowPredicate:
         schema: the table's.
         expression: the filter.
         mentioned: the columns that it reads, or a superset.
+        trusted: those of them by whose bounds it may be refuted.
         large: whether it is too large to be asked about each leaf.
     """
 
     schema: Schema
     expression: pc.Expression
     mentioned: tuple[Column, ...]
+    trusted: tuple[Column, ...]
     large: bool
 
     def to_arrow(self) -> pc.Expression:
@@ -154,21 +157,21 @@ class ArrowPredicate:
     def interval(self, time_column: str) -> tuple[int, int]:
         """See `Predicate.interval`."""
         column = _column(self.schema, time_column)
-        if column not in self.mentioned:
+        if column not in self.trusted:
             return MIN_MS, MAX_MS
         return pruning.to_interval(guarantees.span(self.expression, self.schema, column), column)
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         bounds = Bounds(entries, time_column)
-        return guarantees.may_match(self.expression, self.schema, self.mentioned, bounds)
+        return guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
         """See `Predicate.leaf_may_match`; always where the expression is very large."""
         if self.large:
             return True
         bounds = Bounds.of_leaf(leaf, time_column)
-        found = guarantees.may_match(self.expression, self.schema, self.mentioned, bounds)
+        found = guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
         return bool(found[0].as_py())
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002

@@ -220,7 +220,7 @@ def scan(
         t: the table.
         columns: names of the columns wanted, in this order; all if None; may be empty.
         where: SQL text or a pyarrow expression that rows have to pass. An expression that casts to
-            a float reads every segment: what it rounds may cross their bounds.
+            floats, looks floats up or compares with NaN reads every segment.
         version: which version; the newest if neither this nor `timestamp` is given.
         timestamp: see `Table.snapshot`.
         batch_rows: at most so many rows in a batch.

@@ -207,10 +207,10 @@ def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
     """Return [start, end) in ms UTC.
 
     Raises:
-        InvalidInput: a bound is no time, or the range is empty.
+        InvalidInput: a bound is no time of whole milliseconds, or the range is empty.
     """
-    low = MIN_MS if start is None else to_ms(start)
-    high = MAX_MS if end is None else to_ms(end)
+    low = MIN_MS if start is None else to_ms(start, whole=True)
+    high = MAX_MS if end is None else to_ms(end, whole=True)
     if not low < high:
         raise InvalidInput(f"the range from {start} to {end} is empty")
     return low, high

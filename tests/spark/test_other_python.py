@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+from distribution import SHORT_JVM
 
 from eventlog import Table
 from writers import append
@@ -43,6 +44,7 @@ def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
     } | {
         "PATH": f"{bare}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+from decimal import Decimal
 
 import pandas as pd
 import polars as pl
@@ -160,6 +161,16 @@ def test_w3_categories_inside_lists_and_structs_are_texts():
 def test_rows_without_a_form_in_arrow_are_refused(source):
     with pytest.raises(errors.InvalidInput):
         append(create(), source)
+
+
+def test_decimals_of_every_width_are_taken():
+    kinds = [pa.decimal128(9, 2), pa.decimal256(9, 2)]
+    if hasattr(pa, "decimal32"):
+        kinds += [pa.decimal32(9, 2), pa.decimal64(9, 2)]
+    for kind in kinds:
+        table = table_of(pa.decimal128(12, 2))
+        append(table, pa.table({"at": THREE, "x": pa.array([Decimal("1.25"), None, -1], kind)}))
+        assert scan(table).to_table()["x"].to_pylist() == [Decimal("1.25"), None, -1]
 
 
 LATER = {

@@ -6,6 +6,7 @@ import decimal
 import gzip
 import io
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -69,7 +71,23 @@ def write(path, content):
 # ------------------------------------------------------------------------------ JSON lines
 
 
-WHOLE = ["1.0", "-20e-1", "0.5e1", "9007199254740993.0", "9223372036854775807", "-0.0"]
+WHOLE = ["-0", "1.0", "-20e-1", "0.5e1", "9007199254740993.0", "9223372036854775807", "-0.0"]
+
+
+def test_zero_keeps_its_sign_in_json(table, tmp_path):
+    t = table("at:timestamp, f:float64, g:float32, d:decimal(5,0), l:list<float64>, s:string")
+    line = f'{{"at":"{AT}","f":-0,"g":-0 ,"d":-0,"l":[-0,0,-0.0],"s":"-0 \\\\\\"-0"}}\n'
+    [row] = load(t, write(tmp_path / "a.json", line))
+    assert [math.copysign(1, zero) for zero in (row["f"], row["g"], *row["l"])] == [
+        -1,
+        -1,
+        -1,
+        1,
+        -1,
+    ]
+    assert (row["d"], row["s"]) == (0, '-0 \\"-0')
+
+
 FRACTIONS = [
     "4503599627370497.25",
     "9007199254740990.6",
@@ -539,6 +557,13 @@ def test_line_ends_inside_quotes_stay_where_blocks_meet(table, tmp_path, breaks)
         shutil.rmtree(tmp_path / "t")
 
 
+def test_a_nul_byte_in_csv_is_refused(table, tmp_path):
+    """Arrow looks for quotes up to the first one in each eight bytes."""
+    t = table()
+    for name in ("a\0b", '"a\0b"'):
+        assert refused(t, write(tmp_path / "a.csv", f"at,name\n{AT},{name}\n"), match="NUL")
+
+
 BARE_RETURNS = [
     f"at,name\n{AT},a\rb\n",
     f"at,name\n{AT},a\n{AT},b\r\r\n",
@@ -730,6 +755,7 @@ def test_parquet_that_is_cut_damaged_or_empty_is_refused(table, tmp_path):
     [
         ({"org.apache.spark.legacyDateTime": ""}, True),
         ({"org.apache.spark.version": "2.4.8"}, True),
+        ({"org.apache.spark.sql.parquet.row.metadata": "{}"}, True),
         ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}, True),
         ({"writer.date.proleptic": "false"}, True),
         ({"writer.date.proleptic": "true"}, False),
@@ -765,6 +791,26 @@ def test_int96_times_of_another_calendar_are_refused(table, tmp_path, version, o
         assert refused(t, tmp_path / "a.parquet", match="calendar")
     else:
         assert load(t, tmp_path / "a.parquet")[0]["b"] == rows["b"][0].as_py()
+
+
+def test_json_in_hive_paths_takes_their_values_where_it_says_none(table, tmp_path):
+    t = table("at:timestamp, name:string, id:int64, day:date")
+    folder = tmp_path / "in" / "name=Oslo" / "id=7" / "day=2013-01-07"
+    lines = ["", ',"name":null', ',"name":"Oslo","id":7', ',"day":"2013-01-07"']
+    write(folder / "a.json", "".join(f'{{"at":"{AT}"{line}}}\n' for line in lines))
+    for row in load(t, tmp_path / "in"):
+        assert (row["name"], row["id"], row["day"]) == ("Oslo", 7, date(2013, 1, 7))
+    write(folder / "b.json", f'{{"at":"{AT}","id":8}}\n')
+    with pytest.raises(InvalidInput, match="'id' in the file says something else"):
+        load(t, tmp_path / "in")
+
+
+def test_json_that_duckdb_partitioned_is_read(table, tmp_path):
+    t = table("at:timestamp, name:string, id:int64")
+    query = f"SELECT '{AT}' AS at, 'n' || (i % 3) AS name, i AS id FROM range(30) r(i)"
+    duckdb.sql(f"COPY ({query}) TO '{tmp_path}/in' (FORMAT json, PARTITION_BY (name))")
+    rows = load(t, tmp_path / "in")
+    assert sorted((row["id"], row["name"]) for row in rows) == [(i, f"n{i % 3}") for i in range(30)]
 
 
 def test_an_arrow_file_that_changes_after_its_rows_were_checked_changes_no_row(table, tmp_path):

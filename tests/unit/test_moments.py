@@ -89,6 +89,29 @@ def test_a_time_that_could_be_another_is_refused_wherever_it_is_given(when):
     assert row_names(table) == ["row 0", "row 1", "row 2"]
 
 
+BETWEEN = [
+    "2013-01-07T00:00:00.000900Z",
+    dt.datetime(2013, 1, 7, microsecond=1, tzinfo=dt.UTC),
+    np.datetime64("2013-01-07T00:00:00.000000001"),
+]
+
+
+@pytest.mark.parametrize("when", BETWEEN, ids=str)
+def test_a_bound_of_rows_is_not_rounded(when):
+    table = create()
+    append(table, events(3, days=3))
+    for wrong in (
+        lambda: overwrite(table, events(0), start=when),
+        lambda: overwrite(table, events(0), end=when),
+        lambda: table.claim(when),
+        lambda: table.claim(end=when),
+    ):
+        with pytest.raises(errors.InvalidInput, match="between two milliseconds"):
+            wrong()
+    assert table.refresh().version == 1
+    assert to_ms(when) == to_ms("2013-01-07")  # of versions, the newest that was there
+
+
 @pytest.mark.parametrize("when", ["20130201", 20130201, 1357534800.0])
 def test_the_refusal_names_the_forms_that_are_taken(when):
     with pytest.raises(errors.InvalidInput, match=r"2013-01-07T05:00:00Z.*milliseconds"):

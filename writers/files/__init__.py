@@ -153,7 +153,9 @@ def _open(source: Source, table: _Table) -> Opened:
             part = arrow_rows.open_arrow(source)
         else:
             part = parquet_rows.open_parquet(source)
-        part = source.partition.added_to(part, table.wanted)
+        part = source.partition.added_to(
+            part, table.wanted, nulls_say_nothing=source.kind == "json"
+        )
     try:
         check_columns(part.schema, table.wanted, table.time_column)
     except EventLogError as error:

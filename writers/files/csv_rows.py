@@ -193,6 +193,8 @@ class _Checked:
 
     def _check(self, text: bytes) -> None:
         """Check bytes that start with the last one that was seen before them."""
+        if b"\0" in text:  # at which Arrow stops to look for quotes
+            raise ValueError("it has a NUL byte, which CSV cannot hold: append Parquet or Arrow")
         quotes = text.count(b'"')
         if quotes:
             pieces = pc.split_pattern(pa.array([text], pa.large_binary()), pattern='"')[0].values

@@ -25,6 +25,8 @@ _LONGEST_LINE = 64 * 2**20
 _BOM = b"\xef\xbb\xbf"
 # After a string: the name of a field, or a quote inside of a string, but never less than the names.
 _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
+_MINUS_ZERO = re.compile(rb"-0(?![0-9.eE])")
+_TEXT_OR_MINUS_ZERO = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _MINUS_ZERO.pattern)
 _SHOWN = 80
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
@@ -79,6 +81,8 @@ class _Lines:
         Raises:
             ValueError: a line is no object, or does not fit.
         """
+        if _MINUS_ZERO.search(text):  # decoders make it the integer 0, which has no sign
+            text = _TEXT_OR_MINUS_ZERO.sub(_signed_zero, text)
         lines = text.split(b"\n")
         numbers: Sequence[int] = range(first, first + len(lines))
         if any(not line or line.isspace() for line in lines):
@@ -123,6 +127,10 @@ class _Lines:
                 raise ValueError(f"line {numbers[error.index]}, column {name!r}: {error}") from None
             columns.append(short_fractions(values) if name == self._time_column else values)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _signed_zero(found: re.Match[bytes]) -> bytes:
+    return b"-0e0" if found[0] == b"-0" else found[0]
 
 
 def _count_names(rows: Sequence[dict[str, Any]], numbers: Sequence[int]) -> int:

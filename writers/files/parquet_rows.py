@@ -22,9 +22,11 @@ from writers.files.sources import Opened, Source, check_alone, open_path
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024
 # Days before 1582 (and times before 1900) are counted by another calendar where a file has one of
-# these, or was written by a Spark before 3.0 (INT96: before 3.1), or by a Hive that says so.
+# these, or was written by a Spark before 3.0 (INT96: before 3.1), or by a Hive that says so. Until
+# 2.4.6 Spark did not say its version.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = re.compile(rb"([0-9]{1,4})\.([0-9]{1,4})")
+_SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
 _HIVE_PROLEPTIC = b"writer.date.proleptic"
 _SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
 
@@ -101,7 +103,8 @@ def _of_old_calendar(file: pq.ParquetFile, int96: list[str]) -> list[str]:
     """Return the columns whose old days may be counted by another calendar."""
     metadata = file.metadata.metadata or {}
     spark = _SPARK_VERSION.match(metadata.get(b"org.apache.spark.version", b""))
-    version = (int(spark[1]), int(spark[2])) if spark else (9999, 0)
+    unsaid = (2, 4) if _SPARK_ROW in metadata else (9999, 0)
+    version = (int(spark[1]), int(spark[2])) if spark else unsaid
     if (
         any(key in metadata for key in _OLD_CALENDAR)
         or version < (3, 0)

@@ -30,8 +30,15 @@ class Partition:
 
     values: Mapping[str, str | None] = field(default_factory=dict)
 
-    def added_to(self, part: Opened, wanted: pa.Schema) -> Opened:
+    def added_to(
+        self, part: Opened, wanted: pa.Schema, *, nulls_say_nothing: bool = False
+    ) -> Opened:
         """Return the file with the columns of its path.
+
+        Args:
+            part: the file.
+            wanted: the table's schema.
+            nulls_say_nothing: a null in the file may be a value that it lacks, as in JSON.
 
         Raises:
             ValueError: a value does not fit its column's type; out of the batches, where the file
@@ -44,7 +51,9 @@ class Partition:
         for name, value in typed.items():
             if name not in schema.names:
                 schema = schema.append(pa.field(name, value.type))
-        return dataclasses.replace(part, schema=schema, batches=_with(part.batches, schema, typed))
+        texts = self.values if nulls_say_nothing else {}
+        batches = _with(part.batches, schema, typed, texts)
+        return dataclasses.replace(part, schema=schema, batches=batches)
 
 
 def parse_parts(parts: Sequence[str]) -> Partition:
@@ -79,12 +88,18 @@ def _typed(name: str, text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def _with(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, typed: Mapping[str, pa.Scalar]
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    typed: Mapping[str, pa.Scalar],
+    filling: Mapping[str, str | None],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name, value in typed.items():
             if name in columns:
+                if filling.get(name) is not None:
+                    text = is_text(columns[name].type)
+                    columns[name] = columns[name].fill_null(filling[name] if text else value)
                 _check_agrees(columns[name], name, value)
             else:
                 columns[name] = pa.repeat(value, batch.num_rows)
