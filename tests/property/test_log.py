@@ -54,7 +54,7 @@ steps = st.builds(
 histories = st.tuples(
     st.integers(1, 5),
     st.lists(steps | st.builds(Step, add=st.lists(st.sampled_from(CHUNKS), min_size=4, max_size=9)),
-             min_size=5, max_size=25),
+             min_size=5, max_size=16),
 )  # fmt: skip
 
 

@@ -217,8 +217,9 @@ def test_two_compactors_with_claims_and_a_challenger(capsys):
     assert seen["compactor 1 done"] > 0
 
 
-def test_two_replacers_and_an_overwriter(capsys):
-    count, ends = explore(two_replacers_and_an_overwriter)
+@pytest.mark.parametrize("bound", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_two_replacers_and_an_overwriter(bound, capsys):
+    count, ends = explore(two_replacers_and_an_overwriter, bound)
     with capsys.disabled():
         print(f"\n{count} schedules of 2 replacers and an overwriter, {len(ends)} different logs")
     assert len(ends) >= 3
