@@ -5,6 +5,7 @@ Imports eventlog only. The work on the rows is done once, whatever commits land 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from eventlog.arguments import choice, text, whole
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.encoding import Recipe
-from eventlog.errors import InvalidInput
+from eventlog.errors import EventLogError, InvalidInput
 from eventlog.identity import WINDOW_S
 from eventlog.model import Action, Add, App, Unchanged
 from eventlog.moments import Moment, to_ms
@@ -176,7 +177,7 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> Non
 def _knowing(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
     """Return the head, or a newer one where the rows do not fit the schema that the handle knows.
 
-    Columns may have been added since, or become nullable.
+    Columns may have been added since, or one that the rows lack become nullable.
     """
     given = set(incoming.names)
     columns = head.stored_schema.columns
@@ -194,11 +195,17 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
     """
     reader = to_reader(rows)
     check_columns(reader.schema, head.schema, head.layout.time_column)
-    # What the commit would wait for is looked up meanwhile.
-    with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
-        for batch in batches(reader, head.schema, head.layout.time_column):
-            stager.write(batch)
-        adds = stager.finish()
+    try:
+        # What the commit would wait for is looked up meanwhile.
+        with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
+            for batch in batches(reader, head.schema, head.layout.time_column):
+                stager.write(batch)
+            adds = stager.finish()
+    except InvalidInput:
+        # A column may take nulls by now: another try on this handle will know.
+        with contextlib.suppress(EventLogError):
+            t.refresh()
+        raise
     t.log.vouch(add.id for add in adds)
     return adds
 

@@ -89,6 +89,17 @@ def test_a_handle_that_is_behind_takes_columns_that_were_added_since():
     check_sound(table.store)
 
 
+def test_a_handle_that_is_behind_takes_nulls_at_the_second_try():
+    required = pa.schema([SCHEMA.field("at"), pa.field("x", pa.int64(), nullable=False)])
+    table = create(schema=required)
+    behind = reopen(table.store)
+    table.add_columns(pa.schema([SCHEMA.field("at"), ("x", pa.int64())]))
+    rows = pa.table({"at": events(2)["at"], "x": [1, None]})
+    with pytest.raises(errors.InvalidInput, match="values are null"):
+        append(behind, rows)
+    assert append(behind, rows) == 2
+
+
 def test_a_handle_that_is_behind_takes_rows_without_a_column_that_need_not_be_there_any_more():
     strict = pa.schema([SCHEMA.field("at"), pa.field("name", pa.string(), nullable=False)])
     table = create(schema=strict)
