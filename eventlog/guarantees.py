@@ -19,7 +19,6 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from eventlog.chunks import MAX_MS, MIN_MS
-from eventlog.conditions import FLOATS
 from eventlog.decimals import from_units
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Schema
@@ -72,16 +71,23 @@ def mentioned(expression: pc.Expression, schema: Schema) -> tuple[Column, ...]:
     return tuple(c for c in schema.columns if re.search(_word(c.name), text))
 
 
-def rounds(expression: pc.Expression) -> bool:
-    """Say whether an expression may pass rows that Arrow's reasoning by bounds rules out.
+def trusted(expression: pc.Expression, kinds: Iterable[pa.DataType]) -> list[bool]:
+    """Say of columns of these types whether their bounds may refute an expression.
 
     Arrow leaves out casts to floats when it compares with bounds, as if they rounded nothing: 0.3
     lies below the float32 nearest to it. It casts the values of `is_in` to the column's type for
     rows, and not for bounds. And it takes a comparison with NaN for an order.
     """
     told = _told(expression)
-    if told is None:
-        return True
+    if told is None or _rounds(told):
+        return [False for _ in kinds]
+    parts = (part for field in told.schema for part in _parts(field.type))
+    sets = [kind for name, kind in parts if name == "value_set"]
+    return [all(_looked_up_as_it_is(kind, values) for values in sets) for kind in kinds]
+
+
+def _rounds(told: pa.RecordBatch) -> bool:
+    """Say whether an expression casts to floats, looks floats up, or names NaN."""
     return any(
         pa.types.is_floating(kind)
         and (name != _LITERAL or any(map(_is_nan, told.column(place).to_pylist())))
@@ -90,13 +96,15 @@ def rounds(expression: pc.Expression) -> bool:
     )
 
 
-def trusted(expression: pc.Expression, mentioned: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns by whose bounds an expression may be refuted."""
-    if rounds(expression):
-        return ()
-    told = _told(expression)
-    looks_up = told is not None and b"is_in" in (told.schema.metadata or {}).values()
-    return tuple(c for c in mentioned if not (looks_up and c.type in FLOATS))
+def _looked_up_as_it_is(kind: pa.DataType, values: pa.DataType) -> bool:
+    """Say whether a set of values, looked up in a column of a type, is not rounded on the way."""
+    if kind == values or (pa.types.is_integer(kind) and pa.types.is_integer(values)):
+        return True
+    return not any(of(kind) and of(values) for of in (_is_number, pa.types.is_temporal))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
 def _told(expression: pc.Expression) -> pa.RecordBatch | None:
@@ -133,7 +141,7 @@ def may_match(
     Args:
         expression: a filter that `check_filter` accepted.
         schema: the table's.
-        columns: whose bounds to use, of `trusted`.
+        columns: whose bounds to use: of types that are `trusted`.
         bounds: of the entries.
     """
     count = bounds.entries.num_rows

@@ -19,6 +19,7 @@ from eventlog.conditions import Condition
 from eventlog.errors import InvalidInput
 from eventlog.model import Column, Leaf, Schema
 from eventlog.pruning import Bounds
+from eventlog.schema import arrow_type
 from eventlog.sql import parse_sql
 
 Where: TypeAlias = "str | pc.Expression"
@@ -84,7 +85,8 @@ def parse(where: Where, schema: Schema) -> Predicate:
             )
         guarantees.check_filter(where, schema)
         mentioned = guarantees.mentioned(where, schema)
-        trusted = guarantees.trusted(where, mentioned)
+        safe = guarantees.trusted(where, (arrow_type(column.type) for column in mentioned))
+        trusted = tuple(column for column, is_safe in zip(mentioned, safe, strict=True) if is_safe)
         return ArrowPredicate(schema, where, mentioned, trusted, size > _MANY_BYTES)
     raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
-from eventlog.guarantees import rounds
+from eventlog.guarantees import trusted
 from eventlog.model import Segment
 from eventlog.parts import chunk_span, decoded_sizes
 from eventlog.store import ObjectStore
@@ -111,11 +111,11 @@ class Reading:
 
         Those of floats leave NaN out: pruned by them, rows that pass would not be found.
         """
-        read = (f for f in self.table_schema if f.name in self.filter_columns)
+        read = [f.type for f in self.table_schema if f.name in self.filter_columns]
         return self.filter is None or not (
             clashes(self.table_schema)
-            or any(holds_floats(field.type) for field in read)
-            or rounds(self.filter)
+            or any(map(holds_floats, read))
+            or not all(trusted(self.filter, read))
         )
 
     def _together(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:

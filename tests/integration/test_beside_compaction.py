@@ -11,7 +11,7 @@ import pytest
 
 from compaction import Policy, perform, plan, run
 from compaction.planner.assessing import Result, record
-from eventlog import Table, encoding
+from eventlog import Table, encoding, limits
 from eventlog.local import LocalStore
 from readers import scan
 from writers import append
@@ -31,6 +31,7 @@ SMALL = {"target_bytes": 8192, "max_task_bytes": 32_768, "small_task_bytes": 0}
 @pytest.mark.parametrize("old", [False, True], ids=["new files", "files with statistics"])
 def test_no_rewrite_hides_a_nan(tmp_path, monkeypatch, old):
     """NaN is greater than every number, and Arrow leaves it out of a file's statistics."""
+    monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 2)
     if old:
         monkeypatch.setattr(encoding, "_parquet", lambda _: encoding._PARQUET)
     t = Table.create(tmp_path / "t", FLOATS, time_column="at")

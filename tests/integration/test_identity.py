@@ -61,6 +61,9 @@ VERBS = {
     "append": lambda t: append(t, events(1, first=77)),
     "append of several days": lambda t: append(t, events(9, first=77, days=3)),
     "append that is known as done": lambda t: append(t, events(1), app_id="job", app_seq=1),
+    "overwrite that is known as done": lambda t: overwrite(
+        t, events(1), app_id="job", app_seq=1, start="2013-01-07", end="2013-01-08"
+    ),
     "commit that is known as done": lambda t: commit(t, app=App("job", 1)),
     "overwrite": lambda t: overwrite(t, events(1, first=77), start="1970-01-01", end="1970-01-02"),
     "commit": lambda t: commit(t, add(t)),

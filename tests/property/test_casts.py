@@ -69,7 +69,11 @@ def question(chance):
             known = pa.scalar(float(np.nextafter(known.as_py(), chance.choice([-np.inf, np.inf]))))
         elif chance.random() < 0.2:
             known = pa.scalar(math.nan, value.type)
-    if chance.random() < 0.3:
+    if chance.random() < 0.1:
+        values = [chance.choice(values)] if name != "y" else [chance.choice(values) * DAY_US + 1]
+        of_another = pa.array(values, pa.timestamp("us") if name == "y" else kind)
+        where = pc.field(name).isin(of_another.cast(chance.choice(TARGETS), safe=False))
+    elif chance.random() < 0.3:
         # As a person writes it, in Arrow's widest type.
         where = field.isin(pa.array([known.as_py()]) if chance.random() < 0.5 else value)
     else:
@@ -116,6 +120,18 @@ def test_values_of_a_float_column_are_found_as_python_writes_them(table, name):
         where = compare(pc.field(name), math.nan)
         for asked in (where, ~where):
             assert readers.count(t, asked) == rows.filter(asked).num_rows
+
+
+def test_days_are_found_by_moments_of_them(table):
+    t, rows = table
+    for moment in (15_712 * DAY_US, 15_712 * DAY_US + 1):
+        for kind in (pa.timestamp("us"), AT):
+            where = pc.field("y").isin(pa.array([moment], kind))
+            try:
+                wanted = rows.filter(where).num_rows
+            except pa.ArrowException:
+                continue  # it is no day
+            assert readers.count(t, where) == wanted >= 2
 
 
 def test_bounds_of_floats_are_used_where_nothing_rounds(table):

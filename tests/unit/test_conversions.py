@@ -173,6 +173,21 @@ def test_decimals_of_every_width_are_taken():
         assert scan(table).to_table()["x"].to_pylist() == [Decimal("1.25"), None, -1]
 
 
+FAR = [-(2**62), -62_135_596_800_000_001, 253_402_300_800_000_000, 2**62]
+
+
+@pytest.mark.parametrize("kind", [AT, pa.timestamp("us"), pa.date32()], ids=str)
+def test_event_times_outside_the_years_1_to_9999_are_refused(kind):
+    day = 86_400 * 10**6
+    for micros in FAR:
+        table = create(schema=pa.schema([("at", kind)]))
+        date = pa.types.is_date(kind)
+        times = pa.array([micros // day if date else micros], pa.int32() if date else pa.int64())
+        with pytest.raises(errors.InvalidInput, match="outside the years 0001 to 9999"):
+            append(table, pa.table({"at": times.view(kind)}))
+        assert table.refresh().version == 0
+
+
 LATER = {
     "a column that the table lacks": {"at": THREE, "x": [1, 2, 3], "y": [1, 2, 3]},
     "another spelling": {"at": THREE, "X": [1, 2, 3]},
