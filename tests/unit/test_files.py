@@ -813,6 +813,18 @@ def test_json_that_duckdb_partitioned_is_read(table, tmp_path):
     assert sorted((row["id"], row["name"]) for row in rows) == [(i, f"n{i % 3}") for i in range(30)]
 
 
+@pytest.mark.parametrize("later", [f"at,name,id\n{AT},b,1\n", f"at,other\n{AT},b\n"])
+def test_a_file_that_changes_between_two_looks_is_refused(table, tmp_path, later):
+    t = table()
+    files = [write(tmp_path / f"{n}.csv", f"at,name\n{AT},{n}\n") for n in "ab"]
+    head = t.head()
+    reader = open_rows([str(f) for f in files], head.schema, head.layout.time_column).reader
+    write(files[1], later)
+    with pytest.raises(InvalidInput, match=r"changed since|unknown columns: 'other'"):
+        append(t, reader)
+    assert t.refresh().version == 0
+
+
 def test_an_arrow_file_that_changes_after_its_rows_were_checked_changes_no_row(table, tmp_path):
     t = table("at:timestamp, name:string")
     rows = pa.table({"at": [HOUR] * 2000, "name": [f"v{n:06}" for n in range(2000)]})
