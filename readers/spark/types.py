@@ -16,7 +16,6 @@ from pyspark.sql.types import (
     NullType,
     StructField,
     StructType,
-    VariantType,
 )
 
 from eventlog.errors import InvalidInput
@@ -63,11 +62,16 @@ def _arrow(field: StructField) -> pa.DataType:
 
 
 def _supported(kind: DataType) -> bool:
-    """Say whether a type is made of plain parts; variants would lose what they are."""
+    """Say whether a type is made of plain parts.
+
+    Variants and geometries go to Arrow as structs, and would lose what they are.
+    """
     if isinstance(kind, ArrayType):
         return _supported(kind.elementType)
     if isinstance(kind, MapType):
         return _supported(kind.keyType) and _supported(kind.valueType)
     if isinstance(kind, StructType):
         return all(_supported(f.dataType) for f in kind.fields)
-    return isinstance(kind, AtomicType | NullType) and not isinstance(kind, VariantType)
+    if not isinstance(kind, AtomicType | NullType):
+        return False
+    return not pa.types.is_nested(to_arrow_type(kind, timezone="UTC"))

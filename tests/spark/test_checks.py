@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import GeometryType, LongType, StructField, StructType
 
 import readers
 from eventlog import Table
@@ -32,6 +32,7 @@ SPARK_SCHEMA = StructType.fromJson(
         ],
     }
 )
+GEOMETRY = StructField("name", GeometryType(4326))
 OVERWRITE_DAY = {"replaceWhere": "ts >= '2013-01-08' AND ts < '2013-01-09'"}
 
 
@@ -102,6 +103,7 @@ def test_wrong_options_of_a_write_are_named(table, options, said):
         (with_field("name", "long"), "column 'name' has type int64, the table's is string"),
         (with_field("name", "interval month"), "column 'name' has type interval month"),
         (with_field("name", "variant"), "column 'name' has type variant"),
+        (StructType([*SPARK_SCHEMA.fields[:2], GEOMETRY]), "column 'name' has type geometry"),
         (with_field("name", "interval day to second"), "column 'name' has type duration"),
     ],
 )
