@@ -34,10 +34,10 @@ def like(subject: Operand, pattern: Value, escape: Value, *, any_case: bool) -> 
         raise InvalidInput("LIKE needs a text literal as its pattern")
     if escape is not None and not (isinstance(escape, str) and len(escape) == 1):
         raise InvalidInput("ESCAPE needs exactly one character")
-    if any_case:
-        pattern = str(pc.utf8_lower(pa.scalar(pattern)).as_py())
-        term = Term(pc.utf8_lower(term.expression), "string", term.names)
     parts = _parts(pattern, escape)
+    if any_case:
+        parts = [_lower(part) if isinstance(part, str) else part for part in parts]
+        term = Term(pc.utf8_lower(term.expression), "string", term.names)
     if isinstance(subject, Column) and not any_case:
         return _of_column(subject, parts)
     return _matching(term, parts)
@@ -82,6 +82,10 @@ def _parts(pattern: str, escape: str | None) -> list[object]:
         elif not (part is _ANY and parts and parts[-1] is _ANY):
             parts.append(part)
     return parts
+
+
+def _lower(text: str) -> str:
+    return str(pc.utf8_lower(pa.scalar(text)).as_py())
 
 
 def _quoted(text: str) -> str:

@@ -71,7 +71,17 @@ def write(path, content):
 # ------------------------------------------------------------------------------ JSON lines
 
 
-WHOLE = ["-0", "1.0", "-20e-1", "0.5e1", "9007199254740993.0", "9223372036854775807", "-0.0"]
+WHOLE = [
+    "-0",
+    "0e-0",
+    "15E-0",
+    "1.0",
+    "-20e-1",
+    "0.5e1",
+    "9007199254740993.0",
+    "9223372036854775807",
+    "-0.0",
+]
 
 
 def test_zero_keeps_its_sign_in_json(table, tmp_path):
@@ -811,6 +821,29 @@ def test_json_that_duckdb_partitioned_is_read(table, tmp_path):
     duckdb.sql(f"COPY ({query}) TO '{tmp_path}/in' (FORMAT json, PARTITION_BY (name))")
     rows = load(t, tmp_path / "in")
     assert sorted((row["id"], row["name"]) for row in rows) == [(i, f"n{i % 3}") for i in range(30)]
+
+
+def test_texts_of_event_times_may_be_of_several_arrow_types(table, tmp_path):
+    t = table("at:timestamp")
+    text = pa.array([AT])
+    kinds = [
+        text,
+        text.cast(pa.large_string()),
+        text.cast(pa.string_view()),
+        text.dictionary_encode(),
+    ]
+    for number, column in enumerate([*kinds, pa.array([], pa.null())]):
+        pq.write_table(pa.table({"at": column}), tmp_path / f"{number}.parquet")
+    assert [row["at"] for row in load(t, *sorted(tmp_path.glob("*.parquet")))] == [HOUR] * 4
+    pq.write_table(pa.table({"at": [HOUR]}), tmp_path / "times.parquet")
+    with pytest.raises(InvalidInput, match="text in some of the files and times in others"):
+        load(t, tmp_path / "1.parquet", tmp_path / "times.parquet")
+
+
+def test_not_a_number_in_a_path_agrees_with_itself(table, tmp_path):
+    t = table("at:timestamp, f:float64")
+    write(tmp_path / "in" / "f=NaN" / "a.json", f'{{"at":"{AT}"}}\n{{"at":"{AT}","f":"NaN"}}\n')
+    assert all(math.isnan(row["f"]) for row in load(t, tmp_path / "in"))
 
 
 @pytest.mark.parametrize("later", [f"at,name,id\n{AT},b,1\n", f"at,other\n{AT},b\n"])

@@ -95,6 +95,7 @@ MEANINGS = [
     ("name LIKE 'a.[c'", "name", ["a.[c", "abcc"], [1, 0]),
     ("name LIKE 'a\\%'", "name", ["a\\x", "a%"], [1, 0]),
     ("name ILIKE 'STRA%E'", "name", ["Strasse", "x"], [1, 0]),
+    ("name ILIKE 'xA%' ESCAPE 'A'", "name", ["X%", "xay", "xa%"], [1, 0, 0]),
     ("name = 'it''s'", "name", ["it's"], [1]),
     ("flag", "flag", [True, False, None], [1, 0, 0]),
     ("NOT flag", "flag", [True, False, None], [0, 1, 0]),

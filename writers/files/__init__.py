@@ -19,6 +19,7 @@ from writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from writers.files.folders import find_files
 from writers.files.partitions import Partition
 from writers.files.sources import FORMATS, STDIN, Opened, Source
+from writers.files.texts import is_text
 
 __all__ = ["FORMATS", "STDIN", "Rows", "counted", "exactly", "open_rows"]
 
@@ -190,13 +191,20 @@ def _common_schema(
         if len(kinds) == 1:
             fields.append(pa.field(field.name, kinds.pop()))
         elif kinds:
-            if field.name == table.time_column and any(map(pa.types.is_string, kinds)):
-                raise sources[0].refused(
-                    f"event times {field.name!r} are text in some of the files and times in "
-                    "others: append each kind on its own"
-                )
-            fields.append(pa.field(field.name, field.type))
+            kind = field.type
+            if field.name == table.time_column and any(map(_is_text, kinds)):
+                if not all(_is_text(kind) or pa.types.is_null(kind) for kind in kinds):
+                    raise sources[0].refused(
+                        f"event times {field.name!r} are text in some of the files and times in "
+                        "others: append each kind on its own"
+                    )
+                kind = pa.large_string()
+            fields.append(pa.field(field.name, kind))
     return pa.schema(fields)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ _LONGEST_LINE = 64 * 2**20
 _BOM = b"\xef\xbb\xbf"
 # After a string: the name of a field, or a quote inside of a string, but never less than the names.
 _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
-_MINUS_ZERO = re.compile(rb"-0(?![0-9.eE])")
+_MINUS_ZERO = re.compile(rb"(?<![eE])-0(?![0-9.eE])")
 _TEXT_OR_MINUS_ZERO = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _MINUS_ZERO.pattern)
 _SHOWN = 80
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")

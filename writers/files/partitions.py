@@ -7,6 +7,7 @@ values percent-encoded, null as `__HIVE_DEFAULT_PARTITION__`. The table's types 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -116,8 +117,14 @@ def _check_agrees(values: Any, name: str, value: pa.Scalar) -> None:
         same = None
     if same is not None and not value.is_valid and same.null_count == len(same):
         return
-    if same is None or not pc.all(pc.equal(same, value), skip_nulls=False, min_count=0).as_py():
+    if same is None or not pc.all(_agree(same, value), skip_nulls=False, min_count=0).as_py():
         raise ValueError(
             f"the path says {name}={value.as_py()}, and column {name!r} in the file says something "
             "else: which of both is right?"
         )
+
+
+def _agree(values: pa.Array, value: pa.Scalar) -> pa.Array:
+    if pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py()):
+        return pc.is_nan(values)
+    return pc.equal(values, value)
