@@ -33,6 +33,16 @@ def whole(value: Any, name: str, low: int = 0, high: int = MAX_VERSION) -> int:
     return number
 
 
+def opened(value: Any) -> None:
+    """Check that a value is an open table, and no path of one.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    if not hasattr(value, "snapshot"):
+        raise InvalidInput(f"{shown(value)} is not an open table: take Table.open(uri)")
+
+
 def index(value: Any) -> int | None:
     """Return a whole number (of NumPy too) as an int, or None; bools are none."""
     if isinstance(value, bool):

@@ -197,8 +197,8 @@ class SegmentObject:
     def loss(self, what: str) -> DataLoss:
         """Return the error that says what is wrong with the object."""
         return DataLoss(
-            f"a segment that the version needs is lost: {what}; run `eventlog fsck`, "
-            "and restore the object from a backup or an older version of it",
+            f"a segment that the version needs is lost: {what}; run `eventlog fsck "
+            "--checksums`, and restore the object from a backup or an older version of it",
             table=self._store.uri,
             key=self.key,
             version=self._version,

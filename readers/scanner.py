@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from eventlog import Snapshot, Table, fallback, keys
 from eventlog import scan as planning
-from eventlog.arguments import whole
+from eventlog.arguments import opened, whole
 from eventlog.chunks import parse_chunk
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.holds import check_kept
@@ -234,6 +234,7 @@ def scan(
         VersionNotFound: there is no such version.
         VersionVacuumed: it was given up, and its segments may be gone.
     """
+    opened(t)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
     plan = planning.plan(snapshot, columns=columns, where=where)

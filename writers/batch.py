@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from eventlog import Table, proposal
-from eventlog.arguments import choice, text, whole
+from eventlog.arguments import choice, opened, text, whole
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
 from eventlog.encoding import Recipe
@@ -62,6 +62,7 @@ def append(
             and sequence, or ask `Table.find_transaction`.
         Unavailable: the store does not answer; nothing was committed.
     """
+    opened(t)
     app = make_app(app_id, app_seq)
     head = t.head()
     done = already(head, app)
@@ -115,6 +116,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
+    opened(t)
     app = make_app(app_id, app_seq)
     choice(isolation, "isolation", ("carry", "serializable"))
     head = t.refresh()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from eventlog import terminal
+from eventlog import Table, terminal
 from eventlog.program import Place, committed, common, options
 from eventlog.staging import DEFAULT_MEMORY_BYTES
 from writers.batch import already, append, make_app
@@ -84,7 +84,7 @@ def append_(
         if opened and not read and done == head.version and not place.as_json:
             terminal.say("nothing to do: there were no rows")
         else:
-            _answer(place, table.uri, done, read, committed=done > head.version)
+            _answer(place, table, done, read, committed=done > head.version, app_id=app_id)
 
 
 @click.command("demo")
@@ -108,12 +108,19 @@ def demo_(
 COMMANDS = [append_, demo_]
 
 
-def _answer(place: Place, uri: str, version: int, rows: int, *, committed: bool) -> None:
+def _answer(
+    place: Place, table: Table, version: int, rows: int, *, committed: bool, app_id: str | None
+) -> None:
     if place.as_json:
         terminal.json_document(
-            {"table": uri, "version": version, "rows": rows, "committed": committed}
+            {"table": table.uri, "version": version, "rows": rows, "committed": committed}
         )
     elif committed:
         terminal.say(f"version {version}: appended {terminal.count(rows)} rows")
     else:
-        terminal.say(f"nothing to do: version {version} has it all")
+        mark = table.head().meta.apps.get(app_id or "")
+        reached = "" if mark is None else f" at sequence {mark.seq}"
+        terminal.say(
+            f"nothing was added: app {app_id!r} is{reached} since version {version}, so that this "
+            "unit of work is done already; other rows need a greater sequence"
+        )
