@@ -210,9 +210,11 @@ def _range(
     low = min((chunk.start for chunk in bounds), default=MIN_MS)
     high = max((chunk.end for chunk in bounds), default=MAX_MS)
     if start is not None:
-        low = to_ms(start, whole=True) if not bounds else min(low, to_ms(start, whole=True))
+        first = to_ms(start, whole=True)
+        low = min(low, first) if bounds else first
     if end is not None:
-        high = to_ms(end, whole=True) if not bounds else max(high, to_ms(end, whole=True))
+        last = to_ms(end, whole=True)
+        high = max(high, last) if bounds else last
     return low, high
 
 

@@ -10,6 +10,7 @@ gap. Run as a program it serves until SIGTERM or until its parent goes:
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import stat
@@ -189,9 +190,13 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
         def log(self, *_: object) -> None:
             """Keep still: tests and demos print what matters."""
 
-    app = middleware(DomainDispatcherApplication(create_backend_app))
+    app = DomainDispatcherApplication(create_backend_app)
+    # moto lists its own folder for each request to find the service, which is most of its time.
+    app.get_backend_for_host = functools.cache(app.get_backend_for_host)
     try:
-        return make_server(_HOST, port, app, threaded=True, request_handler=QuietHandler)
+        return make_server(
+            _HOST, port, middleware(app), threaded=True, request_handler=QuietHandler
+        )
     except (OSError, SystemExit) as error:
         # werkzeug exits the program where the port is taken.
         raise InvalidInput(f"cannot listen on {_HOST}:{port}: choose another port") from error

@@ -5,6 +5,7 @@ says which worker runs what.
 """
 
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -37,6 +38,19 @@ _SPARK = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     distribution.put_in_order(items)
+
+
+def pytest_collection_finish():
+    # What is loaded by now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    # One more than there are cores, because tests of servers and processes wait.
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

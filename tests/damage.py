@@ -44,6 +44,13 @@ class Damaged:
         found.store, found.table = store, Table(store)
         return found
 
+    def copy(self):
+        """The same objects in another store, to be damaged apart."""
+        store = MemoryStore(f"memory://checked-{next(_numbers)}")
+        for key in self.keys(""):
+            store.put_if_absent(key, self.store.get(key))
+        return Damaged.of(store)
+
     def replace(self, key, body):
         self.store.delete([key])
         assert self.store.put_if_absent(key, body)

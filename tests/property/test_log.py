@@ -7,6 +7,7 @@ from itertools import pairwise
 import builders
 import pyarrow as pa
 import pytest
+import repeatable
 from builders import create, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +55,7 @@ steps = st.builds(
 histories = st.tuples(
     st.integers(1, 5),
     st.lists(steps | st.builds(Step, add=st.lists(st.sampled_from(CHUNKS), min_size=4, max_size=9)),
-             min_size=5, max_size=16),
+             min_size=5, max_size=25 if repeatable.EXAMPLES else 16),
 )  # fmt: skip
 
 

@@ -44,14 +44,20 @@ def planted():
     return Damaged()
 
 
-@pytest.fixture
-def many():
+@pytest.fixture(scope="module")
+def whole():
     """A table with leaves: 300 segments, then small commits; a key frame at every second one."""
     found = Damaged(commits=1, every=2)
     append(found.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
     for day in range(6):
         append(found.table, rows(day * 50, 2))
     return found
+
+
+@pytest.fixture
+def many(whole):
+    """A copy of that table, to be damaged."""
+    return whole.copy()
 
 
 def test_healthy_table_is_left_alone(planted):
