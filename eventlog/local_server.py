@@ -190,13 +190,15 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
         def log(self, *_: object) -> None:
             """Keep still: tests and demos print what matters."""
 
-    app = DomainDispatcherApplication(create_backend_app)
-    # moto lists its own folder for each request to find the service, which is most of its time.
-    app.get_backend_for_host = functools.cache(app.get_backend_for_host)
+    class Dispatcher(DomainDispatcherApplication):
+        # moto lists its own folder for each request, which is half of what a request takes.
+        @functools.cache  # noqa: B019 - one dispatcher a server
+        def get_backend_for_host(self, host: str | None) -> Any:
+            return super().get_backend_for_host(host)
+
+    app = middleware(Dispatcher(create_backend_app))
     try:
-        return make_server(
-            _HOST, port, middleware(app), threaded=True, request_handler=QuietHandler
-        )
+        return make_server(_HOST, port, app, threaded=True, request_handler=QuietHandler)
     except (OSError, SystemExit) as error:
         # werkzeug exits the program where the port is taken.
         raise InvalidInput(f"cannot listen on {_HOST}:{port}: choose another port") from error

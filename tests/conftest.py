@@ -9,6 +9,7 @@ import gc
 import itertools
 import os
 import sys
+from pathlib import Path
 
 import botocore.session
 import distribution
@@ -21,6 +22,7 @@ from eventlog.local_server import LocalServer
 repeatable.load_profile()
 
 _numbers = itertools.count(1)
+PRELOADED = str(Path(__file__).parent / "spark" / "preloaded")
 _SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -42,9 +44,12 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     # What is loaded by now stays: the collector need not look at it again and again.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_unconfigure():
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -101,7 +106,7 @@ def spark(s3, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+        patch.setenv("PYTHONPATH", os.pathsep.join((PRELOADED, *filter(None, sys.path))))
         builder = SparkSession.builder.master("local[2,2]")
         for name, value in _SPARK.items():
             builder = builder.config(name, value)

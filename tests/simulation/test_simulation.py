@@ -109,7 +109,7 @@ with one_thread():
 def test_a_seed_is_one_run_whatever_the_order_of_sets():
     def traces(hash_seed):
         done = subprocess.run(
-            [sys.executable, "-c", TRACES, *map(str, range(12))],
+            [sys.executable, "-c", TRACES, *map(str, range(4))],
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -122,7 +122,7 @@ def test_a_seed_is_one_run_whatever_the_order_of_sets():
         return done.stdout.split()
 
     found = traces("1")
-    assert len(set(found)) == 12
+    assert len(set(found)) == 4
     assert traces("2") == found
 
 

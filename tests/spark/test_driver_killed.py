@@ -10,6 +10,7 @@ import pytest
 from distribution import SHORT_JVM
 
 from eventlog import Table
+from pyspark_eventlog import DefaultSource
 
 JOB = Path(__file__).with_name("killed_job.py")
 TIMEOUT_S = 240
@@ -51,8 +52,9 @@ def _end(group):
 @pytest.mark.parametrize(
     ("root_uri", "when"),
     [
-        ("s3", "before"),
         ("s3", "after"),
+        # A job that ends before its commit leaves the same, whatever ended it: the next test.
+        pytest.param("s3", "before", marks=pytest.mark.long),
         # A directory refuses a second commit of one transaction as S3 does: tests/contract.
         pytest.param("local", "after", marks=pytest.mark.long),
     ],
@@ -74,3 +76,33 @@ def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_ur
     assert Table.open(root_uri).head().version == 2
     more = sum(1 for _ in table.store.list("data/")) - staged
     assert (more == 0) == landed  # what has landed is not even staged again
+
+
+class Dying(DefaultSource):
+    """The data source, but the process that commits is killed before it does."""
+
+    @classmethod
+    def name(cls):
+        return "eventlog-dying-committer"
+
+    def writer(self, schema, overwrite):
+        writer = super().writer(schema, overwrite)
+        writer.commit = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        return writer
+
+
+def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, root_uri):
+    save(events(2, first=1000, partitions=1), root_uri)
+    spark.dataSource.register(Dying)
+    once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}
+    rows = events(40)
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        rows.write.format(Dying.name()).mode("append").options(**once).save(root_uri)
+    table = Table.open(root_uri)
+    assert ids(root_uri) == [1000, 1001]
+    staged = sum(1 for _ in table.store.list("data/"))
+    assert staged > 4  # the tasks were done
+    save(rows, root_uri, **once)
+    assert ids(root_uri) == [*range(40), 1000, 1001]
+    assert Table.open(root_uri).head().version == 2
+    assert sum(1 for _ in table.store.list("data/")) > staged

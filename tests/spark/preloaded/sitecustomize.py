@@ -1,0 +1,14 @@
+"""Python runs this as it starts: Spark's daemons load once what each of their workers needs.
+
+A daemon forks its workers, which would otherwise take a second each to load the same modules.
+"""
+
+import sys
+
+if "pyspark.daemon" in sys.orig_argv:
+    import boto3  # noqa: F401
+    import pandas  # noqa: ICN001, F401
+    import pyarrow.parquet  # noqa: F401
+
+    import readers.spark  # noqa: F401
+    import writers.spark  # noqa: F401
