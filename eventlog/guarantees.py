@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from eventlog.chunks import MAX_MS, MIN_MS
@@ -144,6 +143,8 @@ def may_match(
         columns: whose bounds to use: of types that are `trusted`.
         bounds: of the entries.
     """
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it loads pandas, half of a program's start
+
     count = bounds.entries.num_rows
     each = [_guarantees(column, bounds) for column in columns if isinstance(column.type, str)]
     file_format, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
@@ -177,6 +178,8 @@ def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
     Found by bisection: what is cut off on either side is each time refuted by Arrow, so that the
     answer is sound for any expression and tight for ranges.
     """
+    import pyarrow.dataset as ds  # noqa: PLC0415 - see `may_match`
+
     least, greatest = (to_span_units(bound, column) for bound in (MIN_MS, MAX_MS))
     greatest -= 1
     kinds, kind = to_arrow(schema), arrow_type(column.type)

@@ -27,7 +27,7 @@ _BARE_RETURN = (
     "not agree whether it ends a line: end lines with LF or CRLF, and quote fields that have a CR"
 )
 _RETURN = re.compile(rb"\r[^\n]")
-_AROUND = pa.array([b"", b",", b"\n", b"\r"], pa.binary())
+_AROUND = (b"", b",", b"\n", b"\r")
 
 
 def open_csv(
@@ -238,8 +238,9 @@ def _check_line_ends(text: bytes, *, inside: bool) -> None:
 
 def _check_bounds(*bounds: pa.Array) -> None:
     """Check the bytes next to quoted fields; nothing stands between two quotes that mean one."""
+    around = pa.array(_AROUND, pa.binary())
     for edges in bounds:
-        if not pc.all(pc.is_in(edges.cast(pa.binary()), _AROUND), min_count=0).as_py():
+        if not pc.all(pc.is_in(edges.cast(pa.binary()), around), min_count=0).as_py():
             raise ValueError(
                 "a quote stands inside a field, where RFC 4180 has it doubled between quotes "
                 """(Spark writes it so with .option("escape", '"'))"""
