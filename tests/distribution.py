@@ -5,6 +5,14 @@ Tests of one file stay on one worker, which share what the module's fixtures mad
 
 # The folders whose files take longest come first, so that no worker is left with one at the end.
 _FIRST = ("simulation", "scenarios", "property", "integration", "tidy", "fuzz", "contract", "model")
+# And of a folder those files that take ten seconds or more.
+_LONG = (
+    "test_s3_faults.py",
+    "test_files.py",
+    "test_cli.py",
+    "test_s3_way.py",
+    "test_crash_pairs.py",
+)
 
 # A session of a minute ends before the optimizing compiler has paid; half of its time otherwise.
 SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -35,9 +43,10 @@ def put_in_order(items):
 
 def _rank(nodeid):
     if scope_of(nodeid) == "spark":
-        return -1
-    folders = nodeid.split("/")
-    return min((n for n, name in enumerate(_FIRST) if name in folders), default=len(_FIRST))
+        return -1, False
+    *folders, file = nodeid.split("::")[0].split("/")
+    folder = min((n for n, name in enumerate(_FIRST) if name in folders), default=len(_FIRST))
+    return folder, file not in _LONG
 
 
 def scheduler(config, log):
