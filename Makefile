@@ -39,7 +39,7 @@ types: $(STAMP) ## mypy, strict
 unit: $(STAMP) ## the tests of single modules, and of the shape of the code
 	@$(PYTEST) tests/unit tests/tidy
 
-check: $(STAMP) ## lint, types and unit tests: a minute and a half
+check: $(STAMP) ## lint, types and unit tests: a minute
 	@$(MAKE) --no-print-directory -j lint types unit
 
 all-tests: $(STAMP)

@@ -192,7 +192,7 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
 
     class Dispatcher(DomainDispatcherApplication):
         # moto lists its own folder for each request, which is half of what a request takes.
-        @functools.cache  # noqa: B019 - one dispatcher a server
+        @functools.lru_cache(64)  # noqa: B019 - one dispatcher a server
         def get_backend_for_host(self, host: str | None) -> Any:
             return super().get_backend_for_host(host)
 

@@ -7,6 +7,7 @@ example (design rule: bad input gets a clear error, nothing is committed).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ _INTEGER_WIDTH = {
 _MICROSECOND = pa.timestamp("us", tz="UTC")
 # In ISO 8601 text: an offset other than UTC's own.
 _OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
+PANDAS = b"pandas"  # the key of what pandas says of a frame in a schema's metadata
 # Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
 
@@ -76,6 +78,13 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
         InvalidInput: a column is unknown, missing, or of a type that does not fit.
     """
     given = {field.name: field.type for field in incoming}
+    for name in _range_names(incoming):
+        if name not in given:
+            raise InvalidInput(
+                f"{name!r} is the index of a pandas frame and a range, which pandas hands over as "
+                "metadata only: make it a column by frame.reset_index(), or drop it by "
+                "frame.reset_index(drop=True)"
+            )
     unknown = list(given.keys() - set(wanted.names))
     if unknown:
         unknown.sort(key=list(given).index)
@@ -100,6 +109,16 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
             raise InvalidInput(
                 f"column {field.name!r} has type {kind}, the table's is {field.type}: cast it first"
             )
+
+
+def _range_names(incoming: pa.Schema) -> list[str]:
+    """Return the names of indexes that pandas left out of the rows, as whoever reads them can."""
+    try:
+        said = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
+        indexes = [index for index in said["index_columns"] if isinstance(index, dict)]
+    except (ValueError, TypeError, KeyError):
+        return []
+    return [str(index["name"]) for index in indexes if index.get("name") is not None]
 
 
 def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -281,7 +281,7 @@ class _Reader:
         if kind in ("Add", "Sub", "Mul", "Div", "Mod"):
             return values.arithmetic(kind, inner(node.this), inner(node.expression))
         if kind in ("Lower", "Upper", "Length", "Abs"):
-            return values.function(kind, inner(node.this))
+            return values.function(kind, inner(_only(node)))
         if kind in ("Year", "Month", "Day", "Hour"):
             return values.part_of_time(kind, inner(node.this))
         if kind == "Extract":
@@ -369,6 +369,13 @@ def _shown(node: Any) -> str:
         return repr(str(node.sql())[:80])
     except Exception:  # noqa: BLE001 - only for a message, of a tree that was not understood
         return type(node).__name__
+
+
+def _only(node: Any) -> Any:
+    """Return the one argument of a function; sqlglot knows more ones of other systems' LENGTH."""
+    if any(value for name, value in node.args.items() if name != "this"):
+        raise _unsupported(node)
+    return node.this
 
 
 def _unsupported(node: Any) -> InvalidInput:

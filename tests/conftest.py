@@ -21,6 +21,7 @@ from eventlog.local_server import LocalServer
 
 repeatable.load_profile()
 
+_THRESHOLD = gc.get_threshold()
 _numbers = itertools.count(1)
 PRELOADED = str(Path(__file__).parent / "spark" / "preloaded")
 _SPARK = {
@@ -49,13 +50,17 @@ def pytest_collection_finish():
 
 
 def pytest_unconfigure():
+    gc.set_threshold(*_THRESHOLD)
     gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
     # One more than there are cores, because tests of servers and processes wait.
-    return (os.cpu_count() or 1) + 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -46,10 +46,13 @@ class Damaged:
 
     def copy(self):
         """The same objects in another store, to be damaged apart."""
-        store = MemoryStore(f"memory://checked-{next(_numbers)}")
+        found = Damaged.__new__(Damaged)
+        found.store = MemoryStore(f"memory://checked-{next(_numbers)}")
         for key in self.keys(""):
-            store.put_if_absent(key, self.store.get(key))
-        return Damaged.of(store)
+            assert found.store.put_if_absent(key, self.store.get(key))
+        clock = ManualClock(self.table.clock.now_ms(), seed=1)
+        found.table = Table(found.store, clock=clock)
+        return found
 
     def replace(self, key, body):
         self.store.delete([key])

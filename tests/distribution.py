@@ -7,11 +7,11 @@ Tests of one file stay on one worker, which share what the module's fixtures mad
 _FIRST = ("simulation", "scenarios", "property", "integration", "tidy", "fuzz", "contract", "model")
 # And of a folder those files that take ten seconds or more.
 _LONG = (
-    "test_s3_faults.py",
-    "test_files.py",
-    "test_cli.py",
-    "test_s3_way.py",
-    "test_crash_pairs.py",
+    "unit/test_s3_faults.py",
+    "unit/test_files.py",
+    "unit/test_cli.py",
+    "integration/test_s3_way.py",
+    "integration/test_crash_pairs.py",
 )
 
 # A session of a minute ends before the optimizing compiler has paid; half of its time otherwise.
@@ -44,9 +44,10 @@ def put_in_order(items):
 def _rank(nodeid):
     if scope_of(nodeid) == "spark":
         return -1, False
-    *folders, file = nodeid.split("::")[0].split("/")
+    file = nodeid.split("::")[0]
+    folders = file.split("/")
     folder = min((n for n, name in enumerate(_FIRST) if name in folders), default=len(_FIRST))
-    return folder, file not in _LONG
+    return folder, not file.endswith(_LONG)
 
 
 def scheduler(config, log):

@@ -46,8 +46,9 @@ def append(
     Args:
         t: the table.
         data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch or RecordBatchReader.
-            A stream can be read once: after an error hand in a new one. NaN in the floats of a
-            pandas frame stands for null, as pandas itself hands them over.
+            A stream can be read once: after an error hand in a new one. Batches wait uncopied until
+            a segment is full, so do not fill the buffer of one again for the next. NaN in the
+            floats of a pandas frame stands for null, as pandas itself hands them over.
         app_id: with `app_seq`, makes the append idempotent: of all appends with this id, a sequence
             that is not above the last one has no effect and is taken as done. Let one app id have
             one writer at a time, and its sequences come in order.

@@ -113,6 +113,36 @@ def test_w9_a_handle_notices_that_its_table_is_gone(verb, versions):
     assert {k for k in after if k not in before and not k.startswith(keys.SEGMENTS_PREFIX)} == set()
 
 
+class Apart(ManualClock):
+    """A clock whose two times move apart, as where a machine sleeps or its clock is set."""
+
+    beside_ms = 0  # that only the elapsed time has moved
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.beside_ms / 1000
+
+
+@pytest.mark.parametrize("moved", ["elapsed", "wall forward", "wall back"])
+def test_w9_time_has_passed_where_either_clock_says_so(moved):
+    store = CountingStore(MemoryStore())
+    fill(store, VERSIONS)
+    clock = Apart(START_MS, seed=3)
+    table = Table.open(store.uri, store=store, clock=clock)
+    swap(table, VERSIONS)
+    if moved == "elapsed":
+        clock.beside_ms = 1_001
+    elif moved == "wall back":
+        clock.advance(-1_001)
+    else:
+        clock.advance(1_001)
+        clock.beside_ms = -1_001
+    before = everything(store)
+    with pytest.raises(GONE):
+        append(table, events(1, first=77))
+    staged = keys.SEGMENTS_PREFIX
+    assert {k: v for k, v in everything(store).items() if k in before or staged not in k} == before
+
+
 @pytest.mark.parametrize("versions", [None, VERSIONS])
 @pytest.mark.parametrize("verb", ["append", "compaction", "vacuum"])
 def test_w9_on_every_kind_of_store(verb, versions, root_uri):

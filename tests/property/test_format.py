@@ -1,13 +1,16 @@
 """Round trips of everything that is written: JSON, keys, chunk names, leaves, spills."""
 
+import builders
 import msgspec
 import pyarrow as pa
 import pytest
+from builders import replaced
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog import chunks, codec, delta, fold, keys, places, proposal, schema, segments, stats
 from eventlog.errors import Corrupt
+from eventlog.memory import MemoryStore
 from eventlog.model import (
     GRANULARITIES,
     Ack,
@@ -264,6 +267,19 @@ def test_a_commit_has_one_encoding(commit):
         assert proposal.delta_of(again, None).record() == again.delta
     assert codec.encode_commit(again) == body
     assert codec.decode_header(body[: codec.HEADER_BYTES], commit.header.version) == commit.header
+
+
+@pytest.mark.parametrize("writer", ['"', "\\", '\\"', '"}', '{["', ']}}\\\\"}', '"digest":"}'])
+def test_a_header_ends_where_it_ends_whatever_its_writer_is_called(writer):
+    store = MemoryStore()
+    builders.create(store)
+    (body,) = builders.bodies(store)
+    header = codec.decode_header(body[: codec.HEADER_BYTES], 0)
+    renamed = replaced(header, changes=replaced(header.changes, writer=writer))
+    commit = replaced(codec.decode_commit(body, 0), header=renamed)
+    again = codec.encode_commit(commit)
+    assert codec.decode_header(again[: codec.HEADER_BYTES], 0) == renamed
+    assert codec.decode_commit(again, 0) == commit
 
 
 @given(transactions)

@@ -10,6 +10,9 @@ import pytest
 from distribution import SHORT_JVM
 
 from eventlog import Table
+from eventlog.keys import parse_log_key
+from eventlog.local import LocalStore
+from eventlog.s3 import S3Store
 from pyspark_eventlog import DefaultSource
 
 JOB = Path(__file__).with_name("killed_job.py")
@@ -78,8 +81,19 @@ def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_ur
     assert (more == 0) == landed  # what has landed is not even staged again
 
 
+def die_at_the_slot(store):
+    put_if_absent = store.put_if_absent
+
+    def put(self, key, body):
+        if parse_log_key(key) is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return put_if_absent(self, key, body)
+
+    store.put_if_absent = put
+
+
 class Dying(DefaultSource):
-    """The data source, but the process that commits is killed before it does."""
+    """The data source, but the process that commits is killed right before the PUT of its slot."""
 
     @classmethod
     def name(cls):
@@ -87,7 +101,14 @@ class Dying(DefaultSource):
 
     def writer(self, schema, overwrite):
         writer = super().writer(schema, overwrite)
-        writer.commit = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        commit = writer.commit
+
+        def dying_commit(messages):
+            for store in (S3Store, LocalStore):
+                die_at_the_slot(store)
+            commit(messages)
+
+        writer.commit = dying_commit
         return writer
 
 

@@ -136,6 +136,16 @@ def test_base_install_imports_without_the_extras():
     )
 
 
+def test_nothing_loads_pandas_before_it_is_needed():
+    """It takes half as long to load as everything else, at each start of the program."""
+    packages = "eventlog.cli, readers, writers.files, compaction"
+    look = f"import {packages}, sys; print('pandas' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
 @pytest.mark.parametrize("package", EXTRAS)
 def test_import_hook_does_hide_an_extra(package):
     done = import_without(EXTRAS, package)

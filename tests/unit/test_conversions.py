@@ -176,11 +176,17 @@ def test_decimals_of_every_width_are_taken():
 FAR = [-(2**62), -62_135_596_800_000_001, 253_402_300_800_000_000, 2**62]
 
 
+# Microseconds whose years wrap around to some between 1 and 9999 where a month or a year is found.
+FAR += [8_213_794_561_484_772_545, 8_342_437_786_441_781_908]
+
+
+@pytest.mark.parametrize("granularity", ["all", "year", "month", "day"])
 @pytest.mark.parametrize("kind", [AT, pa.timestamp("us"), pa.date32()], ids=str)
-def test_event_times_outside_the_years_1_to_9999_are_refused(kind):
+def test_event_times_outside_the_years_1_to_9999_are_refused(kind, granularity):
     day = 86_400 * 10**6
     for micros in FAR:
-        table = create(schema=pa.schema([("at", kind)]))
+        schema = pa.schema([("at", kind)])
+        table = create(schema=schema, granularity=granularity)
         date = pa.types.is_date(kind)
         times = pa.array([micros // day if date else micros], pa.int32() if date else pa.int64())
         with pytest.raises(errors.InvalidInput, match="outside the years 0001 to 9999"):

@@ -1220,6 +1220,30 @@ def test_standard_input_that_is_closed_is_refused(table, tmp_path):
     assert t.refresh().version == 0
 
 
+@pytest.mark.parametrize("given", ["frame", "table", "stream", "parquet", "arrow"])
+def test_an_index_that_pandas_keeps_out_of_the_rows_is_not_lost(table, tmp_path, given):
+    """pandas hands over a range as metadata only; the column of its name would be null."""
+    t = table()
+    frame = pd.DataFrame({"at": [HOUR, HOUR]}, index=pd.RangeIndex(5, 7, name="id"))
+    rows = pa.Table.from_pandas(frame)
+    assert rows.column_names == ["at"]
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema) as sink:
+        sink.write_table(rows)
+    ways = {
+        "frame": lambda: append(t, frame),
+        "table": lambda: append(t, rows),
+        "stream": lambda: append(t, rows.to_reader()),
+        "parquet": lambda: load(t, tmp_path / "a.parquet"),
+        "arrow": lambda: load(t, tmp_path / "a.arrow"),
+    }
+    with pytest.raises(InvalidInput, match=r"'id' is the index .*frame.reset_index\(\)"):
+        ways[given]()
+    assert t.refresh().version == 0
+    append(t, frame.reset_index())
+    assert scan(t).to_table().column("id").to_pylist() == [5, 6]
+
+
 def test_the_index_of_a_frame_is_named(table):
     frame = pd.DataFrame({"at": [HOUR, HOUR], "id": [1, 2]}).iloc[1:]
     frame = pa.Table.from_pandas(frame, preserve_index=True)

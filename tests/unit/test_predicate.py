@@ -157,6 +157,8 @@ REFUSED = [
     ("name + 1 = 2", "arithmetic"),
     ("price % 2 = 0", "two integers"),
     ("hour(day) = 1", "HOUR"),
+    ("length(name, id) = 1", "LENGTH"),
+    ("length(name, 1, 2) = 1", "LENGTH"),
     ("CAST(id AS TEXT) = '1'", "only text literals"),
     ("name LIKE name", "literal"),
     ("id LIKE 'a'", "text"),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventlog.rows import PANDAS
 from writers.files.sources import Opened, Source, check_alone, open_path
 
 _MAGIC = b"PAR1"
@@ -47,8 +48,10 @@ def open_parquet(source: Source) -> Opened:
     except BaseException:
         close()
         raise
+    said = file.schema_arrow.metadata or {}
+    pandas = {key: said[key] for key in said if key == PANDAS}
     return Opened(
-        file.schema_arrow.remove_metadata(),
+        file.schema_arrow.with_metadata(pandas or None),
         _batches(source.path, file),
         file.metadata.num_rows,
         close,
