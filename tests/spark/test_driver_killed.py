@@ -112,7 +112,8 @@ class Dying(DefaultSource):
         return writer
 
 
-def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, root_uri):
+def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, bucket):
+    root_uri = f"s3://{bucket}/table"
     save(events(2, first=1000, partitions=1), root_uri)
     spark.dataSource.register(Dying)
     once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}

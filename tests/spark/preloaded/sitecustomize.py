@@ -1,15 +1,16 @@
-"""Python runs this as it starts: Spark's daemons load once the libraries that their workers need.
+"""Python runs this as it starts: Spark's daemons load once what each of their workers needs.
 
-A daemon forks its workers, which would otherwise take a second each to load the same. What is
-tested is not among them, so that it has to import what it uses.
+A daemon forks its workers, which would otherwise take a second each to load the same modules. The
+jobs of test_driver_killed.py and test_other_python.py do without, so that a module which does not
+import what it uses still shows.
 """
 
 import sys
 
 if "pyspark.daemon" in sys.orig_argv:
     import boto3  # noqa: F401
-    import msgspec  # noqa: F401
     import pandas  # noqa: ICN001, F401
     import pyarrow.parquet  # noqa: F401
-    import sqlglot  # noqa: F401
-    import tenacity  # noqa: F401
+
+    import readers.spark  # noqa: F401
+    import writers.spark  # noqa: F401
