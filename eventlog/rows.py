@@ -116,7 +116,7 @@ def _range_names(incoming: pa.Schema) -> list[str]:
     try:
         said = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
         indexes = [index for index in said["index_columns"] if isinstance(index, dict)]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return []
     return [str(index["name"]) for index in indexes if index.get("name") is not None]
 
