@@ -191,7 +191,7 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
             """Keep still: tests and demos print what matters."""
 
     class Dispatcher(DomainDispatcherApplication):
-        # moto lists its own folder for each request, which is half of what a request takes.
+        # moto lists its own folder for each request, nearly half of its time.
         @functools.lru_cache(64)  # noqa: B019 - one dispatcher a server
         def get_backend_for_host(self, host: str | None) -> Any:
             return super().get_backend_for_host(host)

@@ -38,21 +38,18 @@ class Damaged:
             append(self.table, rows(day))
 
     @classmethod
-    def of(cls, store):
+    def of(cls, store, clock=None):
         """Damage a store that is there already."""
         found = cls.__new__(cls)
-        found.store, found.table = store, Table(store)
+        found.store, found.table = store, Table(store, clock=clock)
         return found
 
     def copy(self):
         """The same objects in another store, to be damaged apart."""
-        found = Damaged.__new__(Damaged)
-        found.store = MemoryStore(f"memory://checked-{next(_numbers)}")
+        store = MemoryStore(f"memory://checked-{next(_numbers)}")
         for key in self.keys(""):
-            assert found.store.put_if_absent(key, self.store.get(key))
-        clock = ManualClock(self.table.clock.now_ms(), seed=1)
-        found.table = Table(found.store, clock=clock)
-        return found
+            assert store.put_if_absent(key, self.store.get(key))
+        return Damaged.of(store, ManualClock(self.table.clock.now_ms(), seed=1))
 
     def replace(self, key, body):
         self.store.delete([key])
