@@ -51,16 +51,10 @@ def _end(group):
         return
 
 
-# Two JVMs a case, which takes half a minute.
+@pytest.mark.long  # a JVM a case; a job whose committer died leaves the same: the next test
 @pytest.mark.parametrize(
     ("root_uri", "when"),
-    [
-        ("s3", "after"),
-        # A job that ends before its commit leaves the same, whatever ended it: the next test.
-        pytest.param("s3", "before", marks=pytest.mark.long),
-        # A directory refuses a second commit of one transaction as S3 does: tests/contract.
-        pytest.param("local", "after", marks=pytest.mark.long),
-    ],
+    [("s3", "before"), ("s3", "after"), ("local", "after")],
     indirect=["root_uri"],
 )
 def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_uri, when):
@@ -81,50 +75,61 @@ def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_ur
     assert (more == 0) == landed  # what has landed is not even staged again
 
 
-def die_at_the_slot(store):
+def die_at_the_slot(store, when):
     put_if_absent = store.put_if_absent
 
     def put(self, key, body):
-        if parse_log_key(key) is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return put_if_absent(self, key, body)
+        if parse_log_key(key) is None:
+            return put_if_absent(self, key, body)
+        if when == "after":
+            put_if_absent(self, key, body)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     store.put_if_absent = put
 
 
 class Dying(DefaultSource):
-    """The data source, but the process that commits is killed right before the PUT of its slot."""
+    """The data source, but the process that commits is killed at the PUT of its slot.
+
+    The option `dies` says whether that is right before it or right after.
+    """
 
     @classmethod
     def name(cls):
         return "eventlog-dying-committer"
 
     def writer(self, schema, overwrite):
+        when = self.options.pop("dies")
         writer = super().writer(schema, overwrite)
         commit = writer.commit
 
         def dying_commit(messages):
             for store in (S3Store, LocalStore):
-                die_at_the_slot(store)
+                die_at_the_slot(store, when)
             commit(messages)
 
         writer.commit = dying_commit
         return writer
 
 
-def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, bucket):
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, bucket, when):
     root_uri = f"s3://{bucket}/table"
     save(events(2, first=1000, partitions=1), root_uri)
     spark.dataSource.register(Dying)
     once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}
     rows = events(40)
+    dying = rows.write.format(Dying.name()).mode("append").options(**once, dies=when)
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-        rows.write.format(Dying.name()).mode("append").options(**once).save(root_uri)
+        dying.save(root_uri)
+    landed = when == "after"
     table = Table.open(root_uri)
-    assert ids(root_uri) == [1000, 1001]
+    assert ids(root_uri) == ([*range(40), 1000, 1001] if landed else [1000, 1001])
     staged = sum(1 for _ in table.store.list("data/"))
     assert staged > 4  # the tasks were done
+
     save(rows, root_uri, **once)
     assert ids(root_uri) == [*range(40), 1000, 1001]
     assert Table.open(root_uri).head().version == 2
-    assert sum(1 for _ in table.store.list("data/")) > staged
+    more = sum(1 for _ in table.store.list("data/")) - staged
+    assert (more == 0) == landed  # what has landed is not even staged again
