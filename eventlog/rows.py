@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.decoding import check_decimals, plain
 from eventlog.errors import InvalidInput
+from eventlog.frames import check_objects
 
 _INTEGER_WIDTH = {
     "int8": 8,
@@ -51,7 +52,7 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     """Return anything Arrow as a stream of batches, without copying.
 
     Raises:
-        InvalidInput: the object speaks no Arrow.
+        InvalidInput: the object speaks no Arrow, or something would be lost on its way there.
     """
     if isinstance(rows, pa.RecordBatchReader):
         return rows
@@ -59,11 +60,13 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
         try:
-            return pa.RecordBatchReader.from_stream(rows)
+            reader = pa.RecordBatchReader.from_stream(rows)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(
                 f"the rows of a {type(rows).__name__} have no form in Arrow: {_first_line(error)}"
             ) from error
+        check_objects(rows, reader.schema)
+        return reader
     raise InvalidInput(
         f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
         "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "

@@ -79,11 +79,13 @@ def die_at_the_slot(store, when):
     put_if_absent = store.put_if_absent
 
     def put(self, key, body):
-        if parse_log_key(key) is None:
-            return put_if_absent(self, key, body)
-        if when == "after":
-            put_if_absent(self, key, body)
-        os.kill(os.getpid(), signal.SIGKILL)
+        slot = parse_log_key(key) is not None
+        if slot and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        created = put_if_absent(self, key, body)
+        if slot:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return created
 
     store.put_if_absent = put
 
@@ -112,16 +114,21 @@ class Dying(DefaultSource):
         return writer
 
 
+@pytest.fixture
+def dying(spark):
+    spark.dataSource.register(Dying)
+
+
+@pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_same_job_again_where_the_committer_died(spark, events, save, ids, bucket, when):
+def test_the_same_job_again_where_the_committer_died(events, save, ids, bucket, when):
     root_uri = f"s3://{bucket}/table"
     save(events(2, first=1000, partitions=1), root_uri)
-    spark.dataSource.register(Dying)
     once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}
     rows = events(40)
-    dying = rows.write.format(Dying.name()).mode("append").options(**once, dies=when)
+    job = rows.write.format(Dying.name()).mode("append").options(**once, dies=when)
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-        dying.save(root_uri)
+        job.save(root_uri)
     landed = when == "after"
     table = Table.open(root_uri)
     assert ids(root_uri) == ([*range(40), 1000, 1001] if landed else [1000, 1001])

@@ -69,6 +69,7 @@ LAYER_OF = {
     "resolve": "pure",
     "restoration": "pure",
     "rows": "pure",
+    "frames": "pure",
     "sweep": "pure",
     "rules": "pure",
     "s3_answers": "pure",

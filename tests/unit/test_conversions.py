@@ -4,6 +4,7 @@ import datetime as dt
 import os
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -146,6 +147,58 @@ def test_w3_categories_of_polars_and_pandas_are_texts():
         table = table_of(pa.string())
         append(table, frame)
         assert scan(table).to_table().column("x").to_pylist() == ["low", None, "high"]
+
+
+DATE, NAIVE = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 12, 30)
+EAST = dt.timezone(dt.timedelta(hours=5))
+AWARE = NAIVE.replace(tzinfo=EAST)
+FINE = pd.Timestamp("2020-01-01 12:30:00.000000001")
+US = pa.timestamp("us")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "why"),
+    [
+        (pa.date32(), [DATE, NAIVE], "a time of day"),
+        (US, [DATE, None, NAIVE], "a time of day"),
+        (AT, [DATE, AWARE.replace(hour=0, minute=0)], "a time of day"),
+        (pa.list_(pa.date32()), [[DATE], None, (DATE, NAIVE)], "a time of day"),
+        (pa.struct([("a", pa.date32())]), [{"a": DATE}, {"a": NAIVE}], "a time of day"),
+        (pa.list_(pa.struct([("a", US)])), [[{"a": NAIVE}], [{"a": FINE}]], "nanoseconds"),
+        (pa.date32(), pd.Categorical([DATE, NAIVE]), "a time of day"),
+        (US, [NAIVE, pd.NaT, AWARE], "a zone among times"),
+        (AT, [AWARE, FINE.tz_localize("UTC")], "nanoseconds"),
+    ],
+)
+def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, values, why):
+    """Arrow takes the type of the first and fits the others to it."""
+    values = pd.Series(values) if isinstance(values, pd.Categorical) else values
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=getattr(values, "dtype", object))})
+    frame["at"] = pd.Timestamp(0)
+    table = create(schema=pa.schema([("at", AT), ("x", kind)]))
+    indexes = [] if isinstance(values[0], list | dict) else ["x", ["at", "x"]]  # those are hashed
+    for given in (frame, *map(frame.set_index, indexes)):
+        with pytest.raises(errors.InvalidInput, match=f"column 'x' holds Python objects.*{why}"):
+            append(table, given)
+    assert table.head().version == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted"),
+    [
+        (pa.date32(), [DATE, pd.NaT, None, dt.datetime(2020, 1, 1)], [DATE, None, None, DATE]),
+        (pa.date32(), [pd.NA, DATE, float("nan")], [None, DATE, None]),
+        (US, [NAIVE, pd.NaT, pd.Timestamp(NAIVE)], [NAIVE, None, NAIVE]),
+        (AT, [AWARE, AWARE.astimezone(dt.UTC)], [AWARE, AWARE]),
+        (pa.list_(US), [[NAIVE], None, [pd.NaT]], [[NAIVE], None, [None]]),
+        (pa.list_(US), [np.array([NAIVE], "M8[us]"), None], [[NAIVE], None]),
+    ],
+)
+def test_w3_python_objects_of_a_frame_that_are_whole_are_taken(kind, values, wanted):
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "at": pd.Timestamp(0)})
+    table = create(schema=pa.schema([("at", AT), ("x", kind)]))
+    append(table, frame)
+    assert scan(table).to_table().column("x").to_pylist() == wanted
 
 
 def test_w3_categories_inside_lists_and_structs_are_texts():

@@ -121,6 +121,28 @@ def test_a_replayed_link_is_own_success(store, monkeypatch):
     assert store.get("key") == b"body"
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new", "after another"])
+def test_of_two_that_meet_right_before_the_name_one_wins(store, root, monkeypatch, there):
+    """Whatever call gives an object its name, another writer's comes right before it."""
+    if there:
+        store.put_if_absent("log/0", b"")  # so that the directory is known
+    rival, outcomes = LocalStore(root), []
+
+    def overtaken(real):
+        def call(*arguments, **options):
+            monkeypatch.undo()
+            outcomes.append(rival.put_if_absent("log/1", b"rival"))
+            return real(*arguments, **options)
+
+        return call
+
+    for name in ("link", "rename", "replace"):
+        monkeypatch.setattr(os, name, overtaken(getattr(os, name)))
+    outcomes.append(store.put_if_absent("log/1", b"slow"))
+    assert outcomes == [True, False]
+    assert store.get("log/1") == rival.get("log/1") == b"rival"
+
+
 def test_short_writes_are_completed(store, monkeypatch):
     real = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, body: real(descriptor, body[:3]))
