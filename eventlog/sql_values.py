@@ -36,7 +36,8 @@ _TIME_PARTS: dict[str, Callable[[Any], Any]] = {
     "DAY": pc.day,
     "HOUR": pc.hour,
 }
-_UNITS_A_YEAR = {True: 365.2425, False: 365.2425 * 86_400 * 10**6}  # of dates, and of times
+# The calendar repeats after 400 years, which are so many days, or microseconds.
+_CYCLE = {True: 146_097, False: 146_097 * 86_400 * 10**6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +205,21 @@ def part_of_time(part: str, found: Operand) -> Operand:
         return Lit(None)
     if _family(term.type) != "time" or (term.type == "date" and part.upper() == "HOUR"):
         raise InvalidInput(f"{part.upper()} cannot be extracted from {term.type}")
-    value = call(term.expression).cast(pa.int64())
-    if part.upper() == "YEAR":
-        value = _unwrapped(value, term)
-    return Term(value, "int64", term.names)
+    return Term(_part(call, term), "int64", term.names)
 
 
-def _unwrapped(year: pc.Expression, term: Term) -> pc.Expression:
-    """Return the year of a time by what Arrow says of it, which is right modulo 2^16."""
-    units = term.expression.cast(pa.int32() if term.type == "date" else pa.int64())
-    units_a_year = _UNITS_A_YEAR[term.type == "date"]
-    about = pc.add(pc.divide(units.cast(pa.float64(), safe=False), units_a_year), 1970.0)
-    turns = pc.round(pc.divide(pc.subtract(about, year.cast(pa.float64())), 65536.0))
-    return pc.add(year, pc.multiply(turns.cast(pa.int64()), 65536))
+def _part(call: Callable[[Any], pc.Expression], term: Term) -> pc.Expression:
+    """Return a part of a time or date, exact for all of them.
+
+    Arrow overflows far from 1970, so that it is asked within one cycle of the calendar.
+    """
+    is_date = term.type == "date"
+    units = term.expression.cast(pa.int32() if is_date else pa.int64()).cast(pa.int64())
+    cycles = pc.divide(units, _CYCLE[is_date])
+    near = pc.subtract(units, pc.multiply(cycles, _CYCLE[is_date]))
+    time = near.cast(pa.int32()).cast(pa.date32()) if is_date else near.cast(pa.timestamp("us"))
+    part = call(time).cast(pa.int64())
+    return pc.add(part, pc.multiply(cycles, 400)) if call is pc.year else part
 
 
 def coalesce(parts: Sequence[Operand]) -> Operand:

@@ -39,6 +39,10 @@ class _Open:
     size: int = 0
 
 
+# What an array takes beside its values, which is more than they are where batches are small.
+_ARRAY_BYTES = 1024
+
+
 class Stager:
     """Takes batches and stages segments. Use as `write(...)` until the rows end, then `finish()`.
 
@@ -90,8 +94,11 @@ class Stager:
             InvalidInput: a row is larger than the format allows.
             Unavailable: the store does not answer.
         """
-        for part in pieces(batch):
-            if part.num_rows:
+        # The nulls of columns that are missing take memory here, and none in the batch.
+        nulls = sum(_value_bytes(f.type) for f in self._wanted if _is_missing(batch.schema, f.name))
+        most = max(1, self._budget // 4 // nulls) if nulls else batch.num_rows
+        for start in range(0, batch.num_rows, most or 1):
+            for part in pieces(batch.slice(start, most)):
                 self._take(part)
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -116,7 +123,7 @@ class Stager:
             )
         self.rows += rows.num_rows
         self._pending.append(rows)
-        self._pending_bytes += size
+        self._pending_bytes += size + _ARRAY_BYTES * rows.num_columns
         # Bounded for large budgets too: what is put together stays far below 2 GiB a column.
         if self._pending_bytes >= min(self._budget // 4, PIECE_BYTES):
             self._split()
@@ -191,6 +198,20 @@ class Stager:
         add = make_add(recipe, self._clock, chunk, encoded, rows=table.num_rows, found=found)
         put_segment(self._store, self._clock, add, encoded.body)
         return add
+
+
+def _is_missing(given: pa.Schema, name: str) -> bool:
+    at = given.get_field_index(name)
+    return at < 0 or pa.types.is_null(given.field(at).type)
+
+
+def _value_bytes(kind: pa.DataType) -> int:
+    """Return what a null of a type takes, or somewhat more."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(_value_bytes(field.type) for field in kind)
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
+        return max(1, kind.bit_width // 8)
+    return 4  # an offset
 
 
 def _sentence(problem: Problem) -> str:

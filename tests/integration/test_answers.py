@@ -4,6 +4,7 @@ The tables have several commits, segments, row groups and pages, before and afte
 Spark's engines are compared in the same way in `tests/spark/test_engines.py`.
 """
 
+import datetime as dt
 import math
 import random
 import struct
@@ -20,6 +21,8 @@ import compaction
 import readers
 from eventlog import encoding, limits
 from writers import append
+
+AT = pa.timestamp("us", "UTC")
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +233,29 @@ def test_years_have_as_many_digits_as_they_need(duck):
                 count = f"SELECT count(*) FROM years WHERE year({theirs}) {sign} {year}"
                 [(wanted,)] = duck.execute(count).fetchall()
                 assert readers.count(table, where=f"year({column}) {sign} {year}") == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), AT], ids=str)
+def test_parts_of_times_are_exact_as_far_as_times_go(kind):
+    """The calendar repeats after 400 years, of which Python knows some."""
+    day, end, whole = (86_400 * 10**6, 2**63, pa.int64())
+    if pa.types.is_date(kind):
+        day, end, whole = (1, 2**31, pa.int32())
+    units = [-end, -end + 1, end - 719_469 * day, end - 1, -719_469 * day, -1, 0, 15_712 * day]
+    table = create(schema=pa.schema([("at", AT), ("x", kind)]))
+    at = pa.array(range(len(units)), pa.int64()).cast(pa.timestamp("s")).cast(AT)
+    append(table, pa.table({"at": at, "x": pa.array(units, whole).cast(kind)}))
+    for second, number in enumerate(units):
+        cycle, rest = divmod(number, 146_097 * day)
+        days, microseconds = divmod(rest, day)
+        time = dt.datetime(1970, 1, 1) + dt.timedelta(days, microseconds=microseconds)
+        where = (
+            f"at = '1970-01-01T00:00:{second:02}Z' AND year(x) = {time.year + 400 * cycle} "
+            f"AND month(x) = {time.month} AND day(x) = {time.day}"
+        )
+        if day > 1:
+            where += f" AND hour(x) = {time.hour}"
+        assert readers.count(table, where=where) == 1, where
 
 
 def test_a_filter_that_fails_on_bounds_only_is_asked_of_the_rows():

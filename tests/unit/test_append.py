@@ -266,6 +266,21 @@ def test_missing_columns_are_null():
     assert contents(table)[0]["name"] is None
 
 
+def test_memory_is_bounded_where_one_batch_lacks_most_columns():
+    """A two-hundredth of what its rows take comes in; the nulls are made here."""
+    at, many = SCHEMA.field("at"), 100_000
+    table = create(schema=pa.schema([at, *((f"c{n}", pa.int64()) for n in range(200))]))
+    times = pa.array(range(many), pa.int64()).cast(pa.timestamp("us")).cast(at.type)
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        append(table, pa.table({"at": times}), memory_bytes=2**25)
+    finally:
+        pa.set_memory_pool(before)
+    assert sum(s.rows for s in live(table.head())) == many
+    assert pool.max_memory() < 2**26 < many * 8 * 200 / 2
+
+
 def test_nothing_to_append_commits_nothing_without_an_app_id():
     table = create()
     assert append(table, SCHEMA.empty_table()) == 0

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -692,6 +693,34 @@ def test_int96_times_are_exact_or_refused(table, tmp_path, flag):
         else:
             with pytest.raises(InvalidInput, match=r"microsecond|do not fit"):
                 load(t, path)
+
+
+@pytest.mark.parametrize(
+    ("day", "nanoseconds", "fits"),
+    [
+        (2440588 + 106751991, 0, True),
+        (2440588 + 106751992, 0, False),
+        (2440588 + 213503982, 29 * 10**12, False),  # wraps around to 1970
+        (-1, 0, False),
+        (2440588 - 5000 * 366, 0, True),
+        (2440588, 2**63 - 808, True),
+    ],
+)
+def test_int96_times_that_wrap_around_are_refused(table, tmp_path, day, nanoseconds, fits):
+    path = tmp_path / "a.parquet"
+    rows = pa.table({"at": [AT], "x": pa.array([1], pa.timestamp("us"))})
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=True, **plain)
+    one, other = struct.pack("<qi", 1000, 2440588), struct.pack("<qi", nanoseconds, day)
+    assert path.read_bytes().count(one) == 1
+    write(path, path.read_bytes().replace(one, other))
+    t = table("at:timestamp, x:timestamp_ntz")
+    if not fits:
+        assert refused(t, path, match="no date within 290,000 years")
+        return
+    append(t, open_rows([str(path)], t.head().schema, "at").reader)
+    (found,) = scan(t, columns=["x"]).to_table().column("x").cast(pa.int64()).to_pylist()
+    assert found == (day - 2440588) * 86_400_000_000 + nanoseconds // 1000
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

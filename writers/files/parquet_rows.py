@@ -90,12 +90,13 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
     doubtful = _of_old_calendar(file, int96)
     try:
-        nanoseconds: Iterator[Any] = repeat(None)
+        others: Iterator[Any] = repeat(None)
         if int96:
-            nanoseconds = _parquet(path, "ns").iter_batches(_BATCH_ROWS, columns=int96)
-        for batch, exact in zip(file.iter_batches(_BATCH_ROWS), nanoseconds, strict=False):
+            units = (_parquet(path, unit) for unit in ("s", "ns"))
+            others = zip(*(f.iter_batches(_BATCH_ROWS, columns=int96) for f in units), strict=True)
+        for batch, other in zip(file.iter_batches(_BATCH_ROWS), others, strict=False):
             for name in int96:
-                _check_microseconds(name, batch.column(name), exact.column(name))
+                _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
             _check_calendar(batch, doubtful)
             yield batch
     finally:
@@ -128,15 +129,22 @@ def _int96_columns(file: pq.ParquetFile) -> list[str]:
     ]
 
 
-def _check_microseconds(name: str, values: pa.Array, exact: pa.Array) -> None:
+def _check_microseconds(name: str, values: pa.Array, seconds: pa.Array, exact: pa.Array) -> None:
     """Refuse times that microseconds cannot hold.
 
-    Nanoseconds of INT96 wrap around modulo 2^64; the difference, which does so too, does not.
+    Of INT96, microseconds wrap around modulo 2^64 and seconds never do. Nanoseconds wrap around
+    too; their difference from microseconds, which also does so, tells what was cut off.
     """
-    for rounded, whole in zip(_leaves(values), _leaves(exact), strict=True):
+    for rounded, coarse, whole in zip(*map(_leaves, (values, seconds, exact)), strict=True):
         if not pa.types.is_timestamp(rounded.type) or rounded.type.unit != "us":
             continue
         microseconds = rounded.cast(pa.int64())
+        apart = pc.subtract(pc.divide(microseconds, 1_000_000), coarse.cast(pa.int64()))
+        if pc.any(pc.greater(pc.abs(apart), 1)).as_py():
+            raise ValueError(
+                f"column {name!r} has times (INT96) that are no date within 290,000 years: the "
+                "file is damaged, or its writer was in error"
+            )
         rest = pc.subtract(whole.cast(pa.int64()), pc.multiply(microseconds, 1000))
         if pc.any(pc.not_equal(rest, 0)).as_py():
             raise ValueError(
