@@ -202,7 +202,7 @@ class Stager:
 
 def _is_missing(given: pa.Schema, name: str) -> bool:
     at = given.get_field_index(name)
-    return at < 0 or pa.types.is_null(given.field(at).type)
+    return at < 0 or bool(pa.types.is_null(given.field(at).type))
 
 
 def _value_bytes(kind: pa.DataType) -> int:
@@ -210,7 +210,7 @@ def _value_bytes(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return 1 + sum(_value_bytes(field.type) for field in kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
-        return max(1, kind.bit_width // 8)
+        return max(1, int(kind.bit_width) // 8)
     return 4  # an offset
 
 
