@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import SCHEMA, check_sound, create, events, live, reopen
+from effort import calls_of
 
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk
@@ -186,6 +187,33 @@ def test_bad_rows_are_named_and_nothing_is_committed(rows, why):
     with pytest.raises(errors.InvalidInput, match=why):
         append(table, rows())
     assert table.refresh().version == 0
+
+
+def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
+    many, place = 20_000, 12_345
+    times = pa.array(range(many), pa.int64()).cast(pa.timestamp("us", "UTC"))
+    texts = times.cast(pa.string()).to_pylist()
+    texts[place] = texts[place].removesuffix("Z")  # without an offset, in UTC as well
+    table = create()
+    rows = events(many).set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
+    assert calls_of(lambda: append(table, rows)) < many / 2
+    assert live(table.head())[0].rows == many
+    texts[place] = "soon"
+    rows = rows.set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
+
+    def refused():
+        with pytest.raises(errors.InvalidInput, match=r"1 event times cannot be read.*'soon'"):
+            append(table, rows)
+
+    assert calls_of(refused) < many / 2
+    units = pa.array([1000 * n + (n == place) for n in range(many)], pa.timestamp("ns", "UTC"))
+    rows = rows.set_column(SCHEMA.get_field_index("at"), "at", units)
+
+    def cut():
+        with pytest.raises(errors.InvalidInput, match=r"1 values do not fit.*012345001"):
+            append(table, rows)
+
+    assert calls_of(cut) < many / 2
 
 
 def test_bad_rows_after_good_ones_are_all_counted():
