@@ -1067,6 +1067,32 @@ def test_a_folder_without_rows(table, tmp_path):
     assert load(t, tmp_path / "in") == []
 
 
+def zstd(content):
+    return pa.Codec("zstd").compress(content, asbytes=True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("zst", zstd)]
+)
+def test_an_empty_part_may_be_compressed(table, tmp_path, ending, compress):
+    """Spark writes one for a first partition without rows."""
+    t = table("at:timestamp, id:int64")
+    rows = {"csv": f"at,id\n{AT},1\n", "json": f'{{"at":"{AT}","id":1}}\n'}
+    for number, (kind, content) in enumerate(rows.items(), start=1):
+        folder = tmp_path / kind
+        empty = write(folder / f"part-0.{kind}.{ending}", compress(b""))
+        assert len(compress(b"")) > 0
+        write(folder / f"part-1.{kind}.{ending}", compress(content.encode()))
+        if kind == "csv":
+            assert refused(t, folder, match=r"part-0.*[Ee]mpty")
+        write(folder / "_SUCCESS", b"")
+        assert len(load(t, folder)) == number
+        cut = compress(content.encode())[:-6]
+        assert write(empty, cut)
+        with pytest.raises(InvalidInput, match="part-0"):
+            load(t, folder)
+
+
 # ------------------------------------------------------------------------------ joined files
 
 

@@ -31,6 +31,7 @@ _BY_SUFFIX = {
     "feather": "arrow",
 }
 _DONE = "_SUCCESS"
+_EMPTY_BYTES = 64  # compressed text of no byte takes fewer
 # What writers leave beside rows, and what holds none.
 _NO_ROWS = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..*\.crc|\.DS_Store")
 # What says that a folder is not just the files in it.
@@ -212,9 +213,15 @@ def _holds_nothing(source: Source, part: _Found) -> bool:
     Raises:
         InvalidInput: nobody says so, or the format has no empty files.
     """
-    if part.size:
-        return False
     text = source.kind in ("csv", "json")
-    if text and part.folder is not None and (Path(part.folder) / _DONE).exists():
+    done = text and part.folder is not None and (Path(part.folder) / _DONE).exists()
+    if part.size:
+        return done and part.size <= _EMPTY_BYTES and _is_empty_inside(source)
+    if done:
         return True
     raise source.refused("it is empty, as a file is whose writer died")
+
+
+def _is_empty_inside(source: Source) -> bool:
+    with source.complaining(), source.open() as content:
+        return not content.read(1)
