@@ -21,6 +21,7 @@ OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=",
 FLIPPED: dict[Op, Op] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 FLOATS = ("float32", "float64")
 _FEW = 8  # equalities that Arrow can prune row groups by, as it cannot by a list
+_CHAIN = 256  # parts that one connective joins
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,14 @@ def _array(value: pa.Scalar) -> pa.Array:
 
 
 def _balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """Join in a tree of logarithmic depth: Arrow walks expressions by recursion."""
+    """Join in a tree of logarithmic depth: Arrow walks expressions by recursion.
+
+    Before it does, it makes a chain of all that one connective joins, which costs the square of its
+    length, and the process beyond 10,000. It does not look through another function.
+    """
+    while len(parts) > _CHAIN:
+        groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
+        parts = [pc.coalesce(_balanced(group, join)) for group in groups]
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]

@@ -1,9 +1,10 @@
 """What the Python objects of a pandas frame would lose on their way to Arrow.
 
 Pure layer. A column of dtype `object` may mix types. Arrow takes the type of the first value and
-fits the others to it, silently where Python's classes are alike: the time of day of a `datetime`
-among dates, the zone of one among others without, the nanoseconds of a `Timestamp`. Design rule:
-what fits without loss is taken, everything else is refused by name.
+fits the others to it, at times silently: the time of day of a `datetime` among dates, the zone of
+one among others without, the nanoseconds of a `Timestamp`, a number among times, the fraction of a
+NumPy float among integers. Design rule: what fits without loss is taken, everything else is refused
+by name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return
     for field, values in zip(schema, _columns(rows, pandas), strict=False):
-        if not _holds_times(field.type):
+        if not _may_cut(field.type):
             continue
         if isinstance(values.dtype, pandas.CategoricalDtype):
             values = values.dtype.categories  # noqa: PLW2901 - each value that occurs, and others
@@ -45,7 +46,7 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
                 raise InvalidInput(
                     f"column {field.name!r} holds Python objects, which pandas hands over as "
                     f"{field.type}; {why}, for example of {value!r}. Make them one type first, as "
-                    "pandas.to_datetime does"
+                    "pandas.to_datetime and pandas.to_numeric do"
                 )
 
 
@@ -58,12 +59,12 @@ def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
     yield from (level for level in levels if not isinstance(level, pandas.RangeIndex))
 
 
-def _holds_times(kind: pa.DataType) -> bool:
+def _may_cut(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
-        return _holds_times(kind.value_type)
+        return _may_cut(kind.value_type)
     if kind.num_fields:
-        return any(_holds_times(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(pa.types.is_temporal(kind))
+        return any(_may_cut(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind) or pa.types.is_integer(kind))
 
 
 def _loss(value: Any, kind: pa.DataType) -> str | None:
@@ -91,8 +92,13 @@ def _members(value: Any, kind: pa.DataType) -> Iterator[tuple[Any, pa.DataType]]
 
 
 def _scalar_loss(value: Any, kind: pa.DataType) -> str | None:
-    if isinstance(value, dt.datetime) and value != value:  # noqa: PLR0124 - NaT is null
+    if pa.types.is_integer(kind):
+        return None if isinstance(value, int) or _is_null(value) else _number_loss(value)
+    if _is_null(value):
         return None
+    if not isinstance(value, dt.date):
+        of_numpy = type(value).__name__ == "datetime64"  # whose units Arrow does not mix
+        return None if of_numpy else "a number among times would become one"
     if pa.types.is_date(kind):
         midnight = not isinstance(value, dt.datetime) or value.timetz() == dt.time()
         return None if midnight else "a time of day among dates would be lost"
@@ -101,3 +107,14 @@ def _scalar_loss(value: Any, kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind) and kind.unit != "ns" and getattr(value, "nanosecond", 0):
         return "nanoseconds would be lost"
     return None
+
+
+def _is_null(value: Any) -> bool:
+    # NA, which is not even itself; NaN and NaT, which do not equal themselves.
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
+
+
+def _number_loss(value: Any) -> str | None:
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b":
+        return "a truth value among integers would become one"
+    return None if int(value) == value else "a fraction among integers would be lost"

@@ -43,7 +43,7 @@ from eventlog.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_
 from eventlog.sql_values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
-MAX_COPIES = 10_000  # of one operand in the Arrow expression
+MAX_PARTS = 200_000  # of the Arrow expression
 _OPS: dict[str, Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
@@ -67,7 +67,7 @@ def parse_sql(text: str, schema: Schema) -> Condition:
         raise InvalidInput("the predicate is not valid Unicode text") from None
     try:
         tree = _parse(text)
-        _check_copies(tree)
+        _check_size(tree)
         return _Reader(schema).condition(tree)
     except RecursionError:
         raise too_deep() from None
@@ -113,27 +113,38 @@ def _dialect() -> Any:
     return EventLogPredicate()
 
 
-def _check_copies(tree: Any) -> None:
-    """Bound the expression that comes out: Arrow's % and / name their operands several times.
+def _check_size(tree: Any) -> None:
+    """Bound the expression that comes out, in which some operators name an operand several times.
 
     Raises:
-        InvalidInput: nested remainders and quotients would copy an operand too often.
+        InvalidInput: nested in each other they would make it too large.
     """
     # A node comes after the one above it, so that each is looked at once.
-    copies = {}
+    copies: dict[int, int] = {}
+    size = 0
     for node in tree.walk(bfs=True):
         above = node.parent
-        if above is None or id(above) not in copies:
-            copies[id(node)] = 1
-            continue
-        left, right = _COPIES.get(above.key, (1, 1))
-        copies[id(node)] = copies[id(above)] * (left if node.arg_key == "this" else right)
-        if copies[id(node)] > MAX_COPIES:
-            raise InvalidInput("the predicate nests too many remainders and quotients")
+        times = 1 if above is None or id(above) not in copies else _times_named(node, above)
+        copies[id(node)] = copies.get(id(above), 1) * times
+        size += copies[id(node)]
+        if size > MAX_PARTS:
+            raise InvalidInput(
+                "the predicate nests too many of %, /, IN, BETWEEN and IS DISTINCT FROM, each of "
+                "which names an operand several times: compare columns and simple terms by them"
+            )
 
 
-# How often the left and the right operand occur in what an operator becomes.
-_COPIES = {"mod": (2, 6), "div": (1, 3)}
+def _times_named(node: Any, above: Any) -> int:
+    """Return how often an operand occurs in what the operator above it becomes."""
+    if node.arg_key != "this":
+        return _RIGHT.get(above.key, 1)
+    if above.key == "in" and type(_bare(node)).__name__ != "Column":
+        return max(1, len(above.args.get("expressions") or ()))
+    return _LEFT.get(above.key, 1)
+
+
+_LEFT = {"mod": 2, "between": 2, "nullsafeeq": 2, "nullsafeneq": 2}
+_RIGHT = {"mod": 6, "div": 3, "nullsafeeq": 2, "nullsafeneq": 2}
 
 
 @dataclass(frozen=True, slots=True)

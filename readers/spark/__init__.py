@@ -23,7 +23,7 @@ from eventlog.scan import ScanPlan
 from readers.objects import check_sizes
 from readers.scanner import kept_snapshot
 from readers.spark.expressions import pack_expression
-from readers.spark.filters import field, to_column, unpushed
+from readers.spark.filters import field, same_to_spark, to_column, unpushed
 from readers.spark.lateness import late_columns
 from readers.spark.options import STORAGE_PREFIX
 from readers.spark.types import to_spark
@@ -164,6 +164,12 @@ def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) ->
         )
     if plan.predicate is not None and _condition(plan) is None:
         return "cannot evaluate this where as Arrow does: use engine='arrow'"
+    for column in plan.table_schema:
+        if (two := same_to_spark(column.type)) is not None:
+            return (
+                f"cannot read the fields {two[0]!r} and {two[1]!r} of {column.name!r}, which Spark "
+                "takes for one: use engine='arrow'"
+            )
     remote = not hasattr(spark, "_jvm")
     if root.startswith("file:"):
         return "is not chosen on Spark Connect by itself" if remote and engine == "auto" else None

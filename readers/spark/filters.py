@@ -84,12 +84,34 @@ def _unpushed(column: Column, kind: pa.DataType) -> Column:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return F.timestamp_micros(F.unix_micros(column))
     if pa.types.is_struct(kind):
+        whole = column
         for inner in kind:
-            found = column.getField(inner.name)
+            found = whole.getField(inner.name)  # not of `column`, which grows threefold with each
             guarded = _unpushed(found, inner.type)
             if guarded is not found:
                 column = column.withField(_quoted(inner.name), guarded)
     return column
+
+
+def same_to_spark(kind: pa.DataType) -> tuple[str, str] | None:
+    """Return two fields of a struct in a type that Spark takes for one; None if there are none.
+
+    It compares names as Java's `equalsIgnoreCase` does, by which more letters are alike than in
+    tables: those of `MICRO SIGN` and `GREEK SMALL LETTER MU`, for example.
+    """
+    inner = [kind.field(at) for at in range(kind.num_fields)]
+    if pa.types.is_struct(kind):
+        seen: dict[str, str] = {}
+        for found in inner:
+            other = seen.setdefault("".join(map(_without_case, found.name)), found.name)
+            if other != found.name:
+                return other, found.name
+    return next((two for f in inner if (two := same_to_spark(f.type)) is not None), None)
+
+
+def _without_case(letter: str) -> str:
+    upper = letter.upper()
+    return (upper if len(upper) == 1 else letter).lower()[:1]
 
 
 class _NotInSpark(Exception):

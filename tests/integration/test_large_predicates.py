@@ -1,9 +1,11 @@
 """Predicates of many values and parts: their cost is theirs once, not once a segment or a leaf."""
 
 import functools
+import itertools
 import operator
 import sys
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -110,6 +112,50 @@ def test_a_large_predicate_that_fails_on_the_rows_is_the_callers_error(many):
     ):
         with pytest.raises(InvalidInput, match="predicate fails on the rows: divide by zero"):
             read()
+
+
+BOOLEANS = list(enumerate(itertools.product([True, False, None], repeat=2)))
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{} BETWEEN b AND c", "{} NOT BETWEEN b AND c", "{} IN (b, c)", "{} NOT IN (b, c, FALSE)",
+     "{} IS DISTINCT FROM b", "b IS NOT DISTINCT FROM {}", "{} <=> b"],
+)  # fmt: skip
+def test_what_names_an_operand_several_times_is_not_nested_without_bound(form):
+    schema = pa.schema([*SCHEMA, ("b", pa.bool_()), ("c", pa.bool_())])
+    table = create(schema=schema)
+    rows = [{"at": 0, "n": n, "b": b, "c": c} for n, (b, c) in BOOLEANS]
+    append(table, pa.Table.from_pylist(rows, schema=schema))
+    text = "(n > 1)"
+    for depth in range(1, 28):
+        text = f"({form.format(text)})"
+        if depth == 4:
+            theirs = form.replace("<=>", "IS NOT DISTINCT FROM")
+            wanted = functools.reduce(
+                lambda inner, _: f"({theirs.format(inner)})", range(4), "(n > 1)"
+            )
+            with duckdb.connect() as duck:
+                duck.register("t", pa.Table.from_pylist(rows, schema=schema))
+                [(found,)] = duck.execute(f"SELECT count(*) FROM t WHERE {wanted}").fetchall()
+            assert readers.count(table, text) == found
+    with pytest.raises(InvalidInput, match="names an operand several times"):
+        readers.count(table, text)
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("n + 1 IN (" + ",".join(map(str, range(12_000))) + ")", lambda n: n >= 0),
+        ("n IN (" + ",".join(["n"] * 30_000) + ")", lambda n: n >= 0),
+        (" OR ".join(["NOT n>5"] * 5_000), lambda n: n <= 5),
+        (" AND ".join(["n%2=0"] * 5_000), lambda n: n % 2 == 0),
+    ],
+    ids=["terms", "columns", "or", "and"],
+)
+def test_a_connective_may_join_as_much_as_fits_into_a_text(few, where, holds):
+    """Arrow walks a chain of what one connective joins by recursion, and ends the process."""
+    assert readers.count(few, where) == sum(map(holds, range(ROWS)))
 
 
 def test_reading_a_text_costs_in_proportion_to_it():

@@ -1,11 +1,13 @@
 """Any name that a table accepts works through Spark too: its writer and both of its engines."""
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from names import NAMES, SCHEMA, quoted, rows
 
 import readers.spark
 from eventlog import Table
+from eventlog.errors import InvalidInput
 from readers import scan
 from writers import append
 
@@ -47,3 +49,30 @@ def test_w8_every_name_alone(spark, uri):
         assert list(row)[3:] == [column[2].as_py() for column in rows(2).columns[3:]]
     expression = pc.field("a.b") == rows(1).column("a.b")[0]
     assert readers.spark.read(spark, uri, where=expression, engine="arrow").count() == 1
+
+
+def struct_table(path, fields):
+    """A table of one row whose struct has these fields, in this order."""
+    at = SCHEMA.field("at")
+    schema = pa.schema([at, ("st", pa.struct([(name, pa.float64()) for name in fields]))])
+    table = Table.create(path.as_uri(), schema, time_column="at")
+    row = {"at": 0, "st": {name: n + 0.5 for n, name in enumerate(fields)}}
+    append(table, pa.Table.from_pylist([row], schema=schema))
+    return table.uri
+
+
+def test_a_struct_may_have_many_fields(spark, tmp_path):
+    uri = struct_table(tmp_path / "many", [f"f{n}" for n in range(40)])
+    for engine in ("arrow", "jvm"):
+        frame = readers.spark.read(spark, uri, engine=engine)
+        (row,) = frame.where("st.f39 = 39.5").collect()
+        assert list(row.st) == [n + 0.5 for n in range(40)]
+
+
+@pytest.mark.parametrize("two", ["\u00b5\u03bc", "\u03c2\u03c3", "S\u017f", "I\u0131"], ids=ascii)
+def test_w8_fields_that_spark_takes_for_one(spark, tmp_path, two):
+    uri = struct_table(tmp_path / "two", [*two])
+    (row,) = readers.spark.read(spark, uri).collect()
+    assert list(row.st) == [0.5, 1.5]
+    with pytest.raises(InvalidInput, match="which Spark takes for one"):
+        readers.spark.read(spark, uri, engine="jvm")

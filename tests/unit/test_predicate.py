@@ -162,6 +162,8 @@ REFUSED = [
     ("CAST(id AS TEXT) = '1'", "only text literals"),
     ("name LIKE name", "literal"),
     ("id LIKE 'a'", "text"),
+    ("like('a%', name)", "between its operands"),
+    ("flag AND NOT ilike('a%', name)", "between its operands"),
     ("name LIKE 'a!' ESCAPE '!'", "escape"),
     ("ts > DATE '2014-01-01T00:00:00+01:00'", "a DATE is a day"),
     ("ts > DATE '2014-01-01T00:00:00Z'", "a DATE is a day"),
