@@ -343,7 +343,9 @@ class _Reader:
         exactly = [c for c in columns if c.name == name]
         alike = exactly or [c for c in columns if c.name.lower() == name.lower()]
         if len(alike) != 1:
-            raise InvalidInput(f"unknown column {name[:80]!r}; columns: {names(self.schema)}")
+            quoted = getattr(node.this, "args", {}).get("quoted")
+            hint = "; a text stands in single quotes: 'Oslo'" if quoted else ""
+            raise InvalidInput(f"unknown column {name[:80]!r}; columns: {names(self.schema)}{hint}")
         return alike[0]
 
 

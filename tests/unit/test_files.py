@@ -189,9 +189,9 @@ def test_json_is_read_by_the_types_of_the_table(table, tmp_path):
         ('"i64":true', "int64"),
         ('"i64":1e400', "int64"),
         ('"i8":128', "int8"),
-        ('"f64":9007199254740993', "double"),
-        ('"f64":1e400', "double"),
-        ('"f64":"1.5"', "double"),
+        ('"f64":9007199254740993', "float64"),
+        ('"f64":1e400', "float64"),
+        ('"f64":"1.5"', "float64"),
         ('"f32":16777217', "float"),
         ('"f32":1e300', "float"),
         ('"f64":NaN', "not one JSON object"),
@@ -394,7 +394,7 @@ def test_csv_nulls_and_texts_are_told_apart(table, tmp_path):
 
 def test_csv_texts_that_stand_for_null_can_be_named(table, tmp_path):
     path = write(tmp_path / "a.csv", f'at,id,name\n{AT},NA,"NA"\n{AT},1,NA\n')
-    assert refused(table(), path, match="row 1, column 'id': 'NA' does not fit int64")
+    assert refused(table(), path, match="row 1, column 'id': 'NA' does not fit int64; --null 'NA'")
     found = load(Table.open(tmp_path / "t"), path, nulls=["NA"])
     assert [(row["id"], row["name"]) for row in found] == [(None, "NA"), (1, None)]
 

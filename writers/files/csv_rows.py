@@ -28,6 +28,7 @@ _BARE_RETURN = (
 )
 _RETURN = re.compile(rb"\r[^\n]")
 _AROUND = (b"", b",", b"\n", b"\r")
+_OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
 
 
 def open_csv(
@@ -125,8 +126,9 @@ def _typed(
         try:
             columns.append(_values(values, field.type))
         except Misfit as error:
-            row = before + error.index + 1
-            raise ValueError(f"row {row}, column {field.name!r}: {error}") from None
+            row, text = before + error.index + 1, values[error.index].as_py()
+            hint = f"; --null {text!r} takes it for null" if text.upper() in _OFTEN_NULL else ""
+            raise ValueError(f"row {row}, column {field.name!r}: {error}{hint}") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -16,6 +16,7 @@ _NAIVE = pa.timestamp("us")
 _HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"
 # Arrow reads beyond its table of powers of ten where a decimal has more places than this.
 _PLACES = 38
+_CALLED = {pa.float64(): "float64", pa.float32(): "float32"}  # as a schema has them
 _PLAIN_DECIMAL = r"^[+-]?\d{1,38}(\.\d{0,38})?$"
 _ANY_DECIMAL = re.compile(r"([+-]?)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
 
@@ -28,7 +29,8 @@ class Misfit(ValueError):
     """
 
     def __init__(self, index: int, shown: str, kind: pa.DataType, why: str = "") -> None:
-        super().__init__(f"{shown[:80]} does not fit {kind}{': ' if why else ''}{why}")
+        called = _CALLED.get(kind, kind)
+        super().__init__(f"{shown[:80]} does not fit {called}{': ' if why else ''}{why}")
         self.index, self.shown, self.kind, self.why = index, shown, kind, why
 
     def at(self, index: int) -> Misfit:
