@@ -2,23 +2,26 @@
 
 Pure layer. A column of dtype `object` may mix types. Arrow takes the type of the first value and
 fits the others to it, at times silently: the time of day of a `datetime` among dates, the zone of
-one among others without, the nanoseconds of a `Timestamp`, a number among times, the fraction of a
-NumPy float among integers. Design rule: what fits without loss is taken, everything else is refused
-by name.
+one among others without, the nanoseconds of a `Timestamp`, a number or a truth value that becomes
+something else, a field whose name is bytes. Design rule: what fits without loss is taken, and all
+else is refused by name.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 
-_OBJECT = "object"  # the dtype of NumPy's arrays of Python objects
+# Says what a value would lose, or returns None where it is whole.
+_Check = Callable[[Any], str | None]
+
+_TRUTH = "a truth value among numbers would become one"
 
 
 def check_objects(rows: Any, schema: pa.Schema) -> None:
@@ -35,17 +38,17 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return
     for field, values in zip(schema, _columns(rows, pandas), strict=False):
-        if not _may_cut(field.type):
-            continue
         if isinstance(values.dtype, pandas.CategoricalDtype):
             values = values.dtype.categories  # noqa: PLW2901 - each value that occurs, and others
-        if values.dtype != object:
+        check = _check_of(field.type) if values.dtype == object else None
+        if check is None:
             continue
         for value in values:
-            if (why := _loss(value, field.type)) is not None:
+            if (why := check(value)) is not None:
+                shown = " ".join(repr(value).split())[:80]
                 raise InvalidInput(
                     f"column {field.name!r} holds Python objects, which pandas hands over as "
-                    f"{field.type}; {why}, for example of {value!r}. Make them one type first, as "
+                    f"{field.type}; {why}, for example of {shown}. Make them one type first, as "
                     "pandas.to_datetime and pandas.to_numeric do"
                 )
 
@@ -59,62 +62,112 @@ def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
     yield from (level for level in levels if not isinstance(level, pandas.RangeIndex))
 
 
-def _may_cut(kind: pa.DataType) -> bool:
+def _check_of(kind: pa.DataType) -> _Check | None:
+    """Return the check of values that Arrow takes for a type; None where Arrow itself is strict."""
     if pa.types.is_dictionary(kind):
-        return _may_cut(kind.value_type)
-    if kind.num_fields:
-        return any(_may_cut(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(pa.types.is_temporal(kind) or pa.types.is_integer(kind))
-
-
-def _loss(value: Any, kind: pa.DataType) -> str | None:
-    """Say what the value would lose in a type, or None where it is whole."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+        return _check_of(kind.value_type)
     if pa.types.is_struct(kind):
-        return _first(_members(value, kind)) if hasattr(value, "get") else None
-    if pa.types.is_nested(kind):
-        if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-            return None
-        if getattr(value, "dtype", _OBJECT) != _OBJECT:
-            return None  # NumPy's own types have units, and Arrow keeps them
-        return _first((item, kind.value_type) for item in value)
-    return _scalar_loss(value, kind)
-
-
-def _first(parts: Iterator[tuple[Any, pa.DataType]]) -> str | None:
-    return next((why for part, kind in parts if (why := _loss(part, kind)) is not None), None)
-
-
-def _members(value: Any, kind: pa.DataType) -> Iterator[tuple[Any, pa.DataType]]:
-    for field in kind:
-        yield value.get(field.name, value.get(field.name.encode())), field.type
-
-
-def _scalar_loss(value: Any, kind: pa.DataType) -> str | None:
+        return _check_of_dicts(kind)
+    if pa.types.is_list(kind):
+        return _check_of_lists(kind.value_type)
     if pa.types.is_integer(kind):
-        return None if isinstance(value, int) or _is_null(value) else _number_loss(value)
-    if _is_null(value):
+        return _integer_loss
+    if pa.types.is_floating(kind):
+        return _float_loss
+    if pa.types.is_date(kind):
+        return _date_loss
+    if pa.types.is_timestamp(kind):
+        return lambda value: _time_loss(value, kind)
+    return None
+
+
+def _check_of_dicts(kind: pa.DataType) -> _Check:
+    checks = {field.name: _check_of(field.type) for field in kind}
+    fields = [(name, inner) for name, inner in checks.items() if inner is not None]
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, Mapping):
+            return None
+        for key in value:
+            if isinstance(key, bytes):
+                return "fields with names of bytes would be lost among others"
+        for name, inner in fields:
+            if (why := inner(value.get(name))) is not None:
+                return why
+        return None
+
+    return check
+
+
+def _check_of_lists(kind: pa.DataType) -> _Check:
+    inner = _check_of(kind)
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, list | tuple):
+            if not hasattr(value, "__iter__"):
+                return None
+            if hasattr(value, "mask"):
+                return "what a NumPy array masks would appear"
+            of_numpy = _numpy_kind(value)
+            if of_numpy == "b" and inner is not None:
+                return _TRUTH
+            if of_numpy not in ("", "O"):
+                return None  # of NumPy's other types Arrow mixes none
+        if inner is not None:
+            for item in value:
+                if (why := inner(item)) is not None:
+                    return why
+        return None
+
+    return check
+
+
+def _integer_loss(value: Any) -> str | None:
+    if value.__class__ is int or _is_null(value):
+        return None
+    if _is_truth(value):
+        return _TRUTH
+    return None if int(value) == value else "a part of a number among integers would be lost"
+
+
+def _float_loss(value: Any) -> str | None:
+    if value.__class__ is float or isinstance(value, int) or _is_null(value):
+        return _TRUTH if value.__class__ is bool else None  # Arrow takes integers if they are whole
+    if _is_truth(value):
+        return _TRUTH
+    return None if float(value) == value else "digits of a number would be lost"
+
+
+def _date_loss(value: Any) -> str | None:
+    if value.__class__ is dt.date or _is_null(value) or _numpy_kind(value) == "M":
         return None
     if not isinstance(value, dt.date):
-        of_numpy = type(value).__name__ == "datetime64"  # whose units Arrow does not mix
-        return None if of_numpy else "a number among times would become one"
-    if pa.types.is_date(kind):
-        midnight = not isinstance(value, dt.datetime) or value.timetz() == dt.time()
-        return None if midnight else "a time of day among dates would be lost"
-    if pa.types.is_timestamp(kind) and kind.tz is None and getattr(value, "tzinfo", None):
+        return "a number among dates would become one"
+    midnight = not isinstance(value, dt.datetime) or value.timetz() == dt.time()
+    return None if midnight else "a time of day among dates would be lost"
+
+
+def _time_loss(value: Any, kind: pa.DataType) -> str | None:
+    if _is_null(value) or _numpy_kind(value) == "M":  # of which Arrow does not mix units
+        return None
+    if not isinstance(value, dt.date):
+        return "a number among times would become one"
+    if kind.tz is None and getattr(value, "tzinfo", None):
         return "a zone among times without one would be lost"
-    if pa.types.is_timestamp(kind) and kind.unit != "ns" and getattr(value, "nanosecond", 0):
+    if kind.unit != "ns" and getattr(value, "nanosecond", 0):
         return "nanoseconds would be lost"
     return None
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or _numpy_kind(value) == "b"
+
+
+def _numpy_kind(value: Any) -> str:
+    """Return the letter by which NumPy calls a kind of types; empty where it is none of its."""
+    return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def _is_null(value: Any) -> bool:
     # NA, which is not even itself; NaN and NaT, which do not equal themselves.
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
-
-
-def _number_loss(value: Any) -> str | None:
-    if getattr(getattr(value, "dtype", None), "kind", "") == "b":
-        return "a truth value among integers would become one"
-    return None if int(value) == value else "a fraction among integers would be lost"

@@ -169,12 +169,18 @@ US = pa.timestamp("us")
         (US, [NAIVE, pd.NaT, AWARE], "a zone among times"),
         (AT, [AWARE, FINE.tz_localize("UTC")], "nanoseconds"),
         (US, [FINE, pd.NA], "nanoseconds"),
-        (AT, [AWARE, 0], "a number among times"),
-        (US, [NAIVE, Decimal("1.5")], "a number among times"),
-        (pa.date32(), [DATE, 1.5], "a number among times"),
-        (pa.int64(), [1, None, np.float16(1.5)], "a fraction among integers"),
-        (pa.list_(pa.int64()), [[1], [np.float16(1.5)]], "a fraction among integers"),
-        (pa.int64(), [1, np.bool_(1)], "a truth value among integers"),
+        (AT, [AWARE, 0], "a number among (dates|times)"),
+        (US, [NAIVE, Decimal("1.5")], "a number among (dates|times)"),
+        (pa.date32(), [DATE, 1.5], "a number among (dates|times)"),
+        (pa.int64(), [1, None, np.float16(1.5)], "a part of a number"),
+        (pa.list_(pa.int64()), [[1], [np.float16(1.5)]], "a part of a number"),
+        (pa.float64(), [0.5, np.longdouble(2**53) + 1], "digits of a number"),
+        (pa.int64(), [1, np.bool_(1)], "a truth value"),
+        (pa.float64(), [1.5, True], "a truth value"),
+        (pa.list_(pa.float64()), [[1.5], [True]], "a truth value"),
+        (pa.list_(pa.int64()), [[1], np.array([True])], "a truth value"),
+        (pa.list_(pa.int64()), [np.ma.masked_array([1, 2], [True, False])], "masks"),
+        (pa.struct([("a", pa.string())]), [{"a": "b"}, {b"a": "c"}], "names of bytes"),
     ],
 )
 def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, values, why):
@@ -205,13 +211,45 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
         (pa.int64(), [1, None, pd.NA, float("nan"), np.float16(2)], [1, None, None, None, 2]),
         (pa.int64(), [np.int64(2**63 - 1), np.int64(-1)], [2**63 - 1, -1]),
         (pa.list_(pa.int16()), [np.array([1, 2], "i2"), (), None], [[1, 2], [], None]),
+        (
+            pa.list_(pa.float64()),
+            [np.array([1.5, np.nan]), [0.5, None, 1]],
+            [[1.5, None], [0.5, None, 1.0]],
+        ),
+        (
+            pa.float64(),
+            [np.float32(0.5), 1, np.float64(2), None, np.int8(3)],
+            [0.5, 1.0, 2.0, None, 3.0],
+        ),
+        (pa.bool_(), [True, None, np.bool_(0)], [True, None, False]),
+        (
+            pa.struct(
+                [("n", pa.int64()), ("s", pa.string()), ("d", pa.date32()), ("b", pa.binary())]
+            ),
+            [{"n": 1, "s": "Oslo", "d": DATE, "b": b"x"}, {"s": None}, None],
+            [
+                {"n": 1, "s": "Oslo", "d": DATE, "b": b"x"},
+                dict.fromkeys("nsdb"),
+                None,
+            ],
+        ),
+        (
+            pa.list_(pa.struct([("s", pa.string()), ("f", pa.float64())])),
+            [[{"s": "a", "f": 0.5}], [], None],
+            [[{"s": "a", "f": 0.5}], [], None],
+        ),
+        (pa.string(), ["a", None, np.str_("b")], ["a", None, "b"]),
+        (pa.binary(), [b"a", None], [b"a", None]),
+        (pa.decimal128(5, 2), [Decimal("1.50"), None], [Decimal("1.50"), None]),
     ],
 )
 def test_w3_python_objects_of_a_frame_that_are_whole_are_taken(kind, values, wanted):
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "at": pd.Timestamp(0)})
     table = create(schema=pa.schema([("at", AT), ("x", kind)]))
     append(table, frame)
-    assert scan(table).to_table().column("x").to_pylist() == wanted
+    found = scan(table).to_table().column("x").to_pylist()
+    assert found == wanted
+    assert list(map(type, found)) == list(map(type, wanted))
 
 
 def test_w3_categories_inside_lists_and_structs_are_texts():
