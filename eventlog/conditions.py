@@ -134,9 +134,16 @@ def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a 
         case Not(part):
             return ~to_arrow(part)
         case And(parts):
-            return _balanced([to_arrow(part) for part in parts], lambda a, b: a & b)
+            return _balanced([_inside(part) for part in parts], lambda a, b: a & b)
         case Or(parts):
-            return _balanced([to_arrow(part) for part in parts], lambda a, b: a | b)
+            return _balanced([_inside(part) for part in parts], lambda a, b: a | b)
+
+
+def _inside(part: Condition) -> pc.Expression:
+    """Return a part of a connective, so that its own parts are no part of the same chain."""
+    found = to_arrow(part)
+    long = isinstance(part, And | Or) and len(part.parts) > _FEW
+    return pc.coalesce(found) if long else found
 
 
 def names(condition: Condition) -> frozenset[str]:

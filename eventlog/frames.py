@@ -38,10 +38,11 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return
     for field, values in zip(schema, _columns(rows, pandas), strict=False):
-        if isinstance(values.dtype, pandas.CategoricalDtype):
-            values = values.dtype.categories  # noqa: PLW2901 - each value that occurs, and others
-        check = _check_of(field.type) if values.dtype == object else None
-        if check is None:
+        check = _check_of(field.type)
+        held = values.dtype
+        if isinstance(held, pandas.CategoricalDtype):
+            held = held.categories.dtype
+        if check is None or held != "object":
             continue
         for value in values:
             if (why := check(value)) is not None:
@@ -101,6 +102,7 @@ def _check_of_dicts(kind: pa.DataType) -> _Check:
 
 def _check_of_lists(kind: pa.DataType) -> _Check:
     inner = _check_of(kind)
+    taken = ("i", "u", "f") if pa.types.is_floating(kind) else ("i", "u", "M", "U", "S")
 
     def check(value: Any) -> str | None:
         if not isinstance(value, list | tuple):
@@ -108,11 +110,8 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
                 return None
             if hasattr(value, "mask"):
                 return "what a NumPy array masks would appear"
-            of_numpy = _numpy_kind(value)
-            if of_numpy == "b" and inner is not None:
-                return _TRUTH
-            if of_numpy not in ("", "O"):
-                return None  # of NumPy's other types Arrow mixes none
+            if _numpy_kind(value) in taken:
+                return None  # each at once, since vectors are long
         if inner is not None:
             for item in value:
                 if (why := inner(item)) is not None:
@@ -169,5 +168,10 @@ def _numpy_kind(value: Any) -> str:
 
 
 def _is_null(value: Any) -> bool:
-    # NA, which is not even itself; NaN and NaT, which do not equal themselves.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
+    # Arrow's own scalars have their types; NA is not even itself; NaN and NaT are not theirs.
+    if value is None or isinstance(value, pa.Scalar) or type(value).__name__ == "NAType":
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124
+    except ArithmeticError:  # a Decimal that signals
+        return False

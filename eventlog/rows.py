@@ -33,6 +33,7 @@ _INTEGER_WIDTH = {
 _MICROSECOND = pa.timestamp("us", tz="UTC")
 # In ISO 8601 text: an offset other than UTC's own.
 _OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
+_OFFSET = r"[Tt ].*([Zz]|[+-]\d\d(:?\d\d)?)$"
 PANDAS = b"pandas"  # the key of what pandas says of a frame in a schema's metadata
 # Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
@@ -182,10 +183,12 @@ def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | P
     try:
         return given.cast(field.type)
     except pa.ArrowInvalid as error:
-        parts = _halved(given, lambda part: _castable(part, field.type) or None)
-        bad = [part for part, fits in parts if fits is None]
-        example = _shown(bad[0]) if bad else _first_line(error)
-        return Problem(field.name, f"values do not fit {field.type}", len(bad) or 1, example)
+        count, example = 0, _first_line(error)
+        for part, fits_whole in _halved(given, lambda part: _castable(part, field.type) or None):
+            if fits_whole is None:
+                example = _shown(part) if not count else example
+                count += 1
+        return Problem(field.name, f"values do not fit {field.type}", count or 1, example)
     except pa.ArrowException as error:
         why = f"values of type {values.type} cannot be cast to {field.type}"
         return Problem(field.name, why, len(values), _first_line(error))
@@ -199,12 +202,17 @@ def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
         if count:
             why = f"event times have an offset from UTC, which {field.type} does not keep"
             return Problem(field.name, why, count, _shown(values.filter(shifted).slice(0, 1)))
-    parts = list(_halved(values, _parsed))
-    bad = [part[0].as_py() for part, times in parts if times is None]
-    if bad:
+    parsed, count, example = [], 0, ""
+    for part, times in _halved(values, _parsed):
+        if times is not None:
+            parsed.append(times)
+            continue
+        example = example or repr(part[0].as_py()[:80])
+        count += 1
+    if count:
         why = "event times cannot be read as ISO 8601 (2013-01-07T05:00:00Z)"
-        return Problem(field.name, why, len(bad), repr(bad[0][:80]))
-    return _of_type(pa.concat_arrays([times for _, times in parts]), field)
+        return Problem(field.name, why, count, example)
+    return _of_type(pa.concat_arrays(parsed), field)
 
 
 def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
@@ -222,8 +230,8 @@ def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
 
 
 def _parsed(values: pa.Array) -> pa.Array | None:
-    """Return texts as instants if all have an offset or none has one; otherwise None."""
-    for parse in (_with_offset, _without_offset):
+    """Return texts as instants; None if one of them is no time."""
+    for parse in (_with_offset, _without_offset, _with_some_offsets):
         try:
             return parse(values).cast(_MICROSECOND)
         except pa.ArrowInvalid:
@@ -256,6 +264,14 @@ def _with_offset(values: pa.Array) -> pa.Array:
 
 def _without_offset(values: pa.Array) -> pa.Array:
     return values.cast(pa.string()).cast(pa.timestamp("us"))
+
+
+def _with_some_offsets(values: pa.Array) -> pa.Array:
+    texts, nothing = values.cast(pa.string()), pa.scalar(None, pa.string())
+    has_one = pc.match_substring_regex(texts, _OFFSET)
+    with_one = _with_offset(pc.if_else(has_one, texts, nothing))
+    without = _without_offset(pc.if_else(has_one, nothing, texts))
+    return pc.coalesce(with_one, without.cast(_MICROSECOND))
 
 
 def _castable(value: pa.Array, kind: pa.DataType) -> bool:

@@ -280,6 +280,8 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
     Raises:
         InvalidInput: one cannot be a name, or occurs twice: one of both would be lost.
     """
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     for place in range(kind.num_fields):
         _check_fields(kind.field(place).type, column)
     if not pa.types.is_struct(kind):

@@ -39,11 +39,11 @@ from eventlog.like import like
 from eventlog.literals import Value, moment, number, place
 from eventlog.model import Column, Schema
 from eventlog.schema import names
+from eventlog.sql_size import bare, check_size
 from eventlog.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
 from eventlog.sql_values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
-MAX_PARTS = 200_000  # of the Arrow expression
 _OPS: dict[str, Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
@@ -67,7 +67,7 @@ def parse_sql(text: str, schema: Schema) -> Condition:
         raise InvalidInput("the predicate is not valid Unicode text") from None
     try:
         tree = _parse(text)
-        _check_size(tree)
+        check_size(tree)
         return _Reader(schema).condition(tree)
     except RecursionError:
         raise too_deep() from None
@@ -113,40 +113,6 @@ def _dialect() -> Any:
     return EventLogPredicate()
 
 
-def _check_size(tree: Any) -> None:
-    """Bound the expression that comes out, in which some operators name an operand several times.
-
-    Raises:
-        InvalidInput: nested in each other they would make it too large.
-    """
-    # A node comes after the one above it, so that each is looked at once.
-    copies: dict[int, int] = {}
-    size = 0
-    for node in tree.walk(bfs=True):
-        above = node.parent
-        times = 1 if above is None or id(above) not in copies else _times_named(node, above)
-        copies[id(node)] = copies.get(id(above), 1) * times
-        size += copies[id(node)]
-        if size > MAX_PARTS:
-            raise InvalidInput(
-                "the predicate nests too many of %, /, IN, BETWEEN and IS DISTINCT FROM, each of "
-                "which names an operand several times: compare columns and simple terms by them"
-            )
-
-
-def _times_named(node: Any, above: Any) -> int:
-    """Return how often an operand occurs in what the operator above it becomes."""
-    if node.arg_key != "this":
-        return _RIGHT.get(above.key, 1)
-    if above.key == "in" and type(_bare(node)).__name__ != "Column":
-        return max(1, len(above.args.get("expressions") or ()))
-    return _LEFT.get(above.key, 1)
-
-
-_LEFT = {"mod": 2, "between": 2, "nullsafeeq": 2, "nullsafeneq": 2}
-_RIGHT = {"mod": 6, "div": 3, "nullsafeeq": 2, "nullsafeneq": 2}
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads sqlglot's tree, by the names of its classes."""
@@ -154,7 +120,7 @@ class _Reader:
     schema: Schema
 
     def condition(self, node: Any, depth: int = 0) -> Condition:
-        node = _bare(node)
+        node = bare(node)
         if depth > 4 * MAX_NESTING:
             raise too_deep()
         deeper = functools.partial(self.condition, depth=depth + 1)
@@ -249,7 +215,7 @@ class _Reader:
         return rest[0] if len(rest) == 1 else Or(tuple(rest))
 
     def is_(self, node: Any) -> Condition:
-        right = _bare(node.expression)
+        right = bare(node.expression)
         if type(right).__name__ == "Null":
             return self.is_null(self.operand(node.this))
         if type(right).__name__ == "Boolean":
@@ -260,7 +226,7 @@ class _Reader:
         escape = None
         outer = node
         if type(node).__name__ == "Escape":
-            escape, node = self.operand(node.expression), _bare(node.this)
+            escape, node = self.operand(node.expression), bare(node.this)
         if type(node).__name__ not in ("Like", "ILike"):
             raise _unsupported(outer)
         subject, pattern = self.operand(node.this), self.operand(node.expression)
@@ -275,7 +241,7 @@ class _Reader:
         return Not(found) if node.args.get("negate") else found
 
     def operand(self, node: Any, depth: int = 0) -> Operand:
-        node = _bare(node)
+        node = bare(node)
         if depth > 4 * MAX_NESTING:
             raise too_deep()
         kind = type(node).__name__
@@ -355,17 +321,11 @@ _CONDITIONS = {
 }  # fmt: skip
 
 
-def _bare(node: Any) -> Any:
-    while type(node).__name__ == "Paren":
-        node = node.this
-    return node
-
-
 def _chain(node: Any, kind: type[Any]) -> list[Any]:
     """Return the operands of a run of one connective, in order, without recursion."""
     found, waiting = [], [node]
     while waiting:
-        here: Any = _bare(waiting.pop())
+        here: Any = bare(waiting.pop())
         if type(here) is kind:
             waiting += [here.expression, here.this]
         else:

@@ -77,13 +77,18 @@ def check_grouping(tokens: Sequence[Any]) -> None:
         elif kind in ("AND", "OR", "COMMA"):
             levels[-1] = _Level()
         elif kind in _COMPARISONS | _RANGES | _TESTS:
-            _check_operator(tokens[:place], str(token.text).upper())
+            _check_operator(tokens[max(0, place - 2) : place], str(token.text).upper())
             _note(here, kind, str(token.text).upper(), tokens[place + 1 : place + 3])
 
 
 def _check_operator(before: Sequence[Any], shown: str) -> None:
-    """Refuse `like(a, b)`: engines do not agree which of the two is the pattern."""
-    kinds = [token.token_type.name for token in before[-2:]]
+    """Refuse `like(a, b)`: engines do not agree which of the two is the pattern.
+
+    Args:
+        before: the two tokens before the operator, as far as there are any.
+        shown: the operator.
+    """
+    kinds = [token.token_type.name for token in before]
     if kinds and kinds[-1] == "NOT":
         kinds.pop()
     if not kinds or kinds[-1] in _OPEN | _COMPARISONS | _RANGES | {"AND", "OR", "NOT", "COMMA"}:

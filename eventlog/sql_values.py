@@ -36,6 +36,7 @@ _TIME_PARTS: dict[str, Callable[[Any], Any]] = {
     "DAY": pc.day,
     "HOUR": pc.hour,
 }
+_MAX_COALESCED = 256  # each is a column in memory at once
 # The calendar repeats after 400 years, which are so many days, or microseconds.
 _CYCLE = {True: 146_097, False: 146_097 * 86_400 * 10**6}
 
@@ -226,8 +227,10 @@ def coalesce(parts: Sequence[Operand]) -> Operand:
     """Return the first value that is not null; numbers become int64 or float64.
 
     Raises:
-        InvalidInput: the values are of different types.
+        InvalidInput: the values are of different types, or too many.
     """
+    if len(parts) > _MAX_COALESCED:
+        raise InvalidInput(f"COALESCE takes at most {_MAX_COALESCED} values, not {len(parts)}")
     terms = [to_term(part) for part in parts]
     kinds = {term.type for term in terms if term.type is not None}
     if not kinds:

@@ -164,7 +164,8 @@ def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) ->
         )
     if plan.predicate is not None and _condition(plan) is None:
         return "cannot evaluate this where as Arrow does: use engine='arrow'"
-    for column in plan.table_schema:
+    exact = spark.conf.get("spark.sql.caseSensitive") == "true"
+    for column in () if exact else plan.table_schema:
         if (two := same_to_spark(column.type)) is not None:
             return (
                 f"cannot read the fields {two[0]!r} and {two[1]!r} of {column.name!r}, which Spark "

@@ -94,19 +94,26 @@ def _unpushed(column: Column, kind: pa.DataType) -> Column:
 
 
 def same_to_spark(kind: pa.DataType) -> tuple[str, str] | None:
-    """Return two fields of a struct in a type that Spark takes for one; None if there are none.
+    """Return two fields that `unpushed` would have to tell apart and Spark takes for one, or None.
 
     It compares names as Java's `equalsIgnoreCase` does, by which more letters are alike than in
     tables: those of `MICRO SIGN` and `GREEK SMALL LETTER MU`, for example.
     """
-    inner = [kind.field(at) for at in range(kind.num_fields)]
+    if not pa.types.is_struct(kind) or not _is_guarded(kind):
+        return None
+    seen: dict[str, str] = {}
+    for found in kind:
+        other = seen.setdefault("".join(map(_without_case, found.name)), found.name)
+        if other != found.name:
+            return other, found.name
+    return next((two for f in kind if (two := same_to_spark(f.type)) is not None), None)
+
+
+def _is_guarded(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        seen: dict[str, str] = {}
-        for found in inner:
-            other = seen.setdefault("".join(map(_without_case, found.name)), found.name)
-            if other != found.name:
-                return other, found.name
-    return next((two for f in inner if (two := same_to_spark(f.type)) is not None), None)
+        return any(_is_guarded(inner.type) for inner in kind)
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return bool(pa.types.is_floating(kind) or pa.types.is_date(kind) or zoned)
 
 
 def _without_case(letter: str) -> str:

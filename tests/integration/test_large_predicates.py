@@ -144,14 +144,28 @@ def test_what_names_an_operand_several_times_is_not_nested_without_bound(form):
 
 
 @pytest.mark.parametrize(
+    ("form", "fine"), [("n % {}", 2), ("{} % 7", 8), ("n / {}", 5), ("year(at) % {}", 2)]
+)
+def test_remainders_and_quotients_are_not_nested_without_bound(few, form, fine):
+    text, texts = "year(at)", []
+    for _ in range(fine + 1):
+        text = f"({form.format(text)})"
+        texts.append(text)
+    assert readers.count(few, f"{texts[fine - 1]} IS NULL OR 1 = 1") == ROWS
+    with pytest.raises(InvalidInput, match="names an operand several times"):
+        readers.count(few, f"{texts[fine]} = 1")
+
+
+@pytest.mark.parametrize(
     ("where", "holds"),
     [
         ("n + 1 IN (" + ",".join(map(str, range(12_000))) + ")", lambda n: n >= 0),
         ("n IN (" + ",".join(["n"] * 30_000) + ")", lambda n: n >= 0),
         (" OR ".join(["NOT n>5"] * 5_000), lambda n: n <= 5),
         (" AND ".join(["n%2=0"] * 5_000), lambda n: n % 2 == 0),
+        (" OR ".join(["n+1 IN(" + ",".join(["1"] * 250) + ")"] * 60), lambda n: n == 0),
     ],
-    ids=["terms", "columns", "or", "and"],
+    ids=["terms", "columns", "or", "and", "lists in or"],
 )
 def test_a_connective_may_join_as_much_as_fits_into_a_text(few, where, holds):
     """Arrow walks a chain of what one connective joins by recursion, and ends the process."""

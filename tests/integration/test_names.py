@@ -148,7 +148,8 @@ def test_what_cannot_be_a_name_is_refused_at_once(name):
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("é", "É")])
 def test_a_field_that_occurs_twice_is_refused_at_once(names):
     for kind in (pa.struct([(n, pa.int8()) for n in names]),):
-        for wanted in (kind, pa.list_(kind), pa.map_(pa.string(), kind)):
+        coded = pa.dictionary(pa.int8(), kind)
+        for wanted in (kind, pa.list_(kind), pa.map_(pa.string(), kind), coded, pa.list_(coded)):
             with pytest.raises(errors.InvalidInput, match="occurs twice"):
                 create(schema=pa.schema([SCHEMA.field("at"), ("s", wanted)]))
     with pytest.raises(errors.InvalidInput, match="occurs twice"):

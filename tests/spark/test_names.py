@@ -76,3 +76,9 @@ def test_w8_fields_that_spark_takes_for_one(spark, tmp_path, two):
     assert list(row.st) == [0.5, 1.5]
     with pytest.raises(InvalidInput, match="which Spark takes for one"):
         readers.spark.read(spark, uri, engine="jvm")
+    try:
+        spark.conf.set("spark.sql.caseSensitive", "true")
+        (row,) = readers.spark.read(spark, uri, engine="jvm").collect()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert list(row.st) == [0.5, 1.5]

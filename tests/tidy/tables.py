@@ -22,6 +22,7 @@ LAYER_OF = {
     "upkeep": "shell",
     "findings": "words",
     "leftovers": "pure",
+    "sql_size": "pure",
     "sql_tokens": "pure",
     "sql_values": "pure",
     "sql": "pure",

@@ -14,6 +14,7 @@ from effort import calls_of
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk
 from eventlog.staging import MIN_MEMORY_BYTES
+from readers import scan
 from writers import append, overwrite
 
 UTC = dt.UTC
@@ -198,6 +199,14 @@ def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
     rows = events(many).set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
     assert calls_of(lambda: append(table, rows)) < many / 2
     assert live(table.head())[0].rows == many
+    mixed = [text.removesuffix("Z") if n % 2 else text for n, text in enumerate(texts)]
+    mixed[7], mixed[8] = "1970-01-01T05:00:00.000007+0500", None
+    wanted = pa.array([None if n == 8 else n for n in range(many)], pa.int64())
+    some = rows.set_column(SCHEMA.get_field_index("at"), "at", pa.array(mixed))
+    other = create()
+    assert calls_of(lambda: append(other, some.filter(wanted.is_valid()))) < many / 2
+    found = scan(other, columns=["at"]).to_table()["at"].cast(pa.int64())
+    assert found.combine_chunks().equals(wanted.drop_null())
     texts[place] = "soon"
     rows = rows.set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
 

@@ -179,6 +179,9 @@ US = pa.timestamp("us")
         (pa.float64(), [1.5, True], "a truth value"),
         (pa.list_(pa.float64()), [[1.5], [True]], "a truth value"),
         (pa.list_(pa.int64()), [[1], np.array([True])], "a truth value"),
+        (pa.list_(pa.int64()), [[1], np.array([1.5], "f2")], "a part of a number"),
+        (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": np.float16(2.75)}], "a part of"),
+        (US, [NAIVE, Decimal("sNaN")], "a number among times"),
         (pa.list_(pa.int64()), [np.ma.masked_array([1, 2], [True, False])], "masks"),
         (pa.struct([("a", pa.string())]), [{"a": "b"}, {b"a": "c"}], "names of bytes"),
     ],
@@ -239,12 +242,16 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
             [[{"s": "a", "f": 0.5}], [], None],
         ),
         (pa.string(), ["a", None, np.str_("b")], ["a", None, "b"]),
+        (pa.int64(), [pa.scalar(None, pa.int64()), pa.scalar(3)], [None, 3]),
+        (pa.date32(), [pa.scalar(DATE)], [DATE]),
+        (pa.date32(), pd.Categorical([DATE], categories=[DATE, NAIVE]), [DATE]),
         (pa.binary(), [b"a", None], [b"a", None]),
         (pa.decimal128(5, 2), [Decimal("1.50"), None], [Decimal("1.50"), None]),
     ],
 )
 def test_w3_python_objects_of_a_frame_that_are_whole_are_taken(kind, values, wanted):
-    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "at": pd.Timestamp(0)})
+    kept = values if isinstance(values, pd.Categorical) else pd.Series(values, dtype=object)
+    frame = pd.DataFrame({"x": kept, "at": pd.Timestamp(0)})
     table = create(schema=pa.schema([("at", AT), ("x", kind)]))
     append(table, frame)
     found = scan(table).to_table().column("x").to_pylist()

@@ -1045,7 +1045,10 @@ def test_what_lies_in_a_folder_twice_or_behind_links(table, tmp_path):
     write(root / "2.csv", csv_of(2))
     (root / "linked").symlink_to(path.parent)
     assert sorted(row["id"] for row in load(t, root)) == [1, 2]
-    for given in ((root, path), (path, path)):
+    hard = tmp_path / "hard" / "3.csv"
+    hard.parent.mkdir()
+    hard.hardlink_to(path)
+    for given in ((root, path), (path, path), (path, hard), (hard.parent, root)):
         with pytest.raises(InvalidInput, match="given twice"):
             load(t, *given)
     (root / "loop").symlink_to(root)

@@ -134,12 +134,15 @@ def _unknown(path: str) -> InvalidInput:
 
 
 def _check_once(found: Sequence[_Found]) -> None:
-    seen: dict[str, str] = {}
+    seen: dict[tuple[int, int], str] = {}
     for part in found:
-        real = os.path.realpath(part.path)
-        if real in seen:
-            raise InvalidInput(f"{part.path} is given twice (as {seen[real]}): its rows would be")
-        seen[real] = part.path
+        status = os.stat(part.path)  # noqa: PTH116 - of what links lead to
+        file = status.st_dev, status.st_ino
+        if file in seen:
+            raise InvalidInput(
+                f"{part.path} is given twice (as {seen[file]}): its rows would be there twice"
+            )
+        seen[file] = part.path
 
 
 def _sources(found: Sequence[_Found], wanted: pa.Schema, file_format: str | None) -> list[Source]:
