@@ -392,6 +392,15 @@ def test_csv_nulls_and_texts_are_told_apart(table, tmp_path):
     assert [str(row["f"]) for row in found] == floats
 
 
+def test_csv_of_one_column_may_not_begin_with_an_empty_line(table, tmp_path):
+    """An empty line is a null there; it was taken for the header, and the header for a row."""
+    t = table("at:timestamp, name:string")
+    path = write(tmp_path / f"at={AT[:10]}" / "a.csv", "\n\nname\nx\n\n")
+    assert refused(t, path, match="empty line stands before its header")
+    write(path, "name\nx\n\n")
+    assert [row["name"] for row in load(t, path)] == ["x", None]
+
+
 def test_csv_texts_that_stand_for_null_can_be_named(table, tmp_path):
     path = write(tmp_path / "a.csv", f'at,id,name\n{AT},NA,"NA"\n{AT},1,NA\n')
     assert refused(table(), path, match="row 1, column 'id': 'NA' does not fit int64; --null 'NA'")

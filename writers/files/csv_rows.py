@@ -47,6 +47,9 @@ def open_csv(
         if source.stream is not None:
             raise ValueError("a CSV of one column cannot come from a pipe: give a file")
         checked, reader = _reader(source, wanted, nulls, empty_lines=True)
+        if reader.schema.names != names:
+            checked.close()
+            raise ValueError("an empty line stands before its header: remove it")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         checked.close()
