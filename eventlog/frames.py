@@ -79,7 +79,7 @@ def _check_of(kind: pa.DataType) -> _Check | None:
         return _date_loss
     if pa.types.is_timestamp(kind):
         return lambda value: _time_loss(value, kind)
-    return None
+    return _bytes_loss if pa.types.is_binary(kind) else None
 
 
 def _check_of_dicts(kind: pa.DataType) -> _Check:
@@ -110,6 +110,8 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
                 return None
             if hasattr(value, "mask"):
                 return "what a NumPy array masks would appear"
+            if _numpy_kind(value) == "S" and pa.types.is_string(kind):
+                return "bytes among texts would become one"
             if _numpy_kind(value) in taken:
                 return None  # each at once, since vectors are long
         if inner is not None:
@@ -142,7 +144,9 @@ def _date_loss(value: Any) -> str | None:
         return None
     if not isinstance(value, dt.date):
         return "a number among dates would become one"
-    midnight = not isinstance(value, dt.datetime) or value.timetz() == dt.time()
+    if not isinstance(value, dt.datetime):
+        return None
+    midnight = value.timetz() == dt.time() and not getattr(value, "nanosecond", 0)
     return None if midnight else "a time of day among dates would be lost"
 
 
@@ -155,7 +159,14 @@ def _time_loss(value: Any, kind: pa.DataType) -> str | None:
         return "a zone among times without one would be lost"
     if kind.unit != "ns" and getattr(value, "nanosecond", 0):
         return "nanoseconds would be lost"
+    offset = value.utcoffset() if isinstance(value, dt.datetime) else None
+    if offset is not None and offset.microseconds:
+        return "a part of an offset would be lost"
     return None
+
+
+def _bytes_loss(value: Any) -> str | None:
+    return "a text among bytes would become some" if isinstance(value, str) else None
 
 
 def _is_truth(value: Any) -> bool:
