@@ -732,6 +732,17 @@ def test_int96_times_that_wrap_around_are_refused(table, tmp_path, day, nanoseco
     assert found == (day - 2440588) * 86_400_000_000 + nanoseconds // 1000
 
 
+def test_dictionaries_inside_of_lists_are_read_across_row_groups(table, tmp_path):
+    coded = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    names = [[f"n{n % 3}", None, f"{n}"] if n % 5 else None for n in range(13)]
+    path = tmp_path / "a.parquet"
+    times = pa.array([datetime(2013, 1, 7, 5, n) for n in range(13)], pa.timestamp("us"))
+    rows = pa.table({"at": times, "l": pa.array(names, coded)})
+    pq.write_table(rows, path, row_group_size=4, use_deprecated_int96_timestamps=True)
+    found = load(table("at:timestamp, l:list<string>"), path)
+    assert [row["l"] for row in sorted(found, key=lambda row: row["at"])] == names
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
 def test_times_of_every_unit_are_exact(table, tmp_path, unit, zone):

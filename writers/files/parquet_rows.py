@@ -89,18 +89,36 @@ def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
 def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
     doubtful = _of_old_calendar(file, int96)
+    by_group = any(_nests_dictionary(kind) for kind in file.schema_arrow.types)
     try:
         others: Iterator[Any] = repeat(None)
         if int96:
             units = (_parquet(path, unit) for unit in ("s", "ns"))
-            others = zip(*(f.iter_batches(_BATCH_ROWS, columns=int96) for f in units), strict=True)
-        for batch, other in zip(file.iter_batches(_BATCH_ROWS), others, strict=False):
+            others = zip(*(_in_turn(f, by_group, int96) for f in units), strict=True)
+        for batch, other in zip(_in_turn(file, by_group), others, strict=False):
             for name in int96:
                 _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
             _check_calendar(batch, doubtful)
             yield batch
     finally:
         file.close(force=True)
+
+
+def _in_turn(
+    file: pq.ParquetFile, by_group: bool, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, if wanted of one row group after the other."""
+    if not by_group:
+        yield from file.iter_batches(_BATCH_ROWS, columns=columns)
+        return
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns)
+
+
+def _nests_dictionary(kind: pa.DataType) -> bool:
+    """Say whether a type has dictionaries inside, which Arrow cannot join across row groups."""
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    return any(pa.types.is_dictionary(part) or _nests_dictionary(part) for part in inner)
 
 
 def _of_old_calendar(file: pq.ParquetFile, int96: list[str]) -> list[str]:
