@@ -140,7 +140,7 @@ def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a 
 
 
 def _inside(part: Condition) -> pc.Expression:
-    """Return a part of a connective, so that its own parts are no part of the same chain."""
+    """Return a part of a connective; if it joins many parts, they are no part of the same chain."""
     found = to_arrow(part)
     long = isinstance(part, And | Or) and len(part.parts) > _FEW
     return pc.coalesce(found) if long else found

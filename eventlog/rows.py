@@ -33,7 +33,7 @@ _INTEGER_WIDTH = {
 _MICROSECOND = pa.timestamp("us", tz="UTC")
 # In ISO 8601 text: an offset other than UTC's own.
 _OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
-_OFFSET = r"[Tt ].*([Zz]|[+-]\d\d(:?\d\d)?)$"
+HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"  # the same: any offset
 PANDAS = b"pandas"  # the key of what pandas says of a frame in a schema's metadata
 # Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
@@ -268,7 +268,7 @@ def _without_offset(values: pa.Array) -> pa.Array:
 
 def _with_some_offsets(values: pa.Array) -> pa.Array:
     texts, nothing = values.cast(pa.string()), pa.scalar(None, pa.string())
-    has_one = pc.match_substring_regex(texts, _OFFSET)
+    has_one = pc.match_substring_regex(texts, HAS_OFFSET)
     with_one = _with_offset(pc.if_else(has_one, texts, nothing))
     without = _without_offset(pc.if_else(has_one, nothing, texts))
     return pc.coalesce(with_one, without.cast(_MICROSECOND))

@@ -11,9 +11,10 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.rows import HAS_OFFSET
+
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
-_HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"
 # Arrow reads beyond its table of powers of ten where a decimal has more places than this.
 _PLACES = 38
 _CALLED = {pa.float64(): "float64", pa.float32(): "float32"}  # as a schema has them
@@ -108,7 +109,7 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return values.cast(_UTC)
     except pa.ArrowInvalid:
-        zoned = pc.match_substring_regex(values, _HAS_OFFSET)
+        zoned = pc.match_substring_regex(values, HAS_OFFSET)
         naive = pc.if_else(zoned, None, values).cast(_NAIVE).cast(_UTC)
         return pc.coalesce(pc.if_else(zoned, values, None).cast(_UTC), naive)
 
