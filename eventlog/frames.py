@@ -3,8 +3,8 @@
 Pure layer. A column of dtype `object` may mix types. Arrow takes the type of the first value and
 fits the others to it, at times silently: the time of day of a `datetime` among dates, the zone of
 one among others without, the nanoseconds of a `Timestamp`, a number or a truth value that becomes
-something else, a field whose name is bytes. Design rule: what fits without loss is taken, and all
-else is refused by name.
+something else, a field whose name is bytes. So each value is compared with the type that Arrow
+chose: the kinds that it keeps whole are listed, and any other is refused by name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from eventlog.errors import InvalidInput
 # Says what a value would lose, or returns None where it is whole.
 _Check = Callable[[Any], str | None]
 
-_TRUTH = "a truth value among numbers would become one"
+_WHOLE = 2**53  # integers up to here are floats, too
 
 
 def check_objects(rows: Any, schema: pa.Schema) -> None:
@@ -34,15 +35,11 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
     Raises:
         InvalidInput: a value would be changed; the message names column and value.
     """
-    pandas = sys.modules.get("pandas")  # whoever hands in a frame has imported it
-    if pandas is None or not isinstance(rows, pandas.DataFrame):
-        return
-    for field, values in zip(schema, _columns(rows, pandas), strict=False):
+    for field, values in zip(schema, _object_columns(rows), strict=False):
+        if values is None:
+            continue
         check = _check_of(field.type)
-        held = values.dtype
-        if isinstance(held, pandas.CategoricalDtype):
-            held = held.categories.dtype
-        if check is None or held != "object":
+        if check is None or set(map(type, values)) <= _plain(field.type):
             continue
         for value in values:
             if (why := check(value)) is not None:
@@ -52,6 +49,39 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
                     f"{field.type}; {why}, for example of {shown}. Make them one type first, as "
                     "pandas.to_datetime and pandas.to_numeric do"
                 )
+
+
+def check_mixtures(rows: Any) -> None:
+    """Check that Arrow survives what a frame's columns mix: NumPy's times beside its other values.
+
+    Args:
+        rows: anything; all but a pandas frame passes.
+
+    Raises:
+        InvalidInput: a column mixes them; Arrow would end the process.
+    """
+    for values in _object_columns(rows):
+        if values is None or not any(hasattr(kind, "dtype") for kind in set(map(type, values))):
+            continue
+        held = {_numpy_kind(value) for value in values} - {""}
+        if "M" in held and len(held) > 1:
+            raise InvalidInput(
+                f"column {values.name!r} holds Python objects, some of them NumPy's times and "
+                "some of them other values of NumPy: make them one type first, as "
+                "pandas.to_datetime does"
+            )
+
+
+def _object_columns(rows: Any) -> Iterator[Any]:
+    """Return a frame's columns in the order of its Arrow schema, None for all but objects."""
+    pandas = sys.modules.get("pandas")  # whoever hands in a frame has imported it
+    if pandas is None or not isinstance(rows, pandas.DataFrame):
+        return
+    for values in _columns(rows, pandas):
+        held = values.dtype
+        if isinstance(held, pandas.CategoricalDtype):
+            held = held.categories.dtype
+        yield values if held == "object" else None
 
 
 def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
@@ -64,22 +94,17 @@ def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
 
 
 def _check_of(kind: pa.DataType) -> _Check | None:
-    """Return the check of values that Arrow takes for a type; None where Arrow itself is strict."""
+    """Return the check of values that Arrow takes for a type; None where there are no others."""
     if pa.types.is_dictionary(kind):
         return _check_of(kind.value_type)
     if pa.types.is_struct(kind):
         return _check_of_dicts(kind)
     if pa.types.is_list(kind):
         return _check_of_lists(kind.value_type)
-    if pa.types.is_integer(kind):
-        return _integer_loss
-    if pa.types.is_floating(kind):
-        return _float_loss
-    if pa.types.is_date(kind):
-        return _date_loss
-    if pa.types.is_timestamp(kind):
-        return lambda value: _time_loss(value, kind)
-    return _bytes_loss if pa.types.is_binary(kind) else None
+    for is_kind, make, _ in _SCALARS:
+        if is_kind(kind):
+            return make(kind)
+    return None
 
 
 def _check_of_dicts(kind: pa.DataType) -> _Check:
@@ -88,7 +113,7 @@ def _check_of_dicts(kind: pa.DataType) -> _Check:
 
     def check(value: Any) -> str | None:
         if not isinstance(value, Mapping):
-            return None
+            return None if _is_null(value) else _among(value, "dictionaries")
         for key in value:
             if isinstance(key, bytes):
                 return "fields with names of bytes would be lost among others"
@@ -102,17 +127,14 @@ def _check_of_dicts(kind: pa.DataType) -> _Check:
 
 def _check_of_lists(kind: pa.DataType) -> _Check:
     inner = _check_of(kind)
-    taken = ("i", "u", "f") if pa.types.is_floating(kind) else ("i", "u", "M", "U", "S")
 
     def check(value: Any) -> str | None:
         if not isinstance(value, list | tuple):
             if not hasattr(value, "__iter__"):
-                return None
+                return None if _is_null(value) else _among(value, "lists")
             if hasattr(value, "mask"):
                 return "what a NumPy array masks would appear"
-            if _numpy_kind(value) == "S" and pa.types.is_string(kind):
-                return "bytes among texts would become one"
-            if _numpy_kind(value) in taken:
+            if _is_vector(value, kind):
                 return None  # each at once, since vectors are long
         if inner is not None:
             for item in value:
@@ -123,54 +145,187 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
     return check
 
 
-def _integer_loss(value: Any) -> str | None:
-    if value.__class__ is int or _is_null(value):
+def _is_vector(value: Any, kind: pa.DataType) -> bool:
+    """Tell whether a NumPy array has nothing but values that Arrow takes as they are."""
+    held = _numpy_kind(value)
+    if held in {"M", "m"}:
+        return pa.types.is_temporal(kind) and _numpy_unit(value) == _unit(kind)
+    if pa.types.is_floating(kind):
+        return held == "f" and value.dtype.itemsize <= kind.bit_width // 8
+    if pa.types.is_integer(kind):
+        return held in {"i", "u"}
+    return held == "U" and pa.types.is_string(kind)
+
+
+def _strings(_kind: pa.DataType) -> _Check:
+    return lambda value: (
+        None if isinstance(value, str) or _is_null(value) else _among(value, "texts")
+    )
+
+
+def _binaries(_kind: pa.DataType) -> _Check:
+    def check(value: Any) -> str | None:
+        plain = isinstance(value, bytes | bytearray | memoryview)
+        return None if plain or _is_null(value) else _among(value, "bytes")
+
+    return check
+
+
+def _booleans(_kind: pa.DataType) -> _Check:
+    return lambda value: (
+        None if _is_truth(value) or _is_null(value) else _among(value, "truth values")
+    )
+
+
+def _integers(_kind: pa.DataType) -> _Check:
+    def check(value: Any) -> str | None:
+        if value.__class__ is int or _is_null(value):
+            return None
+        if not _is_number(value):
+            return _among(value, "integers")
+        return None if int(value) == value else "a part of a number among integers would be lost"
+
+    return check
+
+
+def _floats(_kind: pa.DataType) -> _Check:
+    def check(value: Any) -> str | None:
+        if value.__class__ is float or _is_null(value):
+            return None
+        if not _is_number(value):
+            return _among(value, "numbers")
+        if _numpy_kind(value) == "u" and int(value) > _WHOLE:  # Arrow takes them as signed ones
+            return "digits of a number would be lost"
+        if isinstance(value, int):
+            return None  # Arrow takes integers if they are whole
+        return None if float(value) == value else "digits of a number would be lost"
+
+    return check
+
+
+def _decimals(_kind: pa.DataType) -> _Check:
+    def check(value: Any) -> str | None:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return (
+            None
+            if whole or isinstance(value, Decimal) or _is_null(value)
+            else _among(value, "decimals")
+        )
+
+    return check
+
+
+def _dates(kind: pa.DataType) -> _Check:
+    unit = _unit(kind)
+
+    def check(value: Any) -> str | None:
+        if value.__class__ is dt.date or _is_null(value) or _numpy_unit(value) == unit:
+            return None
+        if not isinstance(value, dt.date):
+            return _among(value, "dates")
+        if not isinstance(value, dt.datetime):
+            return None
+        midnight = value.timetz() == dt.time() and not getattr(value, "nanosecond", 0)
+        return None if midnight else "a time of day among dates would be lost"
+
+    return check
+
+
+def _times(kind: pa.DataType) -> _Check:
+    unit = _unit(kind)
+
+    def check(value: Any) -> str | None:
+        if _is_null(value) or _numpy_unit(value) == unit:
+            return None
+        if not isinstance(value, dt.date):
+            return _among(value, "times")
+        zone = getattr(value, "tzinfo", None)
+        if kind.tz is None and zone is not None:
+            return "a zone among times without one would be lost"
+        if kind.tz is not None and zone is None:
+            return "a time without a zone among others would be taken for UTC"
+        if kind.unit != "ns" and getattr(value, "nanosecond", 0):
+            return "nanoseconds would be lost"
+        offset = value.utcoffset() if isinstance(value, dt.datetime) else None
+        if offset is not None and offset.microseconds:
+            return "a part of an offset would be lost"
         return None
-    if _is_truth(value):
-        return _TRUTH
-    return None if int(value) == value else "a part of a number among integers would be lost"
+
+    return check
 
 
-def _float_loss(value: Any) -> str | None:
-    if value.__class__ is float or isinstance(value, int) or _is_null(value):
-        return _TRUTH if value.__class__ is bool else None  # Arrow takes integers if they are whole
-    if _is_truth(value):
-        return _TRUTH
-    return None if float(value) == value else "digits of a number would be lost"
+def _times_of_day(_kind: pa.DataType) -> _Check:
+    def check(value: Any) -> str | None:
+        if not isinstance(value, dt.time):
+            return None if _is_null(value) else _among(value, "times of day")
+        return None if value.tzinfo is None else "the zone of a time of day would be lost"
+
+    return check
 
 
-def _date_loss(value: Any) -> str | None:
-    if value.__class__ is dt.date or _is_null(value) or _numpy_kind(value) == "M":
-        return None
-    if not isinstance(value, dt.date):
-        return "a number among dates would become one"
-    if not isinstance(value, dt.datetime):
-        return None
-    midnight = value.timetz() == dt.time() and not getattr(value, "nanosecond", 0)
-    return None if midnight else "a time of day among dates would be lost"
+def _durations(kind: pa.DataType) -> _Check:
+    unit = _unit(kind)
+
+    def check(value: Any) -> str | None:
+        if _is_null(value) or _numpy_unit(value) == unit:
+            return None
+        if not isinstance(value, dt.timedelta):
+            return _among(value, "durations")
+        cut = kind.unit != "ns" and getattr(value, "nanoseconds", 0)
+        return "nanoseconds would be lost" if cut else None
+
+    return check
 
 
-def _time_loss(value: Any, kind: pa.DataType) -> str | None:
-    if _is_null(value) or _numpy_kind(value) == "M":  # of which Arrow does not mix units
-        return None
-    if not isinstance(value, dt.date):
-        return "a number among times would become one"
-    if kind.tz is None and getattr(value, "tzinfo", None):
-        return "a zone among times without one would be lost"
-    if kind.unit != "ns" and getattr(value, "nanosecond", 0):
-        return "nanoseconds would be lost"
-    offset = value.utcoffset() if isinstance(value, dt.datetime) else None
-    if offset is not None and offset.microseconds:
-        return "a part of an offset would be lost"
-    return None
+# A kind of types, the check of its values, and the class of which all values are whole.
+_SCALARS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], _Check], type | None], ...
+] = (
+    (pa.types.is_string, _strings, str),
+    (pa.types.is_binary, _binaries, bytes),
+    (pa.types.is_boolean, _booleans, bool),
+    (pa.types.is_integer, _integers, int),
+    (pa.types.is_floating, _floats, float),
+    (pa.types.is_decimal, _decimals, Decimal),
+    (pa.types.is_date, _dates, dt.date),
+    (pa.types.is_timestamp, _times, None),
+    (pa.types.is_time, _times_of_day, None),
+    (pa.types.is_duration, _durations, dt.timedelta),
+)
 
 
-def _bytes_loss(value: Any) -> str | None:
-    return "a text among bytes would become some" if isinstance(value, str) else None
+def _plain(kind: pa.DataType) -> set[type]:
+    """Return the classes of values that need no look: those of one class that Arrow keeps."""
+    whole = [held for is_kind, _, held in _SCALARS if held is not None and is_kind(kind)]
+    return {type(None), *whole}
+
+
+def _among(value: Any, others: str) -> str:
+    """Say that a value is of another kind than those that the type is of."""
+    return f"{_name_of(value)} among {others} would become one"
+
+
+def _name_of(value: Any) -> str:
+    for is_kind, name in (
+        (_is_truth, "a truth value"),
+        (lambda v: isinstance(v, str) or _numpy_kind(v) == "U", "a text"),
+        (lambda v: isinstance(v, bytes | bytearray) or _numpy_kind(v) == "S", "bytes"),
+        (lambda v: _is_number(v) or isinstance(v, Decimal), "a number"),
+    ):
+        if is_kind(value):
+            return name
+    return f"a {type(value).__name__}"
 
 
 def _is_truth(value: Any) -> bool:
     return isinstance(value, bool) or _numpy_kind(value) == "b"
+
+
+def _is_number(value: Any) -> bool:
+    held = _numpy_kind(value)
+    if held:
+        return held in {"i", "u", "f"}
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _numpy_kind(value: Any) -> str:
@@ -178,11 +333,27 @@ def _numpy_kind(value: Any) -> str:
     return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
+def _numpy_unit(value: Any) -> str:
+    """Return the type of NumPy's times, with its unit: `datetime64[ns]`, `timedelta64[10s]`."""
+    return str(value.dtype) if _numpy_kind(value) in {"M", "m"} else ""
+
+
+def _unit(kind: pa.DataType) -> str:
+    """Return what `_numpy_unit` gives for values that Arrow takes as they are; empty if none."""
+    if pa.types.is_date32(kind):
+        return "datetime64[D]"
+    if pa.types.is_timestamp(kind):
+        return f"datetime64[{kind.unit}]"
+    return f"timedelta64[{kind.unit}]" if pa.types.is_duration(kind) else "none"
+
+
 def _is_null(value: Any) -> bool:
     # Arrow's own scalars have their types; NA is not even itself; NaN and NaT are not theirs.
     if value is None or isinstance(value, pa.Scalar) or type(value).__name__ == "NAType":
         return True
+    if hasattr(value, "__iter__"):
+        return False  # a Series, say, compares each of its values
     try:
         return bool(value != value)  # noqa: PLR0124
-    except ArithmeticError:  # a Decimal that signals
+    except (ArithmeticError, TypeError, ValueError):  # a Decimal that signals
         return False

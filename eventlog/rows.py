@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.decoding import check_decimals, plain
 from eventlog.errors import InvalidInput
-from eventlog.frames import check_objects
+from eventlog.frames import check_mixtures, check_objects
 
 _INTEGER_WIDTH = {
     "int8": 8,
@@ -60,6 +60,7 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     if isinstance(rows, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
+        check_mixtures(rows)
         try:
             reader = pa.RecordBatchReader.from_stream(rows)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -286,7 +287,7 @@ def _shown(value: pa.Array) -> str:
     """Return the only value of an array for a message, also where Python does not have it."""
     try:
         return str(value[0])[:80]
-    except (ValueError, OverflowError):
+    except (LookupError, OverflowError, ValueError):  # of a zone that is unknown, say
         return " ".join(value.to_string().split())[:80]
 
 

@@ -272,6 +272,13 @@ def test_w3_categories_inside_lists_and_structs_are_texts():
     assert scan(table).to_table().column("x").to_pylist() == [values, None, []]
 
 
+def test_a_zone_that_nobody_knows_is_in_the_message():
+    table = table_of(AT)
+    times = pa.array([1500, 0, 0]).view(pa.timestamp("ns", "UTC+3"))
+    with pytest.raises(errors.InvalidInput, match=r"column 'x'.*1970-01-01 00:00:00.000001500"):
+        append(table, pa.table({"at": THREE, "x": times}))
+
+
 @pytest.mark.parametrize("source", [pd.DataFrame({"at": [object()]}), pd.DataFrame])
 def test_rows_without_a_form_in_arrow_are_refused(source):
     with pytest.raises(errors.InvalidInput):
