@@ -704,6 +704,36 @@ def test_int96_times_are_exact_or_refused(table, tmp_path, flag):
                 load(t, path)
 
 
+def test_views_that_share_their_text_are_written_out_within_bounds(tmp_path):
+    """Beside a file that spells its texts in another way: a gigabyte of which 1 MiB is stored."""
+    text = pa.array(["x" * 2**20]).cast(pa.string_view())
+    _, views, *held = text.buffers()
+    shared = pa.py_buffer(views.to_pybytes() * 300)
+    many = pa.Array.from_buffers(pa.string_view(), 300, [None, shared, *held])
+    times = pa.array([0] * 300, pa.timestamp("us"))
+    for name, values in (("a", many), ("b", pa.array(["y"] * 300))):
+        rows = pa.table({"at": times, "text": values})
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", rows.schema) as file:
+            file.write_table(rows)
+    wanted = pa.schema([("at", pa.timestamp("us", "UTC")), ("text", pa.string())])
+    rows = open_rows([str(tmp_path / "a.arrow"), str(tmp_path / "b.arrow")], wanted, "at").reader
+    sizes = [(batch.num_rows, batch.nbytes) for batch in rows]
+    assert sum(count for count, _ in sizes) == 600
+    assert max(size for _, size in sizes) < 2**28 + 2**20
+
+
+def test_a_file_that_only_others_can_read_is_refused_with_what_to_do(tmp_path):
+    """A null list of a fixed size, as DuckDB writes it."""
+    path = tmp_path / "rows.parquet"
+    duckdb.execute(
+        "COPY (SELECT TIMESTAMP '2020-01-01' AS at, CASE WHEN i % 2 = 1 THEN array_value(i, 3) END "
+        f"AS v FROM range(10) r(i)) TO '{path}' (FORMAT parquet)"
+    )
+    wanted = pa.schema([("at", pa.timestamp("us", "UTC")), ("v", pa.list_(pa.int64()))])
+    with pytest.raises(InvalidInput, match="let that one write it again"):
+        open_rows([str(path)], wanted, "at").reader.read_all()
+
+
 @pytest.mark.parametrize(
     ("day", "nanoseconds", "fits"),
     [

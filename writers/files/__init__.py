@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from eventlog.decoding import pieces
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.rows import check_columns
 from writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
@@ -138,7 +139,8 @@ def _several(sources: Sequence[Source], table: _Table) -> Rows:
             if part.schema != known:
                 raise source.refused("it has changed since it was first looked at")
             for batch in _batches(source, part):
-                yield _aligned(source, batch, schema)
+                for piece in pieces(batch):
+                    yield _aligned(source, piece, schema)
 
     return Rows(_reader(schema, batches()), None if total < 0 else total)
 

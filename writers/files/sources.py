@@ -77,7 +77,12 @@ class Source:
         except RecursionError:
             raise self.refused("its values nest too deep") from None
         except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-            raise self.refused(str(error) or type(error).__name__) from None
+            why = str(error) or type(error).__name__
+            if self.kind == "parquet" and isinstance(error, pa.ArrowException | OSError):
+                why += (
+                    ". Where another program reads it, let that one write it again, as Arrow, say"
+                )
+            raise self.refused(why) from None
 
 
 def open_path(path: str) -> pa.OSFile:
