@@ -16,6 +16,7 @@ from eventlog.decimals import to_units
 
 # Of one piece, written out: far below what 32-bit offsets address.
 PIECE_BYTES = 256 * 2**20
+_MOST_OFFSET = 2**31 - 1
 _WIDE = 16  # bytes of the widest value that is neither text nor nested
 
 # By their ids: types hash by their text, which costs more than all else here.
@@ -40,7 +41,20 @@ def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Record
             middle = part.num_rows // 2
             waiting += [part.slice(middle), part.slice(0, middle)]
         else:
-            yield part
+            yield _near(part)
+
+
+def _near(part: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows at offsets that 32 bits address, which Arrow's casts do not move."""
+    if part.get_total_buffer_size() < _MOST_OFFSET:
+        return part
+    columns = [
+        pa.concat_arrays([values, values.slice(0, 0)])
+        if values.get_total_buffer_size() >= _MOST_OFFSET
+        else values
+        for values in part.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=part.schema)
 
 
 def _is_sound(batch: pa.RecordBatch) -> bool:

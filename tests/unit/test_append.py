@@ -1,7 +1,9 @@
 """Appending: what comes in is what comes out, or the call says what is wrong with it."""
 
+import array
 import datetime as dt
 import io
+import itertools
 from decimal import Decimal
 
 import builders
@@ -401,3 +403,28 @@ def test_a_stream_that_was_read_is_not_taken_again(last):
     assert table.refresh().version == before
     append(table, events(2), app_id="job", app_seq=3)
     assert table.head().totals.rows == (2 if last is None else 5)
+
+
+def test_rows_far_inside_of_a_large_array_are_taken(tmp_path):
+    """Of large types, whose offsets take 64 bits; the file behind them takes no room."""
+    file = tmp_path / "text"
+    words = [b"first", b"second", b"third"]
+    start = 2**31 + 7
+    with file.open("wb") as out:
+        out.seek(start)
+        out.write(b"".join(words))
+    with pa.memory_map(str(file)) as mapped:
+        held = mapped.read_buffer()
+        ends = list(itertools.accumulate(map(len, words), initial=start))
+        offsets = pa.py_buffer(array.array("q", [0, *ends]).tobytes())
+        texts = pa.Array.from_buffers(pa.large_string(), 4, [None, offsets, held])[1:]
+        codes = pa.Array.from_buffers(pa.large_binary(), 4, [None, offsets, held])[1:]
+        at = pa.array([0, 1, 2], pa.timestamp("us", "UTC"))
+        kinds = {"at": at.type, "text": pa.string(), "code": pa.binary()}
+        table = create(schema=pa.schema(kinds.items()))
+        append(table, pa.table({"at": at, "text": texts, "code": codes}))
+    assert scan(table).to_table().to_pydict() == {
+        "at": at.to_pylist(),
+        "text": ["first", "second", "third"],
+        "code": words,
+    }
