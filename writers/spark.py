@@ -20,6 +20,9 @@ Modes and options of `df.write.format("eventlog")`:
 
 A job that saves from several threads calls `readers.spark.activate` in each of them first.
 
+Columns of TIMESTAMP_NTZ, DATE and STRING that go into instants are taken as UTC, whatever the
+session's zone, as on every other road in: `cast("timestamp")` in the DataFrame takes the session's.
+
 A table is created with the columns of the DataFrame, all of them nullable, as Spark's own file
 sources do.
 """

@@ -1,5 +1,6 @@
 """The batch writer through Spark: what lands, what is refused, and that jobs take effect once."""
 
+import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -244,3 +245,18 @@ def test_the_session_zone_does_not_move_instants(spark, events, save, rows_of, l
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     found = rows_of(local_uri).column("ts").to_pylist()
     assert [moment.timestamp() for moment in found] == expected
+
+
+def test_times_without_a_zone_are_utc_whatever_the_session_says(spark, save, rows_of, local_uri):
+    day = "2020-02-01 00:00:00"
+    first = f"TIMESTAMP'{day}Z' AS at, TIMESTAMP'{day}Z' AS ts"
+    save(spark.sql(f"SELECT {first}"), local_uri, timeColumn="at")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for told in (f"TIMESTAMP_NTZ'{day}'", "DATE'2020-02-01'", f"'{day}'"):
+            ts = "TIMESTAMP_NTZ'2020-02-01'" if told.startswith("'") else told
+            save(spark.sql(f"SELECT {told} AS at, {ts} AS ts"), local_uri, timeColumn="at")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    midnight = dt.datetime(2020, 2, 1, tzinfo=dt.UTC)
+    assert rows_of(local_uri).to_pydict() == {"at": [midnight] * 4, "ts": [midnight] * 4}

@@ -722,6 +722,21 @@ def test_views_that_share_their_text_are_written_out_within_bounds(tmp_path):
     assert max(size for _, size in sizes) < 2**28 + 2**20
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "arrows"])
+def test_a_column_whose_name_is_no_utf_8_is_refused_by_its_file(form, table, tmp_path):
+    t = table("at:timestamp, price:int64")
+    rows = pa.table({"at": [HOUR], "price": [1]})
+    path = tmp_path / f"a.{form}"
+    if form == "parquet":
+        pq.write_table(rows, path, store_schema=False)
+    else:
+        make = pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream
+        with make(path, rows.schema) as file:
+            file.write_table(rows)
+    path.write_bytes(path.read_bytes().replace(b"price", b"pr\xefce"))
+    assert refused(t, path, match=rf"cannot read {path}: .*utf-8")
+
+
 def test_a_file_that_only_others_can_read_is_refused_with_what_to_do(tmp_path):
     """A null list of a fixed size, as DuckDB writes it."""
     path = tmp_path / "rows.parquet"

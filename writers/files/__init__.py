@@ -160,10 +160,12 @@ def _open(source: Source, table: _Table) -> Opened:
             part, table.wanted, nulls_say_nothing=source.kind == "json"
         )
     try:
-        check_columns(part.schema, table.wanted, table.time_column)
+        with source.complaining():  # of names that are no text, say
+            check_columns(part.schema, table.wanted, table.time_column)
     except EventLogError as error:
         part.close()
-        raise source.refused(error.message) from None
+        why = error.message.removeprefix(source.refused("").message)
+        raise source.refused(why) from None
     return part
 
 
