@@ -324,7 +324,7 @@ def _is_truth(value: Any) -> bool:
 def _is_number(value: Any) -> bool:
     held = _numpy_kind(value)
     if held:
-        return held in {"i", "u", "f"}
+        return held in {"i", "u", "f"} and not hasattr(value, "mask")
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

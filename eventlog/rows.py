@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from eventlog.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.decoding import check_decimals, plain
-from eventlog.errors import InvalidInput
+from eventlog.errors import EventLogError, InvalidInput
 from eventlog.frames import check_mixtures, check_objects
 
 _INTEGER_WIDTH = {
@@ -63,7 +63,9 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         check_mixtures(rows)
         try:
             reader = pa.RecordBatchReader.from_stream(rows)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except EventLogError:
+            raise
+        except Exception as error:  # whatever the library behind it raises
             raise InvalidInput(
                 f"the rows of a {type(rows).__name__} have no form in Arrow: {_first_line(error)}"
             ) from error

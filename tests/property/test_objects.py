@@ -31,7 +31,7 @@ NUMBERS = [
     *(True, np.bool_(True), 1, 2**53 + 1, 2**63 - 1, 2**64 - 1, Level.LOW),
     *(1.5, 2.0, 1e300, math.inf, np.int8(-3), np.int64(2**62), np.uint64(2**63), np.uint64(5)),
     *(np.uint64(2**64 - 1), np.float16(0.1), np.float32(0.1), np.longdouble("0.1")),
-    *(Decimal("1.10"), Decimal("1E+3"), Decimal("NaN"), Fraction(1, 3)),
+    *(np.ma.masked, Decimal("1.10"), Decimal("1E+3"), Decimal("NaN"), Fraction(1, 3)),
 ]
 TEXTS = [
     "x",
@@ -73,7 +73,7 @@ def meaning(value):
     """What a value is, whatever class it has: instants as nanoseconds, numbers as fractions."""
     if isinstance(value, pa.Scalar):
         return arrow_meaning(value)
-    if value is None or value is pd.NA or value is pd.NaT:
+    if value is None or value is pd.NA or value is pd.NaT or value is np.ma.masked:
         return None
     if isinstance(value, bool | np.bool_):
         return ("truth", bool(value))

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -277,6 +278,17 @@ def test_a_zone_that_nobody_knows_is_in_the_message():
     times = pa.array([1500, 0, 0]).view(pa.timestamp("ns", "UTC+3"))
     with pytest.raises(errors.InvalidInput, match=r"column 'x'.*1970-01-01 00:00:00.000001500"):
         append(table, pa.table({"at": THREE, "x": times}))
+
+
+@pytest.mark.parametrize("row", [5, 5000])
+def test_a_library_that_fails_over_its_rows_is_told_of(row):
+    """DuckDB computes its first rows while the stream is opened, and the others later."""
+    value = f"CASE WHEN i = {row} THEN ('x' || i)::BIGINT ELSE i END"
+    rows = duckdb.sql(f"SELECT TIMESTAMPTZ '2020-01-01' AS at, {value} AS x FROM range(9999) r(i)")
+    table = table_of(pa.int64())
+    with pytest.raises(errors.InvalidInput, match="Could not convert string"):
+        append(table, rows)
+    assert table.refresh().version == 0
 
 
 @pytest.mark.parametrize("source", [pd.DataFrame({"at": [object()]}), pd.DataFrame])
