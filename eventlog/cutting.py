@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from eventlog.chunks import DAY_MS, HOUR_MS, chunk_of
 from eventlog.model import Granularity, Layout
 
+_NARROW_ITEM_BYTES = 12
 _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 
 
@@ -47,14 +48,43 @@ def sort_rows(table: pa.Table, by: Sequence[str]) -> pa.Table:
     return table.take(pc.sort_indices(keys, [(place, "ascending") for place in places]))
 
 
+def weight(table: pa.Table) -> int:
+    """Return the bytes of a table's rows, and what narrow items of lists take beside them.
+
+    Parquet is written from levels and 32-bit values, which is most of what such a list takes.
+    """
+    items = sum(
+        _narrow_items(part)
+        for column in table.columns
+        if pa.types.is_nested(column.type)
+        for part in column.chunks
+    )
+    return int(table.nbytes) + _NARROW_ITEM_BYTES * items
+
+
+def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
+    """Return how many items of lists take less than 32 bits, at any depth."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        fields = [values.field(place) for place in range(kind.num_fields)]
+        return sum(_narrow_items(field, within_list=within_list) for field in fields)
+    if not pa.types.is_nested(kind):
+        narrow = pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width < 32)
+        return len(values) if within_list and narrow else 0
+    start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+    inside = [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
+    parts = [part.slice(start, end - start) for part in inside]
+    return sum(_narrow_items(part, within_list=True) for part in parts)
+
+
 def within(table: pa.Table, most_bytes: int) -> int:
     """Return how many of the first rows take at most so many bytes; one row if that has more."""
     low, high = 1, int(table.num_rows)
-    if table.nbytes <= most_bytes:
+    if weight(table) <= most_bytes:
         return high
     while high - low > 1:
         middle = (low + high) // 2
-        if table.slice(0, middle).nbytes <= most_bytes:
+        if weight(table.slice(0, middle)) <= most_bytes:
             low = middle
         else:
             high = middle

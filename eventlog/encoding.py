@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from eventlog import codec, keys, limits, parts, stats
 from eventlog.clock import Clock
-from eventlog.cutting import bounded, within
+from eventlog.cutting import bounded, weight, within
 from eventlog.model import Add, Column, ColumnStats, Layout, Schema, Tail
 from eventlog.properties import setting
 from eventlog.schema import to_arrow
@@ -141,7 +141,7 @@ class SegmentWriter:
             table = table.slice(part.num_rows)
             self._pending.append(part)
             self._pending_rows += part.num_rows
-            self._pending_bytes += part.nbytes
+            self._pending_bytes += weight(part)
             full = self._pending_rows >= limits.ROW_GROUP_ROWS
             if full or self._pending_bytes >= self._group_bytes:
                 self.flush()

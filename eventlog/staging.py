@@ -17,7 +17,7 @@ from eventlog import limits, stats
 from eventlog.arguments import whole
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
-from eventlog.cutting import bounded, sort_rows, split
+from eventlog.cutting import bounded, sort_rows, split, weight
 from eventlog.decoding import PIECE_BYTES, pieces
 from eventlog.encoding import Recipe, encode, make_add, put_segment
 from eventlog.errors import InvalidInput
@@ -109,17 +109,19 @@ class Stager:
         if self._problems:
             return
         # What comes in one large batch becomes segments as if it came in small ones.
-        for rows in bounded(table, table.num_rows, self._piece_bytes):
+        # Where writing takes more than the batch itself, they are cut for memory's sake.
+        most = self._piece_bytes if weight(table) == table.nbytes else self._budget // 4
+        for rows in bounded(table, table.num_rows, most):
             self._hold(rows)
 
     def _hold(self, rows: pa.Table) -> None:
-        size = rows.nbytes
-        if size > limits.ROW_BYTES and rows.num_rows == 1:
+        size = weight(rows)
+        if rows.nbytes > limits.ROW_BYTES and rows.num_rows == 1:
             name = max(rows.column_names, key=lambda name: rows.column(name).nbytes)
             raise InvalidInput(
-                f"row {self.rows} takes {size} bytes, most of them in column {name!r}, and a row "
-                f"has at most {limits.ROW_BYTES}: store such values elsewhere, and here where they "
-                "are; nothing was committed"
+                f"row {self.rows} takes {rows.nbytes} bytes, most of them in column {name!r}, and "
+                f"a row has at most {limits.ROW_BYTES}: store such values elsewhere, and here "
+                "where they are; nothing was committed"
             )
         self.rows += rows.num_rows
         self._pending.append(rows)
@@ -161,8 +163,9 @@ class Stager:
         for bounds, part in split(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())
             chunk.parts.append(part)
-            chunk.size += part.nbytes
-            self._open_bytes += part.nbytes
+            size = weight(part)
+            chunk.size += size
+            self._open_bytes += size
             if chunk.size >= self._recipe.segment_bytes:
                 self._flush(bounds)
         while self._open_bytes > self._budget // 2 and self._open:

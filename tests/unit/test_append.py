@@ -4,6 +4,7 @@ import array
 import datetime as dt
 import io
 import itertools
+from contextlib import contextmanager
 from decimal import Decimal
 
 import builders
@@ -310,14 +311,36 @@ def test_memory_is_bounded_where_one_batch_lacks_most_columns():
     at, many = SCHEMA.field("at"), 40_000
     table = create(schema=pa.schema([at, *((f"c{n}", pa.int64()) for n in range(200))]))
     times = pa.array(range(many), pa.int64()).cast(pa.timestamp("us")).cast(at.type)
+    with counted_memory() as pool:
+        append(table, pa.table({"at": times}), memory_bytes=2**24)
+    assert sum(s.rows for s in live(table.head())) == many
+    assert pool.max_memory() < 2**25 < many * 8 * 200 / 1.5
+
+
+def test_memory_is_bounded_where_lists_hold_truth_values():
+    """An eighth of a byte each in Arrow, and several while Parquet is written."""
+    at, rows, items = SCHEMA.field("at"), 100, 100_000
+    table = create(schema=pa.schema([at, ("flags", pa.list_(pa.bool_()))]))
+    bits = pa.py_buffer(bytes(rows * items // 8))
+    held = pa.Array.from_buffers(pa.bool_(), rows * items, [None, bits])
+    offsets = pa.array(range(0, rows * items + 1, items), pa.int32())
+    times = pa.array(range(rows), pa.int64()).cast(pa.timestamp("us")).cast(at.type)
+    given = pa.table({"at": times, "flags": pa.ListArray.from_arrays(offsets, held)})
+    with counted_memory() as pool:
+        append(table, given, memory_bytes=2**24)
+    assert sum(s.rows for s in live(table.head())) == rows
+    assert pool.max_memory() < 2**25 < rows * items * 6
+
+
+@contextmanager
+def counted_memory():
+    """Arrow's memory from here on, counted."""
     before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(pool)
     try:
-        append(table, pa.table({"at": times}), memory_bytes=2**24)
+        yield pool
     finally:
         pa.set_memory_pool(before)
-    assert sum(s.rows for s in live(table.head())) == many
-    assert pool.max_memory() < 2**25 < many * 8 * 200 / 1.5
 
 
 def test_nothing_to_append_commits_nothing_without_an_app_id():

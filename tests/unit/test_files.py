@@ -1,5 +1,6 @@
 """Files on their way in: read whole, every value as it was, or refused and nothing committed."""
 
+import base64
 import bz2
 import contextlib
 import decimal
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyarrow.parquet import encryption
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
@@ -735,6 +737,29 @@ def test_a_column_whose_name_is_no_utf_8_is_refused_by_its_file(form, table, tmp
             file.write_table(rows)
     path.write_bytes(path.read_bytes().replace(b"price", b"pr\xefce"))
     assert refused(t, path, match=rf"cannot read {path}: .*utf-8")
+
+
+def test_a_parquet_file_with_an_encrypted_column_is_refused(table, tmp_path):
+    """Its footer is plain; asked for what the column is like, Arrow would end the process."""
+
+    class Kms(encryption.KmsClient):
+        def wrap_key(self, key, _name):
+            return base64.b64encode(key)
+
+        def unwrap_key(self, key, _name):
+            return base64.b64decode(key)
+
+    t = table("at:timestamp, id:int64")
+    path = tmp_path / "a.parquet"
+    properties = encryption.CryptoFactory(lambda _: Kms()).file_encryption_properties(
+        encryption.KmsConnectionConfig(),
+        encryption.EncryptionConfiguration(
+            footer_key="f", column_keys={"k": ["id"]}, plaintext_footer=True
+        ),
+    )
+    rows = pa.table({"at": [HOUR], "id": [1]})
+    pq.write_table(rows, path, encryption_properties=properties)
+    assert refused(t, path, match=rf"cannot read {path}: .*[Dd]ecrypt")
 
 
 def test_a_file_that_only_others_can_read_is_refused_with_what_to_do(tmp_path):

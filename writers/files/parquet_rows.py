@@ -36,25 +36,20 @@ def open_parquet(source: Source) -> Opened:
     """Open a Parquet file; reading it holds a row group in memory.
 
     Raises:
-        ValueError: it comes from a pipe; out of the batches, where a value would change.
+        ValueError: it comes from a pipe; out of the batches, where a value would change, and at
+            their end, where several files were joined.
         pa.ArrowException: it is no Parquet, or cut.
     """
     if source.stream is not None:
         raise ValueError("Parquet has its footer at the end and cannot be read from a pipe")
     file = _parquet(source.path, "us")
-    close = partial(file.close, force=True)
-    try:
-        check_alone(source.path, _MAGIC, _undescribed(source.path, file.metadata))
-    except BaseException:
-        close()
-        raise
     said = file.schema_arrow.metadata or {}
     pandas = {key: said[key] for key in said if key == PANDAS}
     return Opened(
         file.schema_arrow.with_metadata(pandas or None),
         _batches(source.path, file),
         file.metadata.num_rows,
-        close,
+        partial(file.close, force=True),
     )
 
 
@@ -100,6 +95,11 @@ def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
                 _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
             _check_calendar(batch, doubtful)
             yield batch
+        # Only now: of chunks that it could not read, Arrow ends the process when it is asked.
+        check_alone(path, _MAGIC, _undescribed(path, file.metadata))
+    except (pa.ArrowException, OSError):
+        check_alone(path, _MAGIC)  # of several files that is the reason, and the better message
+        raise
     finally:
         file.close(force=True)
 
