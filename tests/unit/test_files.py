@@ -1388,6 +1388,9 @@ def test_an_index_that_pandas_keeps_out_of_the_rows_is_not_lost(table, tmp_path,
     with pytest.raises(InvalidInput, match=r"'id' is the index .*frame.reset_index\(\)"):
         ways[given]()
     assert t.refresh().version == 0
+    both = frame.assign(id=[1, 2])
+    with pytest.raises(InvalidInput, match=r"'id' is the index .*: drop it"):
+        append(t, both)
     append(t, frame.reset_index())
     assert scan(t).to_table().column("id").to_pylist() == [5, 6]
 
