@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.decimals import to_units
+from eventlog.errors import InvalidInput
 
 # Of one piece, written out: far below what 32-bit offsets address.
 PIECE_BYTES = 256 * 2**20
@@ -42,6 +43,29 @@ def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Record
             waiting += [part.slice(middle), part.slice(0, middle)]
         else:
             yield _near(part)
+
+
+def even(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with columns of its own length.
+
+    By the C data interface the arrays of a stream may be longer than the struct that holds them,
+    and pyarrow imports them so.
+
+    Raises:
+        InvalidInput: a column is shorter.
+    """
+    rows = batch.num_rows
+    if all(len(values) == rows for values in batch.columns):
+        return batch
+    short = [
+        name
+        for name, values in zip(batch.schema.names, batch.columns, strict=True)
+        if len(values) < rows
+    ]
+    if short:
+        raise InvalidInput(f"column {short[0]!r} of the rows has fewer values than there are rows")
+    columns = [values.slice(0, rows) for values in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _near(part: pa.RecordBatch) -> pa.RecordBatch:

@@ -59,6 +59,9 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    if isinstance(rows, pa.ChunkedArray) and pa.types.is_struct(rows.type):
+        names = [field.name for field in rows.type]
+        rows = pa.Table.from_arrays(rows.flatten(), names)  # its stream has the offsets of slices
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
         check_mixtures(rows)
         try:

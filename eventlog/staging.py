@@ -18,7 +18,7 @@ from eventlog.arguments import whole
 from eventlog.chunks import chunk_name
 from eventlog.clock import Clock
 from eventlog.cutting import bounded, sort_rows, split, weight
-from eventlog.decoding import PIECE_BYTES, pieces
+from eventlog.decoding import PIECE_BYTES, even, pieces
 from eventlog.encoding import Recipe, encode, make_add, put_segment
 from eventlog.errors import InvalidInput
 from eventlog.model import Add
@@ -94,6 +94,7 @@ class Stager:
             InvalidInput: a row is larger than the format allows.
             Unavailable: the store does not answer.
         """
+        batch = even(batch)
         # The nulls of columns that are missing take memory here, and none in the batch.
         nulls = sum(_value_bytes(f.type) for f in self._wanted if _is_missing(batch.schema, f.name))
         most = max(1, self._budget // 4 // nulls) if nulls else batch.num_rows

@@ -451,3 +451,24 @@ def test_rows_far_inside_of_a_large_array_are_taken(tmp_path):
         "text": ["first", "second", "third"],
         "code": words,
     }
+
+
+@pytest.mark.parametrize(("first", "through"), [(0, False), (0, True), (1, False)])
+def test_of_a_slice_of_structs_only_its_rows_are_taken(first, through):
+    """Its stream has arrays that are longer than the structs, or begin before them."""
+    table = create(schema=SCHEMA.append(pa.field("x", pa.int64())))
+    rows = events(5).append_column("x", pa.nulls(5))
+    kept = rows.to_struct_array().slice(first, 2)
+    append(table, Through(kept) if through else kept)
+    wanted = rows["name"].to_pylist()[first : first + 2]
+    assert sorted(row["name"] for row in contents(table)) == sorted(wanted)
+
+
+class Through:
+    """Rows of which only the stream is known."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._rows.__arrow_c_stream__(requested_schema)
