@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from typing import Any
 
@@ -61,15 +62,31 @@ def check_mixtures(rows: Any) -> None:
         InvalidInput: a column mixes them; Arrow would end the process.
     """
     for values in _object_columns(rows):
-        if values is None or not any(hasattr(kind, "dtype") for kind in set(map(type, values))):
-            continue
-        held = {_numpy_kind(value) for value in values} - {""}
+        held = set() if values is None else _kinds_of_numpy(values)
         if "M" in held and len(held) > 1:
             raise InvalidInput(
                 f"column {values.name!r} holds Python objects, some of them NumPy's times and "
                 "some of them other values of NumPy: make them one type first, as "
                 "pandas.to_datetime does"
             )
+
+
+def _kinds_of_numpy(values: Iterable[Any]) -> set[str]:
+    """Return the letters of NumPy's types among values, in lists and dictionaries, too."""
+    values = list(values)
+    kinds: set[str] = set()
+    for held in set(map(type, values)):
+        if hasattr(held, "dtype"):
+            kinds.update(_numpy_kind(value) for value in values if type(value) is held)
+        if issubclass(held, list | tuple | AbstractSet):
+            for value in values:
+                if type(value) is held:
+                    kinds |= _kinds_of_numpy(value)
+        elif issubclass(held, Mapping):
+            for value in values:
+                if type(value) is held:
+                    kinds |= _kinds_of_numpy(value.values())
+    return kinds - {""}
 
 
 def _object_columns(rows: Any) -> Iterator[Any]:
@@ -225,7 +242,9 @@ def _dates(kind: pa.DataType) -> _Check:
             return _among(value, "dates")
         if not isinstance(value, dt.datetime):
             return None
-        midnight = value.timetz() == dt.time() and not getattr(value, "nanosecond", 0)
+        if value.tzinfo is not None:
+            return "a zone among dates would be lost"
+        midnight = value.time() == dt.time() and not getattr(value, "nanosecond", 0)
         return None if midnight else "a time of day among dates would be lost"
 
     return check

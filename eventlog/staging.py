@@ -159,7 +159,12 @@ class Stager:
         """Move the pending rows into their chunks; write out what is full or does not fit."""
         if not self._pending:
             return
-        table = pa.concat_tables(self._pending).combine_chunks()
+        table = pa.concat_tables(self._pending)
+        try:
+            table = table.combine_chunks()
+        except pa.ArrowIndexError:  # of lists that are all empty, over an offset into nothing
+            copies = [part.take(pa.array(range(part.num_rows))) for part in table.to_batches()]
+            table = pa.Table.from_batches(copies).combine_chunks()
         self._pending, self._pending_bytes = [], 0
         for bounds, part in split(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())

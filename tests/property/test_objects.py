@@ -47,6 +47,8 @@ TIMES = [
     *(dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 12, 30, 0, 5)),
     *(dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2020, 7, 1, 12, tzinfo=OSLO)),
     *(dt.datetime(2020, 1, 1, 9, tzinfo=TOKYO), pd.Timestamp("2020-01-01")),
+    *(dt.datetime(2020, 1, 1, tzinfo=OSLO), pd.Timestamp("2020-01-01", tz=OSLO)),
+    *(dt.datetime(2020, 10, 25, 2, 30, tzinfo=OSLO, fold=fold) for fold in (0, 1)),
     *(pd.Timestamp("2020-01-01 00:00:00.000000001"), pd.Timestamp("2020-01-01", tz="UTC")),
     *(np.datetime64(18262, unit) for unit in ("D", "h", "s", "ms", "us", "ns", "10s")),
     *(np.timedelta64(5, unit) for unit in ("D", "s", "us", "ns", "10s")),
@@ -151,17 +153,7 @@ def changed(values):
 
 def beside_each_other(*groups):
     values = [value for group in groups for value in group]
-    return [
-        (one, other)
-        for one, other in itertools.product(values, repeat=2)
-        if not of_numpy_in_lists(one, other)
-    ]
-
-
-def of_numpy_in_lists(*values):
-    """NumPy's times beside its other values inside of lists: Arrow ends the process."""
-    kinds = {getattr(getattr(value, "dtype", None), "kind", "") for value in values} - {""}
-    return "M" in kinds and len(kinds) > 1
+    return itertools.product(values, repeat=2)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -179,19 +171,23 @@ def test_w3_two_lists_or_structs_of_a_frame_are_whole_or_refused():
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_objects_inside_of_lists_and_structs_are_whole_or_refused():
-    pairs = beside_each_other(NULLS, NUMBERS, TEXTS, TIMES, ARROW, NESTED)
     for form in (
         lambda one, other: [[one, other]],
         lambda one, other: [[one], [other]],
         lambda one, other: [{"k": one}, {"k": other}],
         lambda one, other: [[{"k": [one]}], [{"k": [other, one]}]],
     ):
+        pairs = beside_each_other(NULLS, NUMBERS, TEXTS, TIMES, ARROW, NESTED)
         assert [bad for pair in pairs if (bad := changed(form(*pair)))] == []
 
 
 def test_numpy_times_beside_other_values_of_numpy_are_refused_in_time():
     """Arrow would end the process."""
+    moment = np.datetime64(1, "s")
     for other in (np.int64(1), np.float32(0.5), np.bool_(True)):
-        frame = pd.DataFrame({"x": pd.Series([np.datetime64(1, "s"), other], dtype=object)})
-        with pytest.raises(errors.InvalidInput, match=r"column 'x' .*NumPy's times"):
-            to_reader(frame)
+        for values in ([moment, other], [[moment, other]], [{"a": moment}, {"a": [other]}]):
+            held = np.empty(len(values), object)
+            for at, value in enumerate(values):
+                held[at] = value
+            with pytest.raises(errors.InvalidInput, match=r"column 'x' .*NumPy's times"):
+                to_reader(pd.DataFrame({"x": pd.Series(held, dtype=object)}))

@@ -464,6 +464,23 @@ def test_of_a_slice_of_structs_only_its_rows_are_taken(first, through):
     assert sorted(row["name"] for row in contents(table)) == sorted(wanted)
 
 
+def test_lists_that_are_all_empty_over_an_offset_into_nothing_are_taken():
+    table = create(schema=pa.schema([SCHEMA.field("at"), ("x", pa.list_(pa.int64()))]))
+    nothing = pa.array(range(9), pa.int64()).slice(7, 0)
+    at = SCHEMA.field("at").type
+    batches = [
+        pa.record_batch(
+            {
+                "at": pa.array([number], pa.int64()).cast(pa.timestamp("us")).cast(at),
+                "x": pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), nothing),
+            }
+        )
+        for number in range(2)
+    ]
+    append(table, pa.Table.from_batches(batches))
+    assert [row["x"] for row in contents(table)] == [[], []]
+
+
 class Through:
     """Rows of which only the stream is known."""
 

@@ -162,7 +162,7 @@ US = pa.timestamp("us")
     [
         (pa.date32(), [DATE, NAIVE], "a time of day"),
         (US, [DATE, None, NAIVE], "a time of day"),
-        (AT, [DATE, AWARE.replace(hour=0, minute=0)], "a time of day"),
+        (AT, [DATE, AWARE.replace(hour=0, minute=0)], "a zone among dates"),
         (pa.list_(pa.date32()), [[DATE], None, (DATE, NAIVE)], "a time of day"),
         (pa.struct([("a", pa.date32())]), [{"a": DATE}, {"a": NAIVE}], "a time of day"),
         (pa.list_(pa.struct([("a", US)])), [[{"a": NAIVE}], [{"a": FINE}]], "nanoseconds"),

@@ -739,6 +739,15 @@ def test_a_column_whose_name_is_no_utf_8_is_refused_by_its_file(form, table, tmp
     assert refused(t, path, match=rf"cannot read {path}: .*utf-8")
 
 
+def test_files_whose_lists_hold_nothing_are_read_together(table, tmp_path):
+    t = table("at:timestamp, x:list<int64>")
+    rows = pa.table({"at": [HOUR], "x": pa.array([[None, None]], pa.list_(pa.null()))})
+    for name in "ab":
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    found = load(t, tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert [row["x"] for row in found] == [[None, None]] * 2
+
+
 def test_a_parquet_file_with_an_encrypted_column_is_refused(table, tmp_path):
     """Its footer is plain; asked for what the column is like, Arrow would end the process."""
 

@@ -223,7 +223,8 @@ def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Rec
             values = batch.column(at)
             if pa.types.is_dictionary(values.type) and values.type != field.type:
                 values = values.dictionary_decode()
-            columns.append(values.cast(field.type))
+            # Not of the same type: Arrow damages lists of nothing but nulls.
+            columns.append(values if values.type == field.type else values.cast(field.type))
         except pa.ArrowInvalid as error:
             raise source.refused(f"column {field.name!r} does not fit: {error}") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
