@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
 .PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate model mutants fuzz soak bench \
-    queue bundle build clean
+    tables queue bundle build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
 soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MINUTES=1 each, SEED=…
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration tests/spark
+
+tables: $(STAMP) ## tests/README.md: which test covers which hazard and scenario, from the marks
+	@$(PYTHON) tests/tidy/coverage.py
 
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py

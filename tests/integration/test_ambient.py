@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).with_name("ambient.py")
 UNUSUAL = {
     "LC_ALL": "C",
@@ -40,6 +42,7 @@ def outcome(folder: Path, *arguments: str, **environment: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.hazard("W1")
 def test_w1_what_surrounds_a_program_reaches_no_value(tmp_path):
     usual = outcome(tmp_path / "one", TZ="UTC", LC_ALL="C.UTF-8", PYTHONHASHSEED="0")
     other = outcome(tmp_path / "two", "unusual", **UNUSUAL)
@@ -52,6 +55,7 @@ def test_w1_what_surrounds_a_program_reaches_no_value(tmp_path):
     assert [len(after[where]) for where in after if where.startswith("arrow")] == [4, 5]
 
 
+@pytest.mark.hazard("W1")
 def test_w1_statistics_of_decimals_are_exact_in_any_context():
     """The least that shows the fault: one decimal column, one row, found by its value."""
     program = """

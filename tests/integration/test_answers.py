@@ -50,6 +50,7 @@ def duck():
         yield connection
 
 
+@pytest.mark.hazard("W5")
 def test_random_questions_have_one_answer(world, duck):
     table, versions, rows = world
     chance, count = questions.examples(40)
@@ -75,6 +76,7 @@ FLOATS = [
 ]  # fmt: skip
 
 
+@pytest.mark.hazard("W5")
 @pytest.mark.parametrize("name", questions.FLOAT_COLUMNS)
 def test_floats_compare_as_numbers_and_nan_is_the_greatest(world, duck, name):
     table, versions, rows = world
@@ -101,6 +103,7 @@ ROADS = {
 }
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize("road", ROADS)
 def test_every_value_comes_back_bit_by_bit(world, duck, road):
     table, versions, rows = world
@@ -111,6 +114,7 @@ def test_every_value_comes_back_bit_by_bit(world, duck, road):
         assert questions.bits(found.sort_by("id")) == expected
 
 
+@pytest.mark.hazard("W3")
 def test_pandas_gets_every_value(world):
     table, versions, rows = world
     for version in versions:
@@ -166,6 +170,7 @@ NAMES_NO_COLUMN = {
 }
 
 
+@pytest.mark.hazard("W5")
 def test_a_filter_that_names_no_column_counts_as_it_reads(world):
     table, versions, rows = world
     questions_ = [*NAMES_NO_COLUMN.items(), (pc.scalar(True), True), (pc.scalar(False), False)]

@@ -115,6 +115,7 @@ def check(store, table, right, key, body, *names):
     return found
 
 
+@pytest.mark.hazard("W6")
 def test_every_flipped_byte_of_a_large_segment_is_found(monkeypatch):
     store, table, segments = large_table(monkeypatch, 6_000)
     right = {name: ask(table) for name, ask in SCANS.items()}
@@ -150,6 +151,7 @@ def test_a_flipped_byte_of_a_segment_of_megabytes_is_found(monkeypatch):
         check(store, table, right, keys.key_of(segment), bad, *list(SCANS)[: 1 + number % 6])
 
 
+@pytest.mark.hazard("W6")
 def test_cut_longer_and_exchanged_objects_are_found(monkeypatch):
     store, table, segments = large_table(monkeypatch, 6_000)
     right = {name: ask(table) for name, ask in SCANS.items()}
@@ -183,6 +185,7 @@ def test_cut_longer_and_exchanged_objects_are_found(monkeypatch):
             ask(table)
 
 
+@pytest.mark.hazard("W6")
 def test_a_large_segment_without_a_tail_is_checked_whole(monkeypatch):
     store, table, segments = large_table(monkeypatch, 6_000)
     first = segments[0]
@@ -201,6 +204,7 @@ def test_a_large_segment_without_a_tail_is_checked_whole(monkeypatch):
         assert set(found.values()) == {DataLoss}
 
 
+@pytest.mark.hazard("W6")
 def test_compaction_passes_no_damage_on_and_its_inputs_stand_in(monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 6_000)
     monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 200)
@@ -236,6 +240,7 @@ def test_compaction_passes_no_damage_on_and_its_inputs_stand_in(monkeypatch):
         assert found.sort_by([("n", "ascending")]) == right.sort_by([("n", "ascending")])
 
 
+@pytest.mark.hazard("W6")
 @pytest.mark.parametrize("at", [3, -1, -100])
 @pytest.mark.parametrize("large", [True, False])
 def test_a_compaction_commits_no_segment_that_readers_would_refuse(monkeypatch, at, large):

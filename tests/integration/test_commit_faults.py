@@ -59,6 +59,7 @@ def stuck_append(behind=0, combine_after="0"):
 # --- C1: the response is lost -----------------------------------------------------------------
 
 
+@pytest.mark.hazard("C1", "I3")
 @pytest.mark.parametrize("effect", ["lost_response", "not_applied_unknown", "duplicate"])
 def test_c1_applied_then_timeout_is_accepted_once(effect):
     store = FaultyStore(MemoryStore())
@@ -70,6 +71,7 @@ def test_c1_applied_then_timeout_is_accepted_once(effect):
     assert [f.effect for f in store.fired] == [effect]
 
 
+@pytest.mark.hazard("C1")
 def test_c1_applied_then_412_on_the_retry():
     store = FaultyStore(MemoryStore())
     table = create(store)
@@ -84,6 +86,7 @@ def test_c1_applied_then_412_on_the_retry():
     check_sound(store)
 
 
+@pytest.mark.hazard("C1")
 def test_c1_creating_a_table_survives_a_lost_response():
     store = FaultyStore(MemoryStore(), [Fault("put", "lost_response", "_log/")])
     table = create(store)
@@ -94,6 +97,7 @@ def test_c1_creating_a_table_survives_a_lost_response():
 # --- C2: the PUT lands late -------------------------------------------------------------------
 
 
+@pytest.mark.hazard("C2")
 @pytest.mark.parametrize("calls", range(1, 12))
 def test_c2_put_lands_while_the_writer_waits(calls):
     store = FaultyStore(MemoryStore())
@@ -107,6 +111,7 @@ def test_c2_put_lands_while_the_writer_waits(calls):
     check_sound(store)
 
 
+@pytest.mark.hazard("C2")
 @pytest.mark.parametrize("combine_after", ["0", "2"])
 @pytest.mark.parametrize("behind", [0, 1, 5])
 @pytest.mark.parametrize("calls", range(1, 16))
@@ -121,6 +126,7 @@ def test_c2_same_transaction_after_unknown_while_its_put_lands(calls, behind, co
     assert check_sound(store).head().version == behind + 2
 
 
+@pytest.mark.hazard("C2")
 @pytest.mark.parametrize("behind", [0, 5])
 @pytest.mark.parametrize("calls", range(1, 16))
 def test_c2_put_lands_while_a_refreshed_handle_tries_again(calls, behind):
@@ -132,6 +138,7 @@ def test_c2_put_lands_while_a_refreshed_handle_tries_again(calls, behind):
     check_sound(store)
 
 
+@pytest.mark.hazard("C2")
 @pytest.mark.parametrize("behind", [0, 3])
 def test_c2_another_writer_takes_the_slot_first(behind):
     store, table, transaction = stuck_append(behind)
@@ -143,6 +150,7 @@ def test_c2_another_writer_takes_the_slot_first(behind):
     check_sound(store)
 
 
+@pytest.mark.hazard("C2")
 @pytest.mark.parametrize("combine_after", ["0", "2"])
 @pytest.mark.parametrize("behind", [0, 3])
 def test_c2_an_unanswered_slot_stays_open_while_the_store_is_down(behind, combine_after):
@@ -161,6 +169,7 @@ def test_c2_an_unanswered_slot_stays_open_while_the_store_is_down(behind, combin
     check_sound(store)
 
 
+@pytest.mark.hazard("C2")
 def test_c2_unreadable_slot_after_unknown_is_still_unknown():
     store, table, transaction = stuck_append()
     faulty = FaultyStore(store.inner, [Fault("get", "unavailable", "_log/", occurrence=0)])
@@ -175,6 +184,7 @@ def test_c2_unreadable_slot_after_unknown_is_still_unknown():
     assert accepted_in(store, transaction.id) == [1]
 
 
+@pytest.mark.hazard("C2")
 def test_c2_find_transaction_answers_after_unknown():
     store, table, transaction = stuck_append()
     with pytest.raises(errors.CommitUnknown, match="may still arrive") as caught:
@@ -184,6 +194,7 @@ def test_c2_find_transaction_answers_after_unknown():
     assert table.find_transaction(transaction.id, start=1) == 1
 
 
+@pytest.mark.hazard("C2")
 def test_c2_find_transaction_says_no_once_the_slot_is_another_s():
     store, table, transaction = stuck_append()
     append(reopen(store.inner, seed=7), events(1))
@@ -192,6 +203,7 @@ def test_c2_find_transaction_says_no_once_the_slot_is_another_s():
         table.find_transaction(transaction.id, start=1, until=9)
 
 
+@pytest.mark.hazard("C2")
 def test_c2_refused_puts_without_any_unclear_one_mean_that_nothing_was_committed():
     inner = MemoryStore()
     create(inner)
@@ -206,6 +218,7 @@ def test_c2_refused_puts_without_any_unclear_one_mean_that_nothing_was_committed
 # --- C3, C4, C7, C8 ---------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("C3")
 def test_c3_unknown_is_never_taken_for_exists():
     """Nothing is in the slot after an unclear answer: the same slot is tried again, no other."""
     inner = MemoryStore()
@@ -238,6 +251,7 @@ def everything(table):
     table.snapshot(timestamp=table.head().timestamp)
 
 
+@pytest.mark.hazard("C4")
 def test_c4_no_verb_deletes_or_reuses_a_key():
     class NoDelete(Spy):
         def delete(self, keys):
@@ -250,6 +264,7 @@ def test_c4_no_verb_deletes_or_reuses_a_key():
     check_sound(store.inner)
 
 
+@pytest.mark.hazard("C4")
 def test_c4_a_stalled_writer_is_refused_at_a_used_slot():
     store, _, transaction = stuck_append()
     other = reopen(store.inner, seed=7)
@@ -261,6 +276,7 @@ def test_c4_a_stalled_writer_is_refused_at_a_used_slot():
     assert accepted_in(store.inner, transaction.id) == []
 
 
+@pytest.mark.hazard("C7")
 @pytest.mark.parametrize("failure", ["conflict", "unavailable", "unknown", "bad rows", "crash"])
 def test_c7_a_failing_writer_deletes_nothing(failure):
     inner = MemoryStore()
@@ -288,6 +304,7 @@ def test_c7_a_failing_writer_deletes_nothing(failure):
     assert before <= {o.key for o in inner.list("")}
 
 
+@pytest.mark.hazard("C8")
 @pytest.mark.parametrize("tries", [1, 4, TRIES - 1])
 def test_c8_every_retry_sends_the_same_bytes(tries):
     inner = MemoryStore()
@@ -303,6 +320,7 @@ def test_c8_every_retry_sends_the_same_bytes(tries):
     assert table.clock.now_ms() > builders.START_MS  # time passed between the tries
 
 
+@pytest.mark.hazard("C8")
 def test_c8_a_lost_race_keeps_the_transaction_id():
     inner = MemoryStore()
     create(inner)
@@ -334,6 +352,7 @@ def three_commits(kind=MemoryStore):
     return store, table
 
 
+@pytest.mark.hazard("C5")
 def test_c5_gap_is_corrupt_on_open_and_never_served():
     store, table = three_commits()
     assert store.put_if_absent(keys.commit_key(4), foreign(store, 4))
@@ -348,6 +367,7 @@ def test_c5_gap_is_corrupt_on_open_and_never_served():
         append(table, events(1, first=3))
 
 
+@pytest.mark.hazard("C5")
 @pytest.mark.parametrize("strangers", [0, 15, 31])
 def test_c5_gap_is_seen_behind_strangers(strangers):
     """Keys that do not parse must not push the version before the gap off the page."""
@@ -360,6 +380,7 @@ def test_c5_gap_is_seen_behind_strangers(strangers):
         reopen(store)
 
 
+@pytest.mark.hazard("C5")
 def test_c5_a_log_that_does_not_begin_at_0_is_corrupt():
     store, _ = three_commits()
     empty = MemoryStore()
@@ -368,6 +389,7 @@ def test_c5_a_log_that_does_not_begin_at_0_is_corrupt():
         reopen(empty)
 
 
+@pytest.mark.hazard("C5")
 def test_c5_version_in_the_body_must_be_that_of_the_key():
     store, table = three_commits()
     store.put_if_absent(keys.commit_key(3), foreign(store, 4))
@@ -376,6 +398,7 @@ def test_c5_version_in_the_body_must_be_that_of_the_key():
             look()
 
 
+@pytest.mark.hazard("C5")
 def test_c5_wrong_prev_is_corrupt():
     store, table = three_commits()
     store.put_if_absent(keys.commit_key(3), foreign(store, 3))
@@ -387,6 +410,7 @@ def test_c5_wrong_prev_is_corrupt():
         builders.fold_all(store)
 
 
+@pytest.mark.hazard("C5", "W9")
 def test_c5_another_table_in_the_slot_is_corrupt():
     store, table = three_commits()
     stored = codec.decode_commit(builders.bodies(store)[-1])
@@ -410,6 +434,7 @@ def overwritten_head(kind=MemoryStore):
     return store, table
 
 
+@pytest.mark.hazard("C6")
 def test_c6_foreign_overwrite_is_seen_by_a_warm_handle():
     store, table = overwritten_head()
     append(reopen(store), events(1, first=2))
@@ -419,6 +444,7 @@ def test_c6_foreign_overwrite_is_seen_by_a_warm_handle():
         append(table, events(1, first=3))
 
 
+@pytest.mark.hazard("C6")
 def test_c6_foreign_overwrite_is_seen_before_a_commit_where_reads_are_free():
     store, table = overwritten_head()
     with pytest.raises(errors.Corrupt, match="forked or changed"):
@@ -426,6 +452,7 @@ def test_c6_foreign_overwrite_is_seen_before_a_commit_where_reads_are_free():
     assert len(builders.bodies(store)) == 3
 
 
+@pytest.mark.hazard("C5", "C6")
 def test_c6_foreign_overwrite_breaks_the_chain_of_the_next_commit():
     store, table = overwritten_head(lambda: CountingStore(MemoryStore()))
     append(table, events(1, first=2))
@@ -448,6 +475,7 @@ def cost_of_catching_up(missed, action):
     return counts
 
 
+@pytest.mark.hazard("C9")
 def test_c9_retry_cost_does_not_grow_with_the_commits_missed():
     costs = [
         cost_of_catching_up(missed, lambda t: commit(t, add(t, epoch=0)))
@@ -458,6 +486,7 @@ def test_c9_retry_cost_does_not_grow_with_the_commits_missed():
     assert all(c.put == 2 for c in costs)
 
 
+@pytest.mark.hazard("C9")
 def test_c9_refresh_costs_the_same_for_any_number_of_commits_missed():
     costs = [cost_of_catching_up(n, lambda t: t.refresh()).total for n in (0, 1, 10, 150)]
     assert costs[0] == 1
@@ -490,6 +519,7 @@ def damage_empty(body):
     return b""
 
 
+@pytest.mark.hazard("P1")
 @pytest.mark.parametrize(
     "damage", [None, damage_truncated, damage_flipped, damage_empty, "stale", "foreign", "newer"]
 )
@@ -523,6 +553,7 @@ def test_p1_unusable_key_frame_is_stepped_over(damage, caplog):
     assert check_sound(store).head().version == 10
 
 
+@pytest.mark.hazard("P1")
 def test_p1_all_key_frames_lost():
     store = framed(commits=10)
     store.delete([o.key for o in store.list("") if "keyframe" in o.key])
@@ -540,6 +571,7 @@ def small_leaves(monkeypatch):
         monkeypatch.setattr(f"eventlog.keyframe.{name}", value)
 
 
+@pytest.mark.hazard("P1")
 @pytest.mark.parametrize("damage", ["missing", "flipped", "swapped", "empty"])
 @pytest.mark.usefixtures("small_leaves")
 def test_p1_damaged_leaf_is_stepped_over(damage):
@@ -568,6 +600,7 @@ def live_of(table):
     return builders.live(table.refresh())
 
 
+@pytest.mark.hazard("P1")
 @pytest.mark.usefixtures("small_leaves")
 def test_p1_key_frames_go_on_when_a_leaf_is_lost():
     """A leaf that five key frames share is lost and then touched: the delta must not grow on."""
@@ -587,6 +620,7 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
     check_sound(store)
 
 
+@pytest.mark.hazard("P1")
 def test_p1_a_key_frame_of_another_commit_is_not_used():
     store = framed()
     table = reopen(store)
@@ -600,6 +634,7 @@ def test_p1_a_key_frame_of_another_commit_is_not_used():
         at_five.on_keyframe(table.log.keyframe(2))
 
 
+@pytest.mark.hazard("P2")
 def test_p2_two_writers_of_one_key_frame_write_the_same_bytes():
     store = MemoryStore()
     create(store, properties={"keyframe_commits": "1024"})
@@ -614,6 +649,7 @@ def test_p2_two_writers_of_one_key_frame_write_the_same_bytes():
     check_sound(store)
 
 
+@pytest.mark.hazard("P2")
 @pytest.mark.usefixtures("small_leaves")
 def test_p2_two_writers_over_shared_leaves_write_the_same_bytes():
     store = framed(commits=20, chunks=10, every=4)
@@ -627,6 +663,7 @@ def test_p2_two_writers_over_shared_leaves_write_the_same_bytes():
     assert spies[0].puts == spies[1].puts != []
 
 
+@pytest.mark.hazard("P3")
 @pytest.mark.usefixtures("small_leaves")
 def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
     store = framed(commits=20, chunks=10, every=4)
@@ -639,6 +676,7 @@ def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
         keyframe.build(head.base, part, leaves, **whole)
 
 
+@pytest.mark.hazard("P4")
 def test_p4_app_marks_survive_key_frames_and_deduplicate():
     store = MemoryStore()
     table = create(store, properties={"keyframe_commits": "1"})
@@ -654,6 +692,7 @@ def test_p4_app_marks_survive_key_frames_and_deduplicate():
     check_sound(store)
 
 
+@pytest.mark.hazard("P4")
 def test_p4_marks_of_several_apps_stand_side_by_side():
     store = MemoryStore()
     table = create(store, properties={"keyframe_commits": "2"})
@@ -668,6 +707,7 @@ def test_p4_marks_of_several_apps_stand_side_by_side():
 # --- R: readers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("R2")
 def test_r2_a_snapshot_never_changes():
     store = framed(commits=5)
     snapshot = reopen(store).head()
@@ -677,6 +717,7 @@ def test_r2_a_snapshot_never_changes():
     assert snapshot.version == 5
 
 
+@pytest.mark.hazard("R3")
 @pytest.mark.parametrize("hidden", [1, 2, 5, 40])
 def test_r3_a_stale_list_never_takes_a_handle_backwards(hidden):
     inner, history = MemoryStore(), []
@@ -695,6 +736,7 @@ def test_r3_a_stale_list_never_takes_a_handle_backwards(hidden):
     assert builders.check_snapshot(table.head(), builders.fold_all(inner)[seen][0]) is None
 
 
+@pytest.mark.hazard("R3")
 def test_r3_a_refresh_that_was_overtaken_does_not_take_the_handle_back():
     """Two threads share a handle; here the slower one's refresh spans the faster one's appends."""
 
@@ -715,6 +757,7 @@ def test_r3_a_refresh_that_was_overtaken_does_not_take_the_handle_back():
     check_sound(store)
 
 
+@pytest.mark.hazard("R3")
 @pytest.mark.parametrize("hidden", [1, 3])
 def test_r3_a_stale_list_costs_a_writer_only_time(hidden):
     inner, history = MemoryStore(), []
@@ -732,6 +775,7 @@ def test_r3_a_stale_list_costs_a_writer_only_time(hidden):
 # --- I: idempotence -----------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("I1")
 def test_i1_every_attempt_stages_under_keys_of_its_own():
     store = MemoryStore()
     create(store)
@@ -743,6 +787,7 @@ def test_i1_every_attempt_stages_under_keys_of_its_own():
     assert len(builders.row_names(check_sound(store))) == 5
 
 
+@pytest.mark.hazard("I2", "I3")
 @pytest.mark.parametrize("moment", ["crash_before", "crash_after"])
 def test_i2_i3_a_new_attempt_after_a_crash_takes_effect_once(moment):
     inner = MemoryStore()
@@ -754,6 +799,7 @@ def test_i2_i3_a_new_attempt_after_a_crash_takes_effect_once(moment):
     assert builders.row_names(check_sound(inner)) == [f"row {n}" for n in range(5)]
 
 
+@pytest.mark.hazard("I3")
 def test_i3_unknown_then_a_new_process_with_the_same_unit_of_work():
     inner = MemoryStore()
     create(inner)
@@ -768,6 +814,7 @@ def test_i3_unknown_then_a_new_process_with_the_same_unit_of_work():
     assert len(builders.row_names(check_sound(inner))) == 5
 
 
+@pytest.mark.hazard("I3")
 def test_i3_unknown_then_landed_then_a_new_process():
     inner = MemoryStore()
     create(inner)
@@ -781,6 +828,7 @@ def test_i3_unknown_then_landed_then_a_new_process():
     assert len(builders.row_names(check_sound(inner))) == 5
 
 
+@pytest.mark.hazard("I3")
 def test_i3_a_replay_of_the_same_transaction_by_another_process_never_doubles_it():
     store = MemoryStore()
     table = create(store)
@@ -793,6 +841,7 @@ def test_i3_a_replay_of_the_same_transaction_by_another_process_never_doubles_it
     assert check_sound(store).head().totals.segments == 1
 
 
+@pytest.mark.hazard("I3")
 def test_i3_the_same_segments_under_a_new_transaction_id_are_refused():
     """C8 seen from the log: staged segments committed twice would be rows twice."""
     store = MemoryStore()
@@ -810,6 +859,7 @@ def test_i3_the_same_segments_under_a_new_transaction_id_are_refused():
     assert check_sound(store).head().totals.segments == 2
 
 
+@pytest.mark.hazard("I4")
 def test_i4_concurrent_deliveries_of_one_event_take_effect_once():
     store = MemoryStore()
     create(store)
@@ -818,6 +868,7 @@ def test_i4_concurrent_deliveries_of_one_event_take_effect_once():
     assert len(builders.row_names(check_sound(store))) == 3
 
 
+@pytest.mark.hazard("I4")
 def test_i4_marks_outlive_unknown_outcomes_of_properties():
     store, table, _ = stuck_append()
     head = table.head()
@@ -829,6 +880,7 @@ def test_i4_marks_outlive_unknown_outcomes_of_properties():
     assert reopen(store.inner).commit(transaction) == first
 
 
+@pytest.mark.hazard("I5")
 def test_i5_a_replay_with_other_content_is_reported_and_the_first_stands(caplog):
     table = create()
     first = append(table, events(2), app_id="job", app_seq=1)
@@ -839,6 +891,7 @@ def test_i5_a_replay_with_other_content_is_reported_and_the_first_stands(caplog)
     assert row_names(table) == ["row 0", "row 1"]
 
 
+@pytest.mark.hazard("I4")
 def test_i4_deliveries_at_once_in_threads_take_effect_once():
     store = MemoryStore()
     create(store)

@@ -66,6 +66,7 @@ def check_read(table, rows, width, column="text"):
     assert scan(table, ["n"], where="n >= 7").to_table().column("n")[0].as_py() == 7
 
 
+@pytest.mark.hazard("W4")
 def test_appends_of_padded_text_are_readable_after_compaction():
     store = MemoryStore()
     table = create(store, schema=SCHEMA, granularity="all")
@@ -80,6 +81,7 @@ def test_appends_of_padded_text_are_readable_after_compaction():
     check_read(reopen(store), 60_000, 5000)
 
 
+@pytest.mark.hazard("W4")
 def test_one_large_append_of_padded_text_is_readable():
     store = MemoryStore()
     table = create(store, schema=SCHEMA, granularity="all")
@@ -88,6 +90,7 @@ def test_one_large_append_of_padded_text_is_readable():
     check_read(reopen(store), 60_000, 5000)
 
 
+@pytest.mark.hazard("W4")
 @pytest.mark.parametrize("make", [padded, nested])
 def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     """Rows of 300 MB in one row group, in one dictionary: as earlier writers made them."""
@@ -106,6 +109,7 @@ def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     assert compaction.run(table).count("done")
 
 
+@pytest.mark.hazard("W4")
 def test_a_value_larger_than_a_row_group_is_cut_at_makes_the_whole_way():
     store = MemoryStore()
     table = create(store, schema=SCHEMA, granularity="all", order_by=["n"])

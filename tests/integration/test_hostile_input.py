@@ -355,6 +355,7 @@ def test_hostile_column_names_are_invalid_input(name):
 FINE_COLUMNS = ["../../etc", "a b", "%s", "\\", "'; drop table", "größe", "列", "😀", "nulls_1"]
 
 
+@pytest.mark.hazard("W8")
 @pytest.mark.parametrize("name", FINE_COLUMNS)
 def test_odd_column_names_are_only_names(name):
     table = create(schema=SCHEMA.append(pa.field(name, pa.string())))
@@ -415,6 +416,7 @@ def test_hostile_app_ids_are_invalid_input(app_id, app_seq):
     assert table.refresh().version == 0
 
 
+@pytest.mark.hazard("W8")
 @pytest.mark.parametrize("app_id", ["..", "a/b", '"', "\x00", "null", "😀" * 255])
 def test_odd_app_ids_are_only_names(app_id):
     table = create()

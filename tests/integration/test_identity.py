@@ -99,6 +99,7 @@ def old_handle(store: ObjectStore) -> Table:
     return table
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", SUCCESSORS)
 @pytest.mark.parametrize("verb", VERBS)
 def test_w9_a_handle_notices_that_its_table_is_gone(verb, versions):
@@ -122,6 +123,7 @@ class Apart(ManualClock):
         return super().elapsed_s() + self.beside_ms / 1000
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("moved", ["elapsed", "wall forward", "wall back"])
 def test_w9_time_has_passed_where_either_clock_says_so(moved):
     store = CountingStore(MemoryStore())
@@ -143,6 +145,7 @@ def test_w9_time_has_passed_where_either_clock_says_so(moved):
     assert {k: v for k, v in everything(store).items() if k in before or staged not in k} == before
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", [None, VERSIONS])
 @pytest.mark.parametrize("verb", ["append", "compaction", "vacuum"])
 def test_w9_on_every_kind_of_store(verb, versions, root_uri):
@@ -161,6 +164,7 @@ def test_w9_on_every_kind_of_store(verb, versions, root_uri):
         assert len(scan(Table.open(root_uri)).to_table()) == versions
 
 
+@pytest.mark.hazard("W9")
 def test_w9_a_directory_is_looked_at_before_every_commit(tmp_path):
     table = old_handle(open_store(tmp_path / "table"))
     swap(table, VERSIONS)
@@ -170,6 +174,7 @@ def test_w9_a_directory_is_looked_at_before_every_commit(tmp_path):
         table.refresh()
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", [VERSIONS + 1])
 def test_w9_what_a_read_meets_is_told_as_what_it_is(versions, root_uri):
     table = old_handle(open_store(root_uri))
@@ -187,6 +192,7 @@ def test_w9_what_a_read_meets_is_told_as_what_it_is(versions, root_uri):
             read()
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", [None, 1])
 def test_w9_a_scan_that_finds_its_segments_gone_says_why(versions, root_uri):
     table = old_handle(open_store(root_uri))
@@ -196,6 +202,7 @@ def test_w9_a_scan_that_finds_its_segments_gone_says_why(versions, root_uri):
         planned.to_table()
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", [1, VERSIONS])
 def test_w9_a_pickled_handle_is_of_its_table(versions, root_uri):
     """As a Spark job has it, whose driver commits in a process of its own."""
@@ -208,6 +215,7 @@ def test_w9_a_pickled_handle_is_of_its_table(versions, root_uri):
     assert everything(table.store) == before
 
 
+@pytest.mark.hazard("W9")
 def test_w9_commits_that_were_taken_back_are_told_from_another_table(root_uri):
     """A backup of the table as it was before: the same table, without what the handle has seen."""
     table = old_handle(open_store(root_uri))
@@ -219,6 +227,7 @@ def test_w9_commits_that_were_taken_back_are_told_from_another_table(root_uri):
         append(idle(table), events(1))
 
 
+@pytest.mark.hazard("W9")
 def test_w9_what_an_old_handle_published_is_not_taken_along():
     """Within the second that a handle trusts, it may publish beside the log of another table."""
     store = CountingStore(MemoryStore())
@@ -233,6 +242,7 @@ def test_w9_what_an_old_handle_published_is_not_taken_along():
     assert published.id not in new.head().meta.published
 
 
+@pytest.mark.hazard("W9")
 def test_w9_a_vacuum_looks_before_each_batch_of_deletes():
     table = fill(CountingStore(MemoryStore()), 2)
     overwrite(table, events(1), start="1970-01-01", end="1970-01-02")

@@ -17,6 +17,7 @@ from readers import count, scan
 from writers import append
 
 
+@pytest.mark.hazard("W4")
 def test_a_commit_of_the_greatest_size_is_read(monkeypatch):
     store = MemoryStore()
     table = create(store)
@@ -60,6 +61,7 @@ def test_a_key_frame_that_nobody_could_read_is_not_written(monkeypatch):
     assert scan(reopen(store)).to_table().num_rows == 3
 
 
+@pytest.mark.hazard("W4")
 def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     store = MemoryStore()
     table = create(store)
@@ -86,6 +88,7 @@ def test_an_object_has_a_tail_from_the_first_byte_beyond_the_bound(monkeypatch, 
     assert scan(reopen(store)).to_table().sort_by("at") == events(500).sort_by("at")
 
 
+@pytest.mark.hazard("W4")
 @pytest.mark.parametrize("bound", ["ROW_GROUP_ROWS", "ROW_GROUP_BYTES"])
 def test_row_groups_are_cut_at_their_bounds(monkeypatch, bound):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 2000)
@@ -120,6 +123,7 @@ def test_a_thousand_row_groups_are_read(monkeypatch):
     assert scan(reopen(store)).to_table().sort_by("at") == events(5_000).sort_by("at")
 
 
+@pytest.mark.hazard("W4")
 def test_a_thousand_columns_with_statistics_make_the_whole_way(monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 2**17)
     width = 1000

@@ -57,6 +57,7 @@ def test_all_columns_come_back_under_their_names(made):
         assert list(shape.columns) == found.schema.names
 
 
+@pytest.mark.hazard("W8")
 def test_one_column_is_read_and_filtered_by_its_name(made):
     names, t = made
     for name in names:
@@ -67,6 +68,7 @@ def test_one_column_is_read_and_filtered_by_its_name(made):
         assert count(t, f"{quoted(name)} >= {column[0]} AND {quoted(name)} <= {column[2]}") == 3
 
 
+@pytest.mark.hazard("W8")
 def test_duckdb_reads_and_filters_by_each(made):
     names, t = made
     relation = scan(t).to_duckdb(duckdb.connect())
@@ -76,6 +78,7 @@ def test_duckdb_reads_and_filters_by_each(made):
         assert relation.query("t", text).fetchall() == [(wanted, 11)]
 
 
+@pytest.mark.hazard("W8")
 @pytest.mark.parametrize("name", [*SCANNER, ".x", "a.b", "a,b", " lead", "3", '"', "[c]", "*"])
 def test_rows_are_sorted_cut_and_bounded_by_each(name):
     kind = pa.timestamp("us", tz="UTC")

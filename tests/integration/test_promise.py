@@ -68,6 +68,7 @@ VERBS = {
 }
 
 
+@pytest.mark.hazard("W10")
 @pytest.mark.parametrize("probes", [True, False], ids=["with its probe", "without"])
 @pytest.mark.parametrize("kind", [Overwriting, Generous])
 @pytest.mark.parametrize("verb", VERBS)
@@ -81,6 +82,7 @@ def test_w10_the_first_commit_is_refused(verb, kind, probes):
     assert {found.key: store.get(found.key) for found in store.list("_log/")} == log
 
 
+@pytest.mark.hazard("W10")
 @pytest.mark.parametrize("probes", [True, False], ids=["with its probe", "without"])
 def test_w10_on_s3(s3, bucket, probes):
     source = good_table().store
@@ -99,6 +101,7 @@ def test_w10_on_s3(s3, bucket, probes):
     assert (counts.put, counts.total) == (2, opening + 2)
 
 
+@pytest.mark.hazard("W10")
 def test_w10_a_store_that_keeps_the_promise_is_asked_once():
     store = CountingStore(copied(good_table().store, Strange(), probes=True))
     table = reopen(store)
@@ -111,6 +114,7 @@ def test_w10_a_store_that_keeps_the_promise_is_asked_once():
     assert counts.put == 2
 
 
+@pytest.mark.hazard("W10")
 def test_w10_an_unclear_answer_proves_nothing():
     class Silent(Strange):
         silent = True
@@ -130,6 +134,7 @@ def test_w10_an_unclear_answer_proves_nothing():
     assert append(table, events(1, first=9)) == 2
 
 
+@pytest.mark.hazard("W10")
 def test_w10_creating_a_table_is_proof_for_its_program():
     store = CountingStore(Strange())
     table = create(store)
@@ -138,6 +143,7 @@ def test_w10_creating_a_table_is_proof_for_its_program():
     assert counts.total == 2
 
 
+@pytest.mark.hazard("W10")
 @pytest.mark.parametrize(
     ("endpoint", "known"),
     [

@@ -135,6 +135,7 @@ def test_wrong_arguments_are_refused(table):
 # -------------------------------------------------------------------------------------- versions
 
 
+@pytest.mark.hazard("R2")
 def test_a_scan_is_pinned_to_its_version(table):
     pinned = readers.scan(table)
     overwrite(table, events(5), start="1970-01-01", end="1970-01-02")
@@ -272,6 +273,7 @@ def whole_bytes(request, monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", request.param)
 
 
+@pytest.mark.hazard("R1", "W6")
 @pytest.mark.parametrize(
     "consume", [lambda s: s.to_table(), lambda s: s.reading.count(s.plan.segments())]
 )
@@ -295,6 +297,7 @@ def test_damage_is_data_loss_and_named(table, store, damage, consume):
     assert (caught.value.key, caught.value.version, caught.value.table) == (key, 2, store.uri)
 
 
+@pytest.mark.hazard("W6")
 def test_every_flipped_bit_of_a_small_segment_is_found(table, store):
     key = object_keys(store)[0]
     body = store.get(key)

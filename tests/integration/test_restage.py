@@ -64,6 +64,7 @@ def test_a_fenced_append_is_staged_again_and_lands_once(table):
     check_sound(table.store)
 
 
+@pytest.mark.hazard("C8")
 def test_the_second_form_keeps_the_id_of_the_transaction(table):
     mine, spy = late(table, lambda: fence(table))
     append(mine, events(2, first=10))
@@ -151,6 +152,7 @@ def test_what_landed_before_the_fence_is_not_staged_again(table, since):
     assert accepted_in(table.store, twice.id) == [first]
 
 
+@pytest.mark.hazard("C7")
 def test_c7_a_writer_that_is_refused_deletes_nothing(table):
     mine, spy = late(table, lambda: overwrite(reopen(table.store), events(1, first=20), **DAY))
     with pytest.raises(errors.CommitConflict):

@@ -112,6 +112,7 @@ def test_a_second_vacuum_finds_nothing_and_writes_nothing():
     assert table.refresh().version == head.version
 
 
+@pytest.mark.hazard("V1")
 def test_v1_an_upload_under_way_is_left_alone():
     table = replaced_twice()
     late = stage(table, table.head(), events(1, first=60), 2**29)
@@ -120,6 +121,7 @@ def test_v1_an_upload_under_way_is_left_alone():
     assert "row 60" in row_names(table)
 
 
+@pytest.mark.hazard("V1", "V3")
 def test_v1_an_upload_that_the_fence_passed_goes_and_its_commit_is_void():
     table = create()
     append(table, events(1))
@@ -132,6 +134,7 @@ def test_v1_an_upload_that_the_fence_passed_goes_and_its_commit_is_void():
     assert row_names(table) == ["row 0"]
 
 
+@pytest.mark.hazard("V2")
 @pytest.mark.parametrize("holder", ["pin", "replica"])
 def test_v2_what_is_held_stays_until_it_is_let_go(holder):
     table = replaced_twice()
@@ -156,6 +159,7 @@ def test_v2_what_is_held_stays_until_it_is_let_go(holder):
         scan(table, version=2)
 
 
+@pytest.mark.hazard("V2")
 def test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen():
     table = replaced_twice()
     spy = Spy(table.store)
@@ -173,6 +177,7 @@ def test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen():
     assert scan(table, version=3).to_table().num_rows == 1
 
 
+@pytest.mark.hazard("V3")
 def test_v3_what_is_added_between_the_look_and_the_marks_stays():
     table = create()
     append(table, events(1))
@@ -191,6 +196,7 @@ def test_v3_what_is_added_between_the_look_and_the_marks_stays():
     assert live_keys(table) == objects(table.store)
 
 
+@pytest.mark.hazard("V4")
 def test_v4_foreign_keys_are_never_deleted():
     table = replaced_twice()
     foreign = [
@@ -207,6 +213,7 @@ def test_v4_foreign_keys_are_never_deleted():
     assert set(foreign) <= {o.key for o in table.store.list("")}
 
 
+@pytest.mark.hazard("V5")
 def test_v5_an_older_program_does_not_touch_a_newer_table():
     table = replaced_twice()
     key = keys.commit_key(table.head().version)
@@ -218,6 +225,7 @@ def test_v5_an_older_program_does_not_touch_a_newer_table():
     assert objects(table.store) == before
 
 
+@pytest.mark.hazard("V6")
 def test_v6_a_listing_that_shows_nothing_only_leaves_more_behind():
     table = replaced_twice()
     history = [o.key for o in table.store.list(keys.SEGMENTS_PREFIX)]
@@ -232,6 +240,7 @@ def test_v6_a_listing_that_shows_nothing_only_leaves_more_behind():
     assert objects(table.store) == live_keys(table)
 
 
+@pytest.mark.hazard("C4")
 def test_only_vacuum_deletes_and_only_segments():
     table = replaced_twice()
     spy = Spy(table.store)
@@ -330,6 +339,7 @@ def test_what_is_given_up_cannot_be_restored_nor_pinned():
             commit(table, *actions)
 
 
+@pytest.mark.hazard("R1")
 def test_r1_a_missing_segment_is_vacuumed_below_the_horizon_and_lost_above():
     table = replaced_twice()
     before = reopen(table.store)
@@ -344,6 +354,7 @@ def test_r1_a_missing_segment_is_vacuumed_below_the_horizon_and_lost_above():
         scan(table).to_table()
 
 
+@pytest.mark.hazard("R1")
 def test_r1_a_version_that_was_given_up_still_has_its_log():
     table = replaced_twice()
     vacuum(table, dry_run=False, **NOW)
@@ -469,6 +480,7 @@ def test_the_program_shows_then_deletes(tmp_path):
     assert objects(table.store) == live_keys(table)
 
 
+@pytest.mark.hazard("V6")
 def test_v6_a_stale_head_takes_no_row_of_a_newer_one():
     table = replaced_twice()
     vacuum(table, dry_run=False, **NOW)
@@ -490,6 +502,7 @@ def test_v6_a_stale_head_takes_no_row_of_a_newer_one():
     assert sorted(row_names(table)) == ["row 30", "row 70", "row 80", "row 90"]
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize("hours", ["nan", "1e15", "-1", "many"])
 def test_the_program_refuses_hours_that_are_none(hours, tmp_path):
     from click.testing import CliRunner  # noqa: PLC0415

@@ -123,6 +123,7 @@ def test_f3_a_published_append_that_was_dropped_does_not_come_back(table):
     assert "already" in again.void[append_.id]
 
 
+@pytest.mark.hazard("V1")
 def test_v1_a_fence_never_falls(table):
     commit(table, Fence(3))
     with pytest.raises(errors.CommitConflict, match="not above"):
@@ -130,6 +131,7 @@ def test_v1_a_fence_never_falls(table):
     assert table.refresh().meta.fence == 3
 
 
+@pytest.mark.hazard("V1")
 def test_v1_a_dropped_segment_whose_add_may_come_again_waits(table):
     vacuum(table, dry_run=False, **NOW)
     version = append(table, events(1, first=5, day=4))
@@ -145,6 +147,7 @@ def test_v1_a_dropped_segment_whose_add_may_come_again_waits(table):
     assert table.store.get(keys.key_of(young))
 
 
+@pytest.mark.hazard("V3")
 def test_v3_what_is_added_between_the_look_and_the_marks_keeps_its_object():
     table = create()
     append(table, events(1))
@@ -157,13 +160,16 @@ def test_v3_what_is_added_between_the_look_and_the_marks_keeps_its_object():
     assert row_names(table) == ["row 0", "row 60"]
 
 
+@pytest.mark.hazard("V2")
 def test_v2_a_pin_that_comes_between_keeps_its_objects(table):
     mine = watched(table)
     meet(mine, lambda: reopen(table.store).pin("late", 2))
     vacuum(mine, dry_run=False, **NOW)
+    assert table.refresh().meta.pins["late"].version == 2
     check_objects(table, 2)
 
 
+@pytest.mark.hazard("V5")
 def test_v5_not_even_where_the_marks_are_there_already(table):
     dying = watched(table)
 
@@ -183,6 +189,7 @@ def test_v5_not_even_where_the_marks_are_there_already(table):
     assert [found.key for found in table.store.list(keys.SEGMENTS_PREFIX)] == before
 
 
+@pytest.mark.hazard("P1")
 def test_p1_a_root_that_tells_of_another_segment_is_stepped_over(table):
     append(table, events(1, first=7, day=3))
     version = table.write_keyframe()
@@ -196,6 +203,7 @@ def test_p1_a_root_that_tells_of_another_segment_is_stepped_over(table):
     assert reopen(table.store).head().base is None
 
 
+@pytest.mark.hazard("P4")
 def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     vacuum(table, dry_run=False, **NOW)
     published = replaced(table.transaction("append", [add(table)]), until=table.head().version + 8)
@@ -223,6 +231,7 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     assert reopen(table.store).head().meta == before
 
 
+@pytest.mark.hazard("K1")
 def test_k1_what_waited_for_others_takes_in_what_they_made():
     """Else the chunks that both touch would need another round."""
     table = create()

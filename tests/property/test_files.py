@@ -206,6 +206,7 @@ COLUMNS_IN_PATHS = ["s", "i8", "f64", "dec", "d", "b", "ntz"]
 IN_PATHS = st.lists(st.sampled_from(COLUMNS_IN_PATHS), min_size=1, unique=True)
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize("name", WRITERS)
 @given(tables())
 def test_w3_what_other_libraries_write_is_read_exactly(name, table):
@@ -216,6 +217,7 @@ def test_w3_what_other_libraries_write_is_read_exactly(name, table):
         assert values(appended(path)) == values(table, instead)
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize("library", PARTITIONED)
 @given(tables(), IN_PATHS)
 def test_w2_columns_in_paths_are_read_as_other_libraries_write_them(library, table, by):

@@ -325,6 +325,7 @@ def duck():
     connection.close()
 
 
+@pytest.mark.hazard("W5")
 @GENEROUS
 @given(rows=ROWS, questions=st.lists(SQL, min_size=1, max_size=8))
 def test_sql_means_what_it_means_in_duckdb(duck, rows, questions):

@@ -70,6 +70,7 @@ plans = st.tuples(
 lands = st.tuples(st.just("land"), st.integers(0, 5))
 
 
+@pytest.mark.hazard("K6")
 @given(
     keyframe_commits=st.integers(1, 4),
     steps=st.lists(appends | plans | plans | lands, min_size=5, max_size=30),

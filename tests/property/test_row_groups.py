@@ -3,6 +3,7 @@
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from builders import DAY_US, create, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,7 @@ def rows_of(table):
     return sorted(map(repr, table.to_pylist()))
 
 
+@pytest.mark.hazard("W4")
 @given(
     appends=st.lists(st.lists(ROWS, min_size=1, max_size=40), min_size=2, max_size=4),
     bounds=BOUNDS,

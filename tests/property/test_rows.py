@@ -7,6 +7,7 @@ from decimal import Decimal
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pytest
 from builders import create
 from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
@@ -154,6 +155,7 @@ def shown(table: pa.Table) -> list[str]:
     return [repr(column.to_pylist()) for column in table.columns]
 
 
+@pytest.mark.hazard("W3")
 @given(spellings(), st.sampled_from(["table", "reader", "batches", "duckdb", "polars"]))
 def test_w3_every_value_comes_back_from_any_spelling(found, source):
     plain, other = found

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ def sets_of(events):
     return online, lost, known
 
 
+@pytest.mark.scenario("S2.2")
 @given(arrivals())
 def test_s2_2_built_at_once_and_step_by_step_are_what_is_defined(case):
     _, events = case

@@ -50,6 +50,7 @@ def four_segments(place):
     return table, task
 
 
+@pytest.mark.scenario("S1.1")
 @pytest.mark.parametrize("first", ["I1", "I2"])
 def test_s1_1_two_ingestions_of_one_chunk_in_both_orders(place, first):
     table = fresh(place, segment_bytes="65536")
@@ -86,6 +87,7 @@ def check_s1_2(table, task, outcome, new=("I3",)):
     assert operations == ["append", "compact"]
 
 
+@pytest.mark.scenario("S1.2")
 def test_s1_2_ingestion_commits_while_compaction_runs(place):
     table, task = four_segments(place)
     ingestion = other(table)
@@ -95,6 +97,7 @@ def test_s1_2_ingestion_commits_while_compaction_runs(place):
     assert outcome.version == 6
 
 
+@pytest.mark.scenario("S1.2")
 def test_s1_2_compaction_commits_while_ingestion_runs(place):
     table, task = four_segments(place)
     compactor, outcomes = other(table), []
@@ -106,6 +109,7 @@ def test_s1_2_compaction_commits_while_ingestion_runs(place):
     assert outcomes[0].version == 5
 
 
+@pytest.mark.scenario("S1.2")
 def test_s1_2_ingestion_takes_the_very_slot_that_compaction_was_about_to(place):
     """The commit is lost and made again; the rows are not."""
     table, task = four_segments(place)
@@ -120,6 +124,7 @@ def test_s1_2_ingestion_takes_the_very_slot_that_compaction_was_about_to(place):
     assert len(staged) == 1
 
 
+@pytest.mark.scenario("S1.2")
 @pytest.mark.spark
 @pytest.mark.parametrize("first", ["ingestion", "compaction"])
 def test_s1_2_the_ingestion_is_a_spark_job(spark, place, tmp_path, first):
@@ -167,6 +172,7 @@ def _wait_for(path):
     raise AssertionError(f"{path} never came")
 
 
+@pytest.mark.scenario("S1.3")
 def test_s1_3_a_second_compaction_of_a_claimed_chunk_is_refused_at_once(place):
     table, task = four_segments(place)
     before = objects(table)
@@ -185,6 +191,7 @@ def test_s1_3_a_second_compaction_of_a_claimed_chunk_is_refused_at_once(place):
     assert perform(other(table), task, CLAIMING).status == "done"
 
 
+@pytest.mark.scenario("S1.4")
 def test_s1_4_a_replacement_with_no_rows_leaves_an_empty_chunk(place):
     table = fresh(place)
     append(table, rows(1, 2))
@@ -200,6 +207,7 @@ def test_s1_4_a_replacement_with_no_rows_leaves_an_empty_chunk(place):
     assert (change.added, len(change.dropped)) == ([], 2)
 
 
+@pytest.mark.scenario("S1.5")
 def test_s1_5_a_query_keeps_its_version_while_others_are_published(place):
     table = fresh(place)
     append(table, rows(0, 1))
@@ -276,6 +284,7 @@ def put_into_folder(place, key, body):
     path.write_bytes(body)
 
 
+@pytest.mark.scenario("S1.6")
 def test_s1_6_any_version_resolves_from_the_nearest_key_frame(long_log, long_place):
     _, states = long_log
     store, last = long_place, COMMITS

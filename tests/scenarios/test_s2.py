@@ -51,6 +51,7 @@ class Numbered:
         self.ids.update(zip(numbers, (s.id for s in new), strict=True))
 
 
+@pytest.mark.scenario("S2.1")
 def test_s2_1_the_example_of_the_proposal_at_every_point(place):
     found = Numbered(place)
     for number in (1, 2, 3):
@@ -95,6 +96,7 @@ def compacted_again_and_again(place):
     return table
 
 
+@pytest.mark.scenario("S2.2")
 def test_s2_2_bulk_and_incremental_construction_agree_in_any_order(place):
     table = compacted_again_and_again(place)
     everyone = history(table)
@@ -112,6 +114,7 @@ def test_s2_2_bulk_and_incremental_construction_agree_in_any_order(place):
         assert timeline == whole
 
 
+@pytest.mark.scenario("S2.3")
 def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
     """A replica that receives segments one by one shows what the version before shows, or all."""
     table = fresh(place)
@@ -130,6 +133,7 @@ def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
         assert replica.visible == after
 
 
+@pytest.mark.scenario("S2.4")
 def test_s2_4_a_lost_segment_brings_back_the_newest_complete_group(place):
     table = fresh(place)
     for hour in range(4):
@@ -192,6 +196,7 @@ def knowing(table, granularity):
     return other(table)
 
 
+@pytest.mark.scenario("S2.5")
 @pytest.mark.parametrize(("old", "new", "late"), CUTS)
 @pytest.mark.parametrize("first", ["append", "compaction"])
 def test_s2_5_an_append_of_any_granularity_lands_beside_a_change_of_granularity(
@@ -240,6 +245,7 @@ def test_s2_5_an_append_of_any_granularity_lands_beside_a_change_of_granularity(
     assert names(table) == wanted
 
 
+@pytest.mark.scenario("S2.5")
 def test_s2_5_writers_learn_of_a_new_granularity_at_their_own_pace(place):
     table = fresh(place, granularity="hour")
     append(table, rows(1, 2))
@@ -255,6 +261,7 @@ def test_s2_5_writers_learn_of_a_new_granularity_at_their_own_pace(place):
     assert names(table) == [f"row {n}" for n in range(1, 6)]
 
 
+@pytest.mark.scenario("S2.6")
 def test_s2_6_a_claim_of_higher_priority_ends_a_running_compaction(place):
     table = fresh(place)
     for hour in range(3):
@@ -284,6 +291,7 @@ def test_s2_6_a_claim_of_higher_priority_ends_a_running_compaction(place):
     assert names(table) == ["row 0", "row 1", "row 2"]
 
 
+@pytest.mark.scenario("S2.6")
 def test_s2_6_a_commit_under_a_revoked_claim_says_so(place):
     table = fresh(place)
     for hour in range(3):

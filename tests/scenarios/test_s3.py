@@ -51,6 +51,7 @@ def verdict_of(table, policy):
     return found
 
 
+@pytest.mark.scenario("S3.1")
 def test_s3_1_every_rule_at_its_boundaries(place):
     table = fresh(place)
     assert plan(table).verdicts == ()
@@ -83,6 +84,7 @@ def test_s3_1_every_rule_at_its_boundaries(place):
     assert explain(table, chunk(0)).act == "empty"
 
 
+@pytest.mark.scenario("S3.2")
 @pytest.mark.parametrize("granularity", [None, "month"])
 def test_s3_2_after_all_tasks_nothing_is_left_to_do(place, granularity):
     policy = Policy(granularity=granularity)
@@ -114,6 +116,7 @@ run(Table.open(sys.argv[1]), policy=Policy(small_task_bytes=0, max_tasks=1), pro
 """
 
 
+@pytest.mark.scenario("S3.3")
 def test_s3_3_after_a_kill_only_what_was_not_done_is_planned(place):
     table = fed(place)
     before, planned = names(table), plan(table, ALONE).tasks
@@ -183,6 +186,7 @@ def test_s3_3_the_claim_of_a_killed_runner_holds_nobody_up_for_ever(place, granu
     check_sound(open_store(table.uri, {}))
 
 
+@pytest.mark.scenario("S3.4")
 def test_s3_4_what_overload_deferred_is_recovered_when_it_falls(place):
     policy = Policy(small_task_bytes=0, max_queue=2)
     table = fed(place, appends=1)
@@ -215,6 +219,7 @@ def test_s3_4_what_overload_deferred_is_recovered_when_it_falls(place):
     assert len(names(table)) == len(before) + 6
 
 
+@pytest.mark.scenario("S3.5")
 def test_s3_5_a_late_segment_makes_exactly_its_chunk_unstable(place):
     table = fed(place)
     run(table)
@@ -232,6 +237,7 @@ def test_s3_5_a_late_segment_makes_exactly_its_chunk_unstable(place):
     assert plan(table).tasks == ()
 
 
+@pytest.mark.scenario("S3.6")
 def test_s3_6_explain_of_any_chunk_at_any_past_version(place):
     table = fed(place, days=1, appends=3)
     run(table)

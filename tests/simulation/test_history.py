@@ -271,6 +271,7 @@ def rewritten(outputs, deletes=0, rows=None):
     return sorted(contents.live)
 
 
+@pytest.mark.hazard("K6")
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -196,6 +196,7 @@ def test_two_writers_and_a_compactor(combine_after, bound, least, capsys):
     assert all(sum(map(len, end)) == 7 for end in ends)  # nobody ever fails
 
 
+@pytest.mark.hazard("K7")
 def test_two_writers_and_a_compactor_under_a_claim(capsys):
     count, ends = explore(two_writers_and_a_claim, bound=1)
     with capsys.disabled():
@@ -204,6 +205,7 @@ def test_two_writers_and_a_compactor_under_a_claim(capsys):
     assert all(sum(map(len, end)) == 9 for end in ends)  # claim, work and release: nobody fails
 
 
+@pytest.mark.hazard("K2")
 def test_two_compactors_with_claims_and_a_challenger(capsys):
     seen = Counter()
     count, ends = explore(two_compactors_and_a_challenger(seen), bound=1)

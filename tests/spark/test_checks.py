@@ -190,6 +190,7 @@ def test_what_arrived_meanwhile_is_carried_or_a_conflict(table):
     assert ids(Table.open(table.uri)) == [*range(10), 12, 13, *range(20, 30)]
 
 
+@pytest.mark.hazard("I6")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_commit_that_is_run_again_takes_effect_once(table, overwrite):
     """The same object, and a copy that another process was given."""

@@ -41,6 +41,7 @@ def jobs(spark):
     return {number: tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(None)}
 
 
+@pytest.mark.scenario("S3.7")
 @pytest.mark.parametrize("root_uri", ["local", "s3"], indirect=True)
 def test_s3_7_spark_driver_compacts_a_thousand_chunks(spark, root_uri, elsewhere):
     """A thousand of them in a directory; fewer on S3, where the server runs in this process."""

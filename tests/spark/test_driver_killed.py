@@ -51,6 +51,7 @@ def _end(group):
         return
 
 
+@pytest.mark.hazard("I2")
 @pytest.mark.long  # a JVM a case; a job whose committer died leaves the same: the next test
 @pytest.mark.parametrize(
     ("root_uri", "when"),
@@ -119,6 +120,7 @@ def dying(spark):
     spark.dataSource.register(Dying)
 
 
+@pytest.mark.hazard("I2", "I3")
 @pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_same_job_again_where_the_committer_died(events, save, ids, bucket, when):

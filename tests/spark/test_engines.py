@@ -88,6 +88,7 @@ def _ids(frames):
     return {name: sorted(numbers) for name, numbers in found.items()}
 
 
+@pytest.mark.hazard("W5")
 def test_every_value_comes_back_bit_by_bit(spark, world):
     table, versions, rows = world
     expected = questions.bits(questions.to_arrow(rows))
@@ -132,6 +133,7 @@ FILTERS = {
 }  # fmt: skip
 
 
+@pytest.mark.hazard("W5")
 def test_filters_on_the_frame_see_every_row(spark, world):
     table, versions, rows = world
     expected = {
@@ -258,6 +260,7 @@ ROOTS = [
 NOT_FOR_HADOOP = ["co:lon*", "*/co:lon"]
 
 
+@pytest.mark.hazard("W8")
 def test_any_root_is_read_once(spark, tmp_path):
     """Each with several segments: of a root that passed for a pattern each brought all others."""
     schema = pa.schema([("id", pa.int64()), ("ts", questions.SCHEMA.field("ts").type)])

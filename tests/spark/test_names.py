@@ -28,6 +28,7 @@ def uri(spark, tmp_path_factory):
     return target
 
 
+@pytest.mark.hazard("W8")
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
     frame = readers.spark.read(spark, uri, engine=engine)
@@ -41,6 +42,7 @@ def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
         assert [tuple(row) for row in rows_found.collect()] == [(wanted,)]
 
 
+@pytest.mark.hazard("W8")
 def test_w8_every_name_alone(spark, uri):
     for engine in ("arrow", "jvm"):
         condition = " AND ".join(f"{quoted(n)} = {rows(2).column(n)[2].as_py()}" for n in NAMES)
@@ -69,6 +71,7 @@ def test_a_struct_may_have_many_fields(spark, tmp_path):
         assert list(row.st) == [n + 0.5 for n in range(40)]
 
 
+@pytest.mark.hazard("W8")
 @pytest.mark.parametrize("two", ["\u00b5\u03bc", "\u03c2\u03c3", "S\u017f", "I\u0131"], ids=ascii)
 def test_w8_fields_that_spark_takes_for_one(spark, tmp_path, two):
     uri = struct_table(tmp_path / "two", [*two])

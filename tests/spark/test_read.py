@@ -181,6 +181,7 @@ def test_a_lost_segment_is_never_skipped(spark, table, load):
         jvm.collect()
 
 
+@pytest.mark.hazard("W1", "W5")
 @pytest.mark.parametrize(
     "where",
     [

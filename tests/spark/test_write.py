@@ -209,6 +209,7 @@ class Dying(DefaultSource):
         return writer
 
 
+@pytest.mark.hazard("I1")
 def test_what_a_failed_attempt_staged_stays_out(spark, events, save, ids, tmp_path):
     local_uri = (tmp_path / "table").as_uri()
     save(events(1, first=1000), local_uri)
@@ -235,6 +236,7 @@ def test_insert_into_a_view(spark, events, save, ids, local_uri):
     assert ids(local_uri) == [10, 11]
 
 
+@pytest.mark.hazard("W1")
 def test_the_session_zone_does_not_move_instants(spark, events, save, rows_of, local_uri):
     df = events(3)
     expected = [row.ts.timestamp() for row in df.collect()]

@@ -144,6 +144,7 @@ def test_what_fits_without_loss_is_cast(kind, given, kept):
     assert one(kind, pa.table({"at": pa.array([AT], SCHEMA.field("at").type), "x": given})) == kept
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
@@ -172,6 +173,7 @@ def with_column(name, values):
     return events(len(values)).set_column(index, name, values)
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
@@ -239,6 +241,7 @@ def test_bad_rows_after_good_ones_are_all_counted():
     assert table.refresh().version == 0
 
 
+@pytest.mark.hazard("W2")
 def test_a_stream_that_breaks_commits_nothing():
     def broken():
         yield events(3).to_batches()[0]
@@ -397,6 +400,7 @@ def test_statistics_follow_the_property():
     ]
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize("last", [None, 1])
 def test_a_stream_that_was_read_is_not_taken_again(last):
     # What is left of it after a failure, or after it was appended, is not the rows.

@@ -115,6 +115,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize("call", CALLS)
 def test_w7_an_odd_argument_is_an_error_of_our_own_and_commits_nothing(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # many a text is a path
@@ -140,6 +141,7 @@ def test_w7_an_odd_argument_is_an_error_of_our_own_and_commits_nothing(call, tmp
 SIZES = ["", "nan", "inf", "-1", "1e400", "1GB", "1 h", "0x10", "1,5", "true", "None"]
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize(
     "words",
     [
@@ -170,6 +172,7 @@ def test_w7_a_number_of_the_program_is_a_number(words, tmp_path):
         assert table.refresh().version == 0
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize("name", [*SETTINGS, "stats_columns"])
 def test_w7_a_property_is_a_number_in_its_bounds(name):
     for value in [*SIZES, "\u0661", "1.0", "+1", " 1", "1_000", "9" * 30, "01e1"]:

@@ -76,6 +76,7 @@ def test_what_is_not_taken_changes_nothing(table, action, why):
     assert table.refresh().meta == before
 
 
+@pytest.mark.hazard("K8")
 def test_of_two_analyses_at_once_the_second_is_void(table):
     other = reopen(table.store)
     mine, theirs = Analysed(2, POLICY), Analysed(2, OTHER)

@@ -20,6 +20,7 @@ def forged(version, **changes):
     return damaged, handle
 
 
+@pytest.mark.hazard("W9")
 @pytest.mark.parametrize("version", [6, 7])
 @pytest.mark.parametrize("changes", [{"prev": "ab" * 32}, {"table": "cd" * 16}], ids=["prev", "id"])
 @pytest.mark.parametrize("adopt", [Table.refresh, Table.snapshot, Table.history])

@@ -71,6 +71,7 @@ def test_which_claims_conflict(table, first, second, meet):
         assert set(table.head().meta.claims) == {A, B}
 
 
+@pytest.mark.hazard("K2")
 @pytest.mark.parametrize(("priority", "granted"), [(-1, False), (0, False), (1, True)])
 def test_a_greater_priority_revokes(table, priority, granted):
     commit(table, claim())
@@ -108,6 +109,7 @@ def test_the_same_group_asking_again_keeps_what_it_has(table):
         commit(table, claim(B, group="job", kind="shared"))
 
 
+@pytest.mark.hazard("K2")
 def test_a_replace_under_a_claim_needs_the_claim_of_that_token(table):
     token = commit(table, claim())
     commit(table, Release(A, token))
@@ -141,6 +143,7 @@ def test_a_claim_can_be_given_up_by_the_replace_itself(table):
     assert not table.head().meta.claims
 
 
+@pytest.mark.hazard("K3")
 def test_a_break_names_the_last_renewal_that_was_seen(table):
     token = commit(table, claim())
     other = reopen(table.store)
@@ -245,6 +248,7 @@ def test_an_emptied_replica_that_comes_back_has_another_token(table):
     assert table.head().meta.replicas["r"].acked == 2
 
 
+@pytest.mark.hazard("P4")
 def test_what_is_held_survives_key_frames():
     table = create(properties={"keyframe_commits": "1"})
     commit(table, add(table))

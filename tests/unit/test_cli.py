@@ -256,6 +256,7 @@ def test_append_of_a_unit_of_work_takes_effect_once(uri, tmp_path):
     assert Table.open(uri).head().version == 3
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -457,6 +458,7 @@ def test_debug_shows_where(tmp_path):
     assert "Traceback" in run("log", tmp_path / "nothing", "--debug").stderr
 
 
+@pytest.mark.hazard("W3")
 def test_json_lines_keep_every_value_or_say_so(tmp_path):
     schema = pa.schema(
         [

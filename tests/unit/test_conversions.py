@@ -110,6 +110,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize("case", REFUSED)
 def test_w3_what_does_not_fit_is_refused_by_name(case):
     kind, given = REFUSED[case]
@@ -120,6 +121,7 @@ def test_w3_what_does_not_fit_is_refused_by_name(case):
     assert table.refresh().version == 0
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     "kind",
     [pa.uint64(), pa.binary(3), pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.null(),
@@ -134,6 +136,7 @@ def test_w3_types_that_a_table_does_not_have_are_refused_by_name(kind):
             table_of(wanted)
 
 
+@pytest.mark.hazard("W3")
 def test_w3_categories_of_polars_and_pandas_are_texts():
     levels = ["high", "low"]
     frames = [
@@ -157,6 +160,7 @@ FINE = pd.Timestamp("2020-01-01 12:30:00.000000001")
 US = pa.timestamp("us")
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     ("kind", "values", "why"),
     [
@@ -206,6 +210,7 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
     assert table.head().version == 0
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     ("kind", "values", "wanted"),
     [
@@ -264,6 +269,7 @@ def test_w3_python_objects_of_a_frame_that_are_whole_are_taken(kind, values, wan
     assert list(map(type, found)) == list(map(type, wanted))
 
 
+@pytest.mark.hazard("W3")
 def test_w3_categories_inside_lists_and_structs_are_texts():
     values = ["low", "high"]
     lists = pl.DataFrame({"at": pl.from_arrow(THREE), "x": [values, None, []]},

@@ -129,6 +129,7 @@ def json_lines(*rows):
     return "".join(json.dumps({"at": AT, **row}) + "\n" for row in rows)
 
 
+@pytest.mark.hazard("W2")
 def test_a_json_column_that_appears_late_is_read(table, tmp_path):
     rows = [{"id": i, "name": "x" * 200} for i in range(20_000)]
     rows[-1]["f"] = 1.5
@@ -181,6 +182,7 @@ def test_json_is_read_by_the_types_of_the_table(table, tmp_path):
     assert sixth["st"] == {"x": None, "y": [date(2013, 1, 7), None]}
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -380,6 +382,7 @@ def test_a_compressed_parquet_file_is_refused(table, tmp_path):
 # ------------------------------------------------------------------------------ CSV
 
 
+@pytest.mark.hazard("W3")
 def test_csv_nulls_and_texts_are_told_apart(table, tmp_path):
     content = (
         "at,id,name,f\n"
@@ -410,6 +413,7 @@ def test_csv_texts_that_stand_for_null_can_be_named(table, tmp_path):
     assert [(row["id"], row["name"]) for row in found] == [(None, "NA"), (1, None)]
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -651,6 +655,7 @@ def test_both_forms_of_arrow_files_are_read(table, tmp_path, form, suffix):
     assert [row["id"] for row in load(table(), path)] == [1, 2, 3]
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize("form", ["file", "stream"])
 def test_an_arrow_file_that_is_cut_anywhere_is_refused(table, tmp_path, form):
     # The last rows end in the very bytes of an end-of-stream marker.
@@ -681,6 +686,7 @@ def test_a_second_stream_behind_the_first_is_refused(table, tmp_path):
 # ------------------------------------------------------------------------------ Parquet
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize("flag", [True, False])
 def test_int96_times_are_exact_or_refused(table, tmp_path, flag):
     times = [datetime(1, 1, 1), HOUR.replace(tzinfo=None), datetime(9999, 12, 31, 23, 59, 59, 1)]
@@ -822,6 +828,7 @@ def test_dictionaries_inside_of_lists_are_read_across_row_groups(table, tmp_path
     assert [row["l"] for row in sorted(found, key=lambda row: row["at"])] == names
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
 def test_times_of_every_unit_are_exact(table, tmp_path, unit, zone):
@@ -1046,6 +1053,7 @@ def csv_of(*numbers):
     return "at,id\n" + "".join(f"{AT},{n}\n" for n in numbers)
 
 
+@pytest.mark.hazard("W2")
 def test_columns_in_paths_are_read_with_the_types_of_the_table(table, tmp_path):
     t = table("at:timestamp, id:int64, name:string, d:date, x:decimal(5,2), f:float64")
     root = tmp_path / "in"
@@ -1120,6 +1128,7 @@ def test_markers_that_hold_no_rows_are_left_out(table, tmp_path):
     assert [row["id"] for row in load(table(), root)] == [1, 2]
 
 
+@pytest.mark.hazard("W2")
 @pytest.mark.parametrize(
     "name",
     [
@@ -1278,6 +1287,7 @@ def run(*arguments, **options):
 UNIT = ("--app-id", "job", "--app-seq", "1")
 
 
+@pytest.mark.hazard("W2")
 def test_half_a_stream_is_refused_and_the_job_may_come_again(table, tmp_path):
     t = table()
     whole = arrow("stream", ids(*range(5000)), ids(*range(5000)))

@@ -39,6 +39,7 @@ def judged_text(reason, text):
     return reason is not None and text in reason
 
 
+@pytest.mark.hazard("K1")
 def test_what_is_void(table):
     first, second = live(table.head())
     again = replaced(drop_of(first), hash=HASH)
@@ -160,6 +161,7 @@ def test_a_drop_that_names_no_chunk_hides_no_other():
     assert list(table.head().live(asked).values()) == found
 
 
+@pytest.mark.hazard("I3", "I4")
 def test_one_unit_of_work_takes_effect_once_whoever_hands_it_in():
     table = create()
     units = [table.transaction("append", [add(table)], app=App("job", 1)) for _ in range(2)]
@@ -170,6 +172,7 @@ def test_one_unit_of_work_takes_effect_once_whoever_hands_it_in():
     assert units[1].id in fold.judge(units[1:], table.head(), 2**40).void
 
 
+@pytest.mark.hazard("K1")
 def test_a_replace_of_what_was_replaced_meanwhile_is_void():
     table = create()
     commit(table, add(table))
@@ -192,6 +195,7 @@ def day():
     return t
 
 
+@pytest.mark.hazard("K6", "K7")
 @pytest.mark.parametrize(
     ("plan", "rows", "read", "why"),
     [
@@ -218,6 +222,7 @@ def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, ro
     assert unbalanced is None  # only where the transaction says that it replaces
 
 
+@pytest.mark.hazard("K6")
 def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
     first, _ = live(day.head())
     same = add(day, rows=first.rows)
@@ -228,6 +233,7 @@ def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
     assert judged(day, *twice[1:]) is None
 
 
+@pytest.mark.hazard("K7")
 def test_k7_what_arrives_after_the_plan_stays(day):
     """A late append to the same chunk is neither dropped nor in the way, in either order."""
     drops = [drop_of(s) for s in live(day.head())]
@@ -241,6 +247,7 @@ def test_k7_what_arrives_after_the_plan_stays(day):
     assert judged(day, Replace(3, 0), *greedy[1:], read_version=4) is None
 
 
+@pytest.mark.hazard("K1")
 def test_k1_of_two_rewrites_of_one_segment_the_second_is_void(day):
     first, second = live(day.head())
     one = day.transaction("compact", [Replace(2, 0), drop_of(first), add(day, rows=first.rows)])

@@ -143,6 +143,7 @@ def test_a_renewal_is_seen_by_others(table):
     assert seen.renewed == table.head().version > seen.token
 
 
+@pytest.mark.hazard("K2")
 def test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect(table):
     lease = table.claim("2013-01-07", "2013-01-08")
     work = rewrite(table, lease)
@@ -170,6 +171,7 @@ def test_a_block_whose_claim_was_lost_ends_without_noise(table):
     assert not table.claims()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_silent_holder_is_waited_for_and_then_broken(table):
     lease = table.claim(Ms(0), Ms(10))
     other = watcher(table)
@@ -180,6 +182,7 @@ def test_k3_a_silent_holder_is_waited_for_and_then_broken(table):
         table.commit(rewrite(table, lease))
 
 
+@pytest.mark.hazard("K3")
 @pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, 0, YEARS_MS // 20])
 def test_k3_no_clock_ends_the_claim_of_a_holder_that_renews(table, off_ms):
     lease = table.claim(Ms(0), Ms(10))
@@ -191,6 +194,7 @@ def test_k3_no_clock_ends_the_claim_of_a_holder_that_renews(table, off_ms):
     table.commit(rewrite(table, lease))
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
     """Between the last look and the break nobody looks: the break names what it saw."""
     lease = table.claim(Ms(0), Ms(10))
@@ -209,6 +213,7 @@ def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
     assert lease.held()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_renewal_after_the_last_look_is_seen(table):
     """A break is of the claim as it was when the watch began, however late it is formed."""
     lease = table.claim(Ms(0), Ms(10))
@@ -246,6 +251,7 @@ def refused(table, **options):
     return False
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls(table):
     lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
@@ -262,6 +268,7 @@ def test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls(table
         table.commit(rewrite(table, lease))
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_holder_that_renews_is_not_taken_over(table):
     lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
@@ -273,6 +280,7 @@ def test_k3_a_holder_that_renews_is_not_taken_over(table):
     assert lease.held()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_without_being_asked_nobody_takes_over(table):
     lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))
@@ -283,6 +291,7 @@ def test_k3_without_being_asked_nobody_takes_over(table):
     assert lease.held()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table):
     """As where each challenger is a program that ends before it has waited for long."""
     lease = table.claim(Ms(0), Ms(10))
@@ -297,6 +306,7 @@ def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table)
     assert not lease.held()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
     clock = ManualClock(START_MS)
     table = create(MemoryStore(clock=clock))
@@ -309,6 +319,7 @@ def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
     assert not lease.held()
 
 
+@pytest.mark.hazard("K3")
 @pytest.mark.parametrize("off_ms", [-YEARS_MS // 20, YEARS_MS // 20])
 def test_k3_no_clock_of_a_challenger_takes_a_claim_over(table, off_ms):
     lease = table.claim(Ms(0), Ms(10))
@@ -316,6 +327,7 @@ def test_k3_no_clock_of_a_challenger_takes_a_claim_over(table, off_ms):
     assert lease.held()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
     lease = table.claim(Ms(0), Ms(10))
     other = Table(table.store, ManualClock(START_MS, 77))

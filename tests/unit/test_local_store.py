@@ -121,6 +121,7 @@ def test_a_replayed_link_is_own_success(store, monkeypatch):
     assert store.get("key") == b"body"
 
 
+@pytest.mark.hazard("W10")
 @pytest.mark.parametrize("there", [False, True], ids=["new", "after another"])
 def test_of_two_that_meet_right_before_the_name_one_wins(store, root, monkeypatch, there):
     """Whatever call gives an object its name, another writer's comes right before it."""

@@ -114,6 +114,7 @@ class Generous(MemoryStore):
         return True
 
 
+@pytest.mark.hazard("W10")
 @pytest.mark.parametrize(
     "store", [Overwriting(), Lying(), Generous()], ids=lambda s: type(s).__name__
 )

@@ -71,6 +71,7 @@ def test_a_time_that_is_clear_is_taken(when, wanted):
     assert (found, type(found)) == (wanted, int)
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize("when", AMBIGUOUS, ids=lambda value: repr(value)[:50])
 def test_a_time_that_could_be_another_is_refused_wherever_it_is_given(when):
     table = create()

@@ -50,6 +50,7 @@ def test_bounds_inside_a_chunk_with_rows_are_refused(table, bounds):
     assert table.refresh().version == 1
 
 
+@pytest.mark.hazard("W7")
 @pytest.mark.parametrize(
     ("start", "end"),
     [(Ms(5), Ms(5)), (Ms(6), Ms(5)), ("yesterday", None), ("1970-01-02", "1970-01-01")],

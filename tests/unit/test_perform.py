@@ -84,6 +84,7 @@ def test_an_outcome_travels_as_json(table):
     assert msgspec.json.decode(msgspec.json.encode(found), type=Outcome) == found
 
 
+@pytest.mark.hazard("I4")
 def test_i4_the_second_delivery_reads_no_rows_and_is_done_too(table):
     task = task_of(table)
     first = perform(table, task, SMALL)
@@ -94,6 +95,7 @@ def test_i4_the_second_delivery_reads_no_rows_and_is_done_too(table):
     assert spy.puts == []
 
 
+@pytest.mark.hazard("I4")
 @pytest.mark.parametrize("settings", [SMALL, CLAIMING], ids=["free", "claiming"])
 def test_i4_deliveries_at_once_have_one_effect(table, settings):
     before, task = content(table), task_of(table)
@@ -113,6 +115,7 @@ def test_i4_deliveries_at_once_have_one_effect(table, settings):
     assert not table.claims()
 
 
+@pytest.mark.hazard("I4")
 @pytest.mark.parametrize("settings", [SMALL, CLAIMING], ids=["free", "claiming"])
 def test_i4_a_delivery_in_the_middle_of_another(table, settings):
     task = task_of(table)
@@ -135,6 +138,7 @@ def deliver(number, start, uri, body):
     return found.status, found.version
 
 
+@pytest.mark.hazard("I4")
 def test_i4_deliveries_to_several_processes(tmp_path):
     from compaction.tasks import encode  # noqa: PLC0415
 
@@ -205,6 +209,7 @@ def test_no_inputs_are_nothing_to_do(table):
     assert table.refresh().version == 4
 
 
+@pytest.mark.hazard("K7")
 def test_what_arrives_meanwhile_stays_beside(table):
     mine, _ = watched(table, lambda: append(table, events(2, first=100)))
     found = perform(mine, task_of(table), SMALL)
@@ -213,6 +218,7 @@ def test_what_arrives_meanwhile_stays_beside(table):
     assert row_names(table) == [f"row {n}" for n in (*range(12), 100, 101)]
 
 
+@pytest.mark.hazard("K7")
 def test_k7_an_append_that_wins_the_slot_is_no_conflict(table):
     other = reopen(table.store)
     mine, spy = watched(table, lambda: append(other, events(2, first=100)), keys.LOG_PREFIX)
@@ -322,6 +328,7 @@ def test_a_holder_that_works_for_long_is_not_taken_for_dead(table):
     assert perform(table, task_of(table), CLAIMING, progress=progress).status == "done"
 
 
+@pytest.mark.hazard("I4")
 @pytest.mark.parametrize("status", ["failed", "out of time"])
 def test_i4_a_second_delivery_that_ends_early_leaves_the_first_its_claim(table, status):
     task, found = task_of(table), []
@@ -344,6 +351,7 @@ def test_i4_a_second_delivery_that_ends_early_leaves_the_first_its_claim(table, 
     assert not table.claims()
 
 
+@pytest.mark.hazard("K2")
 def test_k2_a_revoked_claim_ends_it_and_nothing_shows(table):
     revoker = reopen(table.store)
     mine, spy = watched(
@@ -454,6 +462,7 @@ def test_a_store_that_does_not_answer_fails_the_task(table):
     assert "the store is down" in found.error
 
 
+@pytest.mark.hazard("K6")
 def test_k6_a_replacement_with_other_rows_is_void(table):
     from compaction.perform import replacement  # noqa: PLC0415
 

@@ -259,6 +259,7 @@ def test_what_the_queue_cannot_take_is_shed_and_comes_back():
     assert made.plan(policy).verdicts[9].act == "stable"
 
 
+@pytest.mark.hazard("K8")
 def test_a_chunk_whose_task_fails_rests_longer_each_time_and_then_runs_alone():
     policy = Policy(target_bytes=T, max_task_bytes=10 * T, backoff_s=60, max_backoff_s=100)
     made = Pretended()
@@ -282,6 +283,7 @@ def test_a_chunk_whose_task_fails_rests_longer_each_time_and_then_runs_alone():
 # ------------------------------------------------------------------------------------ fixed points
 
 
+@pytest.mark.hazard("K8")
 def test_what_a_task_left_is_stable_whatever_its_sizes():
     made = Pretended(shrink=0.55)
     made.add(DAY, *[30_000] * 40)

@@ -84,6 +84,7 @@ def test_what_may_be_published(actions, answer):
     assert combinable(transaction) is answer
 
 
+@pytest.mark.hazard("W4")
 @pytest.mark.parametrize("version", [0, 10**9])
 def test_the_largest_publishable_append_can_be_read_back(store, head, version):
     each = (len(codec.encode_transaction(append(1, actions=(segment(0),) * 101), TABLE))) // 101 + 1

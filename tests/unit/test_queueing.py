@@ -145,6 +145,7 @@ def trace():
     return simulate(SMALL, LOAD)
 
 
+@pytest.mark.scenario("S3.4")
 def test_s3_4_the_queue_is_bounded_under_overload(trace):
     busy = trace.waiting[2 * 60 : 4 * 60]
     assert max(trace.waiting) == SMALL.max_queue
@@ -164,6 +165,7 @@ def test_s3_4_the_highest_priorities_are_served_and_the_lowest_deferred(trace):
     assert max(trace.deferred) > SMALL.max_queue
 
 
+@pytest.mark.scenario("S3.4")
 def test_s3_4_all_of_it_is_recovered_when_the_load_falls(trace):
     assert trace.deferred[-1] == trace.waiting[-1] == trace.running[-1] == trace.left == 0
 

@@ -451,6 +451,7 @@ class Lying(outputs.SegmentWriter):
         self._watch = watch
 
 
+@pytest.mark.hazard("K6")
 @pytest.mark.parametrize(
     ("writer", "verify", "why"),
     [
@@ -468,6 +469,7 @@ def test_k6_a_rewrite_that_changes_rows_is_refused(monkeypatch, writer, verify, 
     assert table.refresh().version == 5
 
 
+@pytest.mark.hazard("K6")
 def test_k6_a_rewrite_that_changes_rows_fails_its_task(monkeypatch):
     table = filled()
     monkeypatch.setattr(outputs, "SegmentWriter", Mixing)

@@ -164,6 +164,7 @@ class TestConditionalPut:
         assert store.put_if_absent("key", b"body") is False
         assert server.methods == ["PUT"]
 
+    @pytest.mark.hazard("C3")
     @pytest.mark.parametrize(("last", "outcome"), [(200, True), (412, False)])
     def test_409_is_sent_again_with_the_same_bytes(self, store, server, clock, last, outcome):
         conflict = answer(409, "ConditionalRequestConflict")

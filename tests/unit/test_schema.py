@@ -83,6 +83,7 @@ def nested(levels, wraps):
     return kind, value
 
 
+@pytest.mark.hazard("W4")
 @pytest.mark.parametrize("wraps", WRAPS.values(), ids=WRAPS)
 def test_types_nest_so_deep_that_every_reader_takes_them(wraps):
     """At the bound everything works: commits, key frames, fsck, rows; beyond it nothing is made."""

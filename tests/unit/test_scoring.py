@@ -54,6 +54,7 @@ def verdict(*sizes, policy=POLICY, rows=1000):
         ([12_499, 1], "compact", "small"),  # below an eighth of the target, all are merged
     ],
 )
+@pytest.mark.scenario("S3.1")
 def test_sizes_decide(sizes, act, rule):
     found = verdict(*sizes)
     assert (found.act, found.rule) == (act, rule)
@@ -74,6 +75,7 @@ def test_sizes_decide(sizes, act, rule):
         ([75_001] * 4, "stable"),
     ],
 )
+@pytest.mark.scenario("S3.1")
 def test_without_hysteresis_the_rules_are_those_of_the_document(sizes, act):
     """n segments, all at most the maximum, are stable exactly where n = ceil(total / maximum)."""
     assert verdict(*sizes, policy=LITERAL).act == act
@@ -121,6 +123,7 @@ def test_a_trickle_of_late_segments_is_not_paid_for_with_the_square_of_its_size(
     assert rewritten < 14 * 74_000  # each time all of it would be 37 times as much
 
 
+@pytest.mark.hazard("K8")
 def test_only_small_and_large_ones_are_rewritten():
     found = verdict(T, 80_000, 10, 20, 2 * T)
     assert (found.small, found.good, found.large) == (2, 2, 1)

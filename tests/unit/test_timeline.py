@@ -32,6 +32,7 @@ def seen(timeline):
 PROPOSAL = [*plain("1", "2", "3"), *group("4", "23"), *plain("5"), *group("67", "45"), *plain("8")]
 
 
+@pytest.mark.scenario("S2.1")
 def test_s2_1_the_example_of_the_proposal_at_every_point():
     timeline, points = Timeline(), []
     for member in PROPOSAL:
@@ -42,12 +43,14 @@ def test_s2_1_the_example_of_the_proposal_at_every_point():
     assert timeline == Timeline(PROPOSAL)
 
 
+@pytest.mark.scenario("S2.1")
 def test_s2_1_it_ends_the_same_in_every_order_of_arrival():
     for order in itertools.permutations(PROPOSAL[1:]):
         timeline = arrive(Timeline(), *order, PROPOSAL[0])
         assert seen(timeline) == "1678"
 
 
+@pytest.mark.scenario("S2.3")
 def test_s2_3_a_group_waits_for_its_last_member_and_swaps_in_one_step():
     timeline = Timeline(plain(*"ab"))
     c, d, e = group("cde", "ab")
@@ -90,6 +93,7 @@ def test_s2_4_the_newest_complete_generation_comes_back():
     assert seen(timeline) == "e"
 
 
+@pytest.mark.scenario("S2.4")
 def test_s2_4_where_none_is_complete_nothing_changes():
     timeline = Timeline([*plain(*"abz"), *group("cd", "ab")])
     timeline.remove("b")

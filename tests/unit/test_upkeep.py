@@ -97,6 +97,7 @@ class Alive(ManualClock):
             self._lease.renew()
 
 
+@pytest.mark.hazard("K3")
 def test_k3_the_watch_that_nobody_asked_for_otherwise_spares_who_is_alive(table, monkeypatch):
     lease = table.claim("2013-01-07", "2013-01-08")
     clock = Alive(lease)

@@ -1,0 +1,187 @@
+"""What the tests must cover, and the tables that say which test covers what.
+
+A test that covers a hazard or a scenario carries `@pytest.mark.hazard("C1")` or
+`@pytest.mark.scenario("S1.2")`. The tables in tests/README.md are made from these marks by
+`make tables`; a test in this folder compares them.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder
+
+from tidy.definitions import TESTS, Function
+
+HAZARDS = {
+    "C1": "response lost, PUT landed: accepted exactly once",
+    "C2": "a delayed PUT lands later: one body a slot, no other slot while unsure",
+    "C3": '409 is not "exists"',
+    "C4": "slots are never freed",
+    "C5": "no gap, version = key, prev checked",
+    "C6": "a foreign overwrite is seen",
+    "C7": "a failing writer deletes nothing",
+    "C8": "same id, same bytes on retry",
+    "C9": "a retry costs the same however many commits were missed",
+    "P1": "a bad key frame is stepped over",
+    "P2": "two writers of one key frame write the same bytes",
+    "P3": "no key frame is built from part of the state",
+    "P4": "what the fold needs survives a key frame",
+    "V1": "no upload in flight is deleted",
+    "V2": "nothing live or held is deleted",
+    "V3": "the live set is read behind the fence",
+    "V4": "foreign keys are left alone",
+    "V5": "an old program deletes nothing of a new table",
+    "V6": "a stale listing only under-deletes",
+    "R1": "404: vacuumed below the horizon, data loss above, never skipped",
+    "R2": "a scan shows one version",
+    "R3": "a session never goes backwards",
+    "I1": "every attempt of a task has keys of its own",
+    "I2": "a driver that dies before the commit leaves only garbage",
+    "I3": "a driver that dies after the commit finds it done",
+    "I4": "concurrent deliveries have one effect",
+    "I5": "a replay with other content: the first stands; another number of rows is reported",
+    "I6": "an abort after the commit undoes nothing",
+    "K1": "what a replace drops is live just before",
+    "K2": "a claim that was lost voids the commit",
+    "K3": "a claim ends by a commit, not by a clock",
+    "K6": "a rewrite loses and doubles no row, and changes no value",
+    "K7": "a rewrite drops what its plan saw; what came later stays",
+    "K8": "planning comes to an end, and lets a chunk rest whose task fails",
+    "W1": "ambient state (decimal context, locale, time zone, umask, environment) reaches no value:"
+    " the same bytes and answers under any of it",
+    "W2": "an input is read whole or refused: a cut stream, late columns, values in the paths of a"
+    " folder, mixed files",
+    "W3": "a conversion is exact or refused, on every road in: units of time, large and view types,"
+    " categories, NaN and null, numbers of JSON",
+    "W4": "what a writer or a compaction may write, a reader can read: one table of limits",
+    "W5": "all engines give one answer, or the engine is not used: minus zero, NaN, decimals, time"
+    " zones, LIKE, no columns",
+    "W6": "changed bytes of a segment give the right rows or `DataLoss`: no hang, no abort, no"
+    " other rows",
+    "W7": "no argument is guessed at: a time without a form, a size without a unit is refused with"
+    " the forms that are taken",
+    "W8": "a name that is accepted works everywhere: it becomes no expression, no path, no field of"
+    " a library",
+    "W9": "a handle whose table was replaced by another notices before it commits or deletes",
+    "W10": "a store that does not keep its promises is found out before the second writer's first"
+    " row",
+}
+
+SCENARIOS = {
+    "S1.1": "two ingestions of one chunk, in both orders",
+    "S1.2": "ingestion while compaction runs, either first; from Spark",
+    "S1.3": "a second compaction of a claimed chunk is refused at once",
+    "S1.4": "a replacement with no rows",
+    "S1.5": "a query keeps its version, also under a vacuum",
+    "S1.6": "any version from the nearest key frame, requests counted",
+    "S2.1": "the proposal's own example of overshadowing",
+    "S2.2": "bulk construction equals incremental",
+    "S2.3": "atomic groups",
+    "S2.4": "fallback",
+    "S2.5": "appends at another granularity beside a change of granularity",
+    "S2.6": "revocation by a higher priority",
+    "S3.1": "every scoring rule, boundaries included",
+    "S3.2": "the fixed point",
+    "S3.3": "`kill -9` of the runner",
+    "S3.4": "overload: bounded, shed, deferred, recovered",
+    "S3.5": "a late segment makes exactly its chunk unstable",
+    "S3.6": "explain at any past version",
+    "S3.7": "Spark compacts 1,000 chunks; Lambda from S3 events, twice and at once",
+}
+
+# Mark -> what it may name.
+KINDS = {"hazard": HAZARDS, "scenario": SCENARIOS}
+# Fixtures that stand for an S3 server and for a directory, one after the other.
+BOTH_PLACES = {"place", "long_place", "root_uri"}
+README = TESTS / "README.md"
+_TABLE = re.compile(r"(<!-- (\w+): made by `make tables` -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# Source by path below `tests/`.
+Sources = Mapping[str, str]
+# A test: its file below `tests/`, and its definition.
+Test = tuple[str, Function]
+
+
+def sources() -> dict[str, str]:
+    """Return the text of every file of tests."""
+    paths = sorted(TESTS.rglob("test_*.py"))
+    return {str(p.relative_to(TESTS)): p.read_text(encoding="utf-8") for p in paths}
+
+
+def marks(function: Function) -> Iterator[tuple[str, str]]:
+    """Return the kinds and names of a function's marks: ("hazard", "C1")."""
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call):
+            owner, _, kind = ast.unparse(decorator.func).rpartition(".")
+            if owner == "pytest.mark" and kind in KINDS:
+                for argument in decorator.args:
+                    yield kind, ast.literal_eval(argument)
+
+
+def marked(files: Sources) -> dict[tuple[str, str], list[Test]]:
+    """Return the tests by kind and name, those of one file in its order."""
+    by_mark: dict[tuple[str, str], list[Test]] = {}
+    for file, text in files.items():
+        if "pytest.mark." in text:
+            functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, Function)]
+            for function in sorted(functions, key=lambda f: f.lineno):
+                for mark in marks(function):
+                    by_mark.setdefault(mark, []).append((file, function))
+    return by_mark
+
+
+def asserts_something(function: Function) -> bool:
+    """Tell whether a test asserts or expects an error."""
+    return any(isinstance(node, ast.Assert | ast.With) for node in ast.walk(function))
+
+
+def problems(files: Sources) -> list[str]:
+    """Return what is wrong with the marks: names that nobody knows, and what no test covers."""
+    by_mark = marked(files)
+    wrong = [
+        f"{file}::{function.name} is marked with the unknown {kind} {name}"
+        for (kind, name), tests in by_mark.items()
+        if name not in KINDS[kind]
+        for file, function in tests
+    ]
+    for kind, statements in KINDS.items():
+        wrong += [
+            f"no test covers {kind} {name}" for name in statements if (kind, name) not in by_mark
+        ]
+    for tests in by_mark.values():
+        wrong += [
+            f"{file}::{function.name} asserts nothing"
+            for file, function in tests
+            if not asserts_something(function)
+        ]
+    for name in SCENARIOS:
+        tests = by_mark.get(("scenario", name), [])
+        if not any({a.arg for a in f.args.args} & BOTH_PLACES for _, f in tests):
+            wrong.append(f"scenario {name} runs in one place: take one of {sorted(BOTH_PLACES)}")
+    return wrong
+
+
+def table(kind: str, files: Sources) -> str:
+    """Return the table of a kind as Markdown: name, what must hold, tests by file."""
+    by_mark = marked(files)
+    lines = [f"| {kind} | what must hold | tests |", "|---|---|---|"]
+    for name, statement in KINDS[kind].items():
+        by_file: dict[str, list[str]] = {}
+        for file, function in by_mark.get((kind, name), []):
+            by_file.setdefault(file, []).append(f"`{function.name}`")
+        tests = "; ".join(f"{file}: {', '.join(names)}" for file, names in by_file.items())
+        lines.append(f"| {name} | {statement} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_tables(text: str, files: Sources) -> str:
+    """Return a text whose tables are made anew, each between its two comments."""
+    return _TABLE.sub(lambda m: f"{m[1]}{table(m[2], files)}{m[3]}", text)
+
+
+if __name__ == "__main__":
+    README.write_text(with_tables(README.read_text(encoding="utf-8"), sources()), encoding="utf-8")
