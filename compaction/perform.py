@@ -118,6 +118,7 @@ def perform(
         )
     except _OutOfTime:
         outcome = attempt.outcome("out of time", error=f"it was given {deadline_s} s")
+    # against outcome-of-foreseen-errors-only
     except Exception as error:  # whatever one task meets, others must go on
         outcome = attempt.judged(error)
         if outcome.status == "failed" and not isinstance(error, EventLogError):
@@ -143,19 +144,21 @@ def replacement(t: Table, task: Task, made: Rewritten, lease: Lease | None) -> T
 
     It releases the claim that it runs under.
     """
+    # against rewrite-that-does-not-say-so
     actions: list[Action] = [Replace(version=task.version, deletes=0)]
+    # against drops-read-again-at-the-commit
     actions += [drop_of(segment) for segment in task.inputs]
     actions += made.adds
-    if lease is not None:
+    if lease is not None:  # against claim-not-given-up
         actions.append(Release(lease.token.id, lease.token.token))
     formed = t.transaction(
         "compact",
         actions,
         read_version=task.version,
-        claim=None if lease is None else lease.token,
+        claim=None if lease is None else lease.token,  # against claim-not-carried
         info={"reason": task.reason[:_MAX_REASON]},
     )
-    return replace(formed, id=task.id)
+    return replace(formed, id=task.id)  # against task-under-a-fresh-id
 
 
 class _Attempt:
@@ -177,7 +180,7 @@ class _Attempt:
         if known is not None:
             return known
         with ExitStack() as stack:
-            if needs_claim(task, self._policy):
+            if needs_claim(task, self._policy):  # against costly-task-without-a-claim
                 claimed = self._claim()
                 if isinstance(claimed, Outcome):
                     return claimed
@@ -186,11 +189,13 @@ class _Attempt:
                 known = self._settled(t.refresh())
                 if known is not None:
                     return known
+                # against taken-over-without-a-sign
                 if claimed.joined:  # whoever took it may have been dead for long
                     self._renew()
             made = work(self._pulse)
             self._pulse()
             head = t.refresh()
+            # against fenced-outputs-given-up
             version = commit_staged(t, replacement(t, task, made, self._lease))
             if self._lease is not None:
                 self._lease.forget()
@@ -235,8 +240,9 @@ class _Attempt:
         """
         task = self._task
         live = head.live([drop_of(segment) for segment in task.inputs])
+        # against segment-that-came-back-taken-for-the-old
         gone = [s for s in task.inputs if live.get(s.id) != s]
-        if not gone:
+        if not gone:  # against done-task-not-found
             return None
         version = find_transaction(self._t.log, task.id, task.version + 1, head.version)
         if version is not None:
@@ -253,9 +259,9 @@ class _Attempt:
                 Ms(max(chunk.end for chunk in chunks)),
                 # Parts of one large chunk may be rewritten side by side.
                 segments=() if cuts_anew(task) else task.inputs,
-                group=task.id,
+                group=task.id,  # against each-delivery-a-claim-of-its-own
                 owner=writer_name(),
-                take_over=True,
+                take_over=True,  # against dead-holder-not-broken
             )
         except CommitConflict as conflict:
             return self.outcome("claimed", error=conflict.message)
@@ -271,7 +277,7 @@ class _Attempt:
         now_s = self._t.clock.elapsed_s()
         if now_s >= self._deadline_s:
             raise _OutOfTime
-        if now_s - self._renewed_s >= RENEW_S:
+        if now_s - self._renewed_s >= RENEW_S:  # against claim-not-renewed
             self._renew()
 
     def _renew(self) -> None:

@@ -108,7 +108,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def backoff_ms(self, failures: int) -> int:
         """Return how long a chunk rests after so many failures in a row (at least 1)."""
-        doubled = self.backoff_s << min(failures - 1, 40)
+        doubled = self.backoff_s << min(failures - 1, 40)  # against rest-that-does-not-grow
         return 1000 * min(doubled, self.max_backoff_s)
 
     def digest(self, granularity: Granularity) -> str:

@@ -126,7 +126,7 @@ def vacuum(
     run = _Sweep(t, head, found, progress or (lambda *_: None))
     last = None if full else head.meta.swept
     run.gather(last)
-    run.judge(delete=not dry_run)
+    run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     # A record that says nothing new would be news for the next vacuum, and so on for ever.
     if not dry_run and (last is None or (last.fence, last.horizon) != (found.fence, found.horizon)):
         run.record()
@@ -194,12 +194,12 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
     """Commit fence and horizon as far as they go; return the snapshot that carries them."""
     for _ in range(_MAX_CONFLICTS):
         head = t.refresh()
-        check_writable(head.header)
+        check_writable(head.header)  # against newer-table-vacuumed
         found = _marks(t, head, ages)
         actions: list[Action] = []
-        if found.fence > head.meta.fence:
+        if found.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(found.fence))
-        if found.horizon > head.meta.horizon:
+        if found.horizon > head.meta.horizon:  # against no-horizon-committed
             actions.append(Horizon(found.horizon))
         if dry_run or not actions:
             return head, found
@@ -207,8 +207,8 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
             version = t.commit(t.transaction("vacuum", actions))
         except CommitConflict as error:  # a pin came, or another vacuum went further
             logger.info("vacuum looks again: %s", error)
-            continue
-        return t.snapshot(version), found
+            continue  # against conflict-of-marks-ignored
+        return t.snapshot(version), found  # against live-set-read-before-the-marks
     raise CommitConflict(
         f"fence and horizon were changed by others {_MAX_CONFLICTS} times in a row; nothing was "
         "deleted, try again",
@@ -278,7 +278,7 @@ class _Sweep:
     def record(self) -> None:
         """Note how far this vacuum came, so that the next one starts here."""
         pending = None
-        if self._found.waiting:
+        if self._found.waiting:  # against waiting-not-recorded
             body = sweep.to_object(self._found.waiting)
             pending = Spill(sha256(body), len(body), 0, len(self._found.waiting))
             put_once(self._t.store, self._t.clock, keys.frame_key(pending.sha256), body)
@@ -318,7 +318,7 @@ class _Sweep:
             return sweep.from_object(self._t.log.frame(last.pending), last.pending.drops)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, looking at everything: %s", error)
-            return None
+            return None  # against lost-record-taken-for-empty
 
     def _with_drops(self, start: int) -> Iterator[int]:
         """Yield the versions after `start` that dropped segments: a header each."""
@@ -339,9 +339,10 @@ class _Sweep:
         part: dict[str, int] = {}
         after = f"{keys.SEGMENTS_PREFIX}{start:012d}"
         for found in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
-            parsed = keys.parse_segment_key(found.key)
+            parsed = keys.parse_segment_key(found.key)  # against foreign-keys-deleted
             if parsed is None:
                 continue
+            # against uploads-above-the-fence-deleted
             if parsed[0] >= self._marks.fence and not whole:
                 break  # keys are in the order of their epochs
             part[found.key] = found.size

@@ -263,6 +263,7 @@ class _Run:
     def _launch(self) -> None:
         for task in self._queue.launch():
             # What a black task waited for has changed its chunks: its inputs are looked up again.
+            # against black-as-it-was-planned
             current = renewed(self._t, task, self._policy) if task.after else task
             if current is None:
                 self._queue.complete(task.id)

@@ -68,6 +68,7 @@ def task_id(table: str, granularity: Granularity, inputs: Iterable[tuple[str, in
     It is the id of a transaction, and those take effect once: of inputs without their versions the
     work that is due again after a restore would have the id of the work that the restore undid.
     """
+    # against task-id-without-versions
     text = " ".join((table, granularity, *(f"{name}@{version}" for name, version in inputs)))
     return sha256(text.encode())[:32]
 

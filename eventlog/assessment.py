@@ -19,7 +19,7 @@ MAX_STATES = limits.CHUNK_STATES  # every commit since the key frame carries tho
 
 def assess(action: Assess, meta: Meta, version: int) -> Meta | str:
     """Return the small state with what an analysis found, or why it is not taken."""
-    if action.old != meta.analysed:
+    if action.old != meta.analysed:  # against analysis-over-another
         return "another analysis was noted meanwhile"
     reason = _analysed_problem(action.analysed, version) or _changes_problem(action.chunks, version)
     if reason:
@@ -30,7 +30,7 @@ def assess(action: Assess, meta: Meta, version: int) -> Meta | str:
             chunks.pop(change.chunk, None)
         else:
             chunks[change.chunk] = change.state
-    if len(chunks) > MAX_STATES:
+    if len(chunks) > MAX_STATES:  # against states-without-bound
         return f"there would be more than {MAX_STATES} chunk states"
     ordered = {name: chunks[name] for name in sorted(chunks)}
     return msgspec.structs.replace(meta, chunks=ordered, analysed=action.analysed)
@@ -44,13 +44,13 @@ def is_current(state: ChunkState, version: int, segments: int) -> bool:
         version: the greatest version of a live segment in the chunk.
         segments: how many are live in it.
     """
-    return (state.version, state.segments) == (version, segments)
+    return (state.version, state.segments) == (version, segments)  # against state-counts-for-ever
 
 
 def _analysed_problem(analysed: Analysed | None, version: int) -> str | None:
     if analysed is None:
         return None
-    if analysed.version >= version:
+    if analysed.version >= version:  # against analysis-of-the-future
         return f"version {analysed.version} cannot have been analysed yet"
     try:
         keys.frame_key(analysed.policy)
@@ -68,6 +68,7 @@ def _changes_problem(changes: tuple[ChunkChange, ...], version: int) -> str | No
             parse_chunk(change.chunk)
         except InvalidInput as error:
             return error.message
+        # against state-of-the-future
         if change.state is not None and change.state.version >= version:
             return f"chunk {change.chunk} was noted with a version that is not there yet"
     return None

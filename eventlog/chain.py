@@ -25,6 +25,7 @@ def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
     Raises:
         Corrupt: it does not follow the known one.
     """
+    # against chain-not-checked
     if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
         raise _forked(commit, table)
 
@@ -50,7 +51,7 @@ def check_contiguous(versions: Sequence[int], table: str) -> None:
         Corrupt: they have one.
     """
     for newer, older in pairwise(versions):
-        if newer - older != 1:
+        if newer - older != 1:  # against gap-not-checked
             raise Corrupt(
                 f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "
                 "or commits were deleted; run `eventlog fsck`",

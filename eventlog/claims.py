@@ -29,17 +29,19 @@ def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
     reason = malformed(action)
     if reason:
         return reason
-    if found(meta.claims, action) is not None:
+    if found(meta.claims, action) is not None:  # against group-asked-again-gets-a-new-claim
         return meta
     if action.id in meta.claims:
         return f"a claim {action.id} is there already"
     blocking = in_the_way(action, meta.claims)
     for claim_id, claim in blocking.items():
+        # against claim-revoked-by-an-equal, claim-revoked-by-a-lower
         if claim.priority >= action.priority:
             return (
                 f"claim {claim_id} of {claim.owner} (group {claim.group!r}, priority "
                 f"{claim.priority}, since version {claim.token}) stands in the way"
             )
+    # against revoked-claim-stands
     kept = {i: claim for i, claim in meta.claims.items() if i not in blocking}
     claims = {**kept, action.id: _claim(action, version)}
     if len(claims) > MAX_CLAIMS or sum(len(c.segments) for c in claims.values()) > MAX_CLAIMED:
@@ -49,25 +51,26 @@ def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
 
 def renew(action: Renew, meta: Meta, version: int) -> Meta | str:
     """Return the small state with the claim's sign of life at `version`."""
-    claim = held(meta, Token(action.id, action.token))
+    claim = held(meta, Token(action.id, action.token))  # against claim-renewed-by-another-token
     if isinstance(claim, str):
         return claim
-    renewed = msgspec.structs.replace(claim, renewed=version)
+    renewed = msgspec.structs.replace(claim, renewed=version)  # against renewal-without-a-sign
     return _with(meta, {**meta.claims, action.id: renewed})
 
 
 def release(action: Release, meta: Meta) -> Meta | str:
     """Return the small state without the claim."""
-    claim = held(meta, Token(action.id, action.token))
+    claim = held(meta, Token(action.id, action.token))  # against claim-released-by-another-token
     if isinstance(claim, str):
         return claim
+    # against released-claim-stands
     return _with(meta, {i: c for i, c in meta.claims.items() if i != action.id})
 
 
 def held(meta: Meta, token: Token) -> Claim | str:
     """Return the claim if it still stands, or that it does not."""
     claim = meta.claims.get(token.id)
-    if claim is None or claim.token != token.token:
+    if claim is None or claim.token != token.token:  # against claim-of-another-token
         return f"claim {token.id} of version {token.token} is no longer held"
     return claim
 
@@ -75,6 +78,7 @@ def held(meta: Meta, token: Token) -> Claim | str:
 def found(claims: Mapping[str, Claim], wanted: TakeClaim) -> str | None:
     """Return the id of the claim that the same group holds on the same scope, if there is one."""
     for claim_id, claim in claims.items():
+        # against another-work-taken-for-the-same
         same = (claim.group, claim.start, claim.end, claim.segments, claim.kind)
         if same == (wanted.group, wanted.start, wanted.end, wanted.segments, wanted.kind):
             return claim_id
@@ -93,11 +97,11 @@ def conflicts(a: Claim, b: Claim) -> bool:
     Shared ones always can. Two claims on segments meet only in a segment that both name; else, they
     meet where their ranges overlap.
     """
-    if a.kind == b.kind == "shared":
+    if a.kind == b.kind == "shared":  # against two-shared-and-one-not
         return False
     if a.segments and b.segments:
         return not set(a.segments).isdisjoint(b.segments)
-    return a.start < b.end and b.start < a.end
+    return a.start < b.end and b.start < a.end  # against exclusive-claims-overlap
 
 
 def malformed(action: TakeClaim) -> str | None:

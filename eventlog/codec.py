@@ -88,7 +88,7 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
         Corrupt: not a commit, not canonical, or not the commit of `version`.
         UnsupportedFormat: written for a newer reader.
     """
-    _check_size(body, MAX_COMMIT_BYTES)
+    _check_size(body, MAX_COMMIT_BYTES)  # against size-checked-after-parsing
     _check_readable(_decode(body, _Envelope, "commit").header)
     text = unsealed(body, "commit")
     header_end = _header_end(text)
@@ -360,7 +360,7 @@ def _decode_canonical(body: bytes, model: type[_Model], what: str) -> _Model:
         again = _encoder.encode(value)
     except (ValueError, OverflowError, RecursionError) as error:
         raise Corrupt(f"the {what} is not in canonical form: {error}") from None
-    if again != body:
+    if again != body:  # against other-spellings-accepted
         raise Corrupt(f"the {what} is not in canonical form (FORMAT.md R5.3)")
     return value
 
@@ -369,7 +369,7 @@ def _check_readable(fields: _Format) -> None:
     if fields.format != FORMAT_NAME:
         raise Corrupt(f"format {fields.format[:80]!r} is not {FORMAT_NAME!r}")
     unknown = sorted(set(fields.features) - KNOWN_FEATURES)
-    if fields.min_reader > FORMAT_VERSION or unknown:
+    if fields.min_reader > FORMAT_VERSION or unknown:  # against newer-format-read
         needs = f"format {fields.min_reader}" + (f" with {', '.join(unknown)}" if unknown else "")
         raise UnsupportedFormat(
             f"the table needs a reader of {needs}; this release reads format {FORMAT_VERSION}: "

@@ -128,7 +128,7 @@ class Committer:
             try:
                 return self._carry(transaction, head)
             except (CommitUnknown, Unavailable, InvalidInput) as error:
-                if transaction.id not in self._unsettled:
+                if transaction.id not in self._unsettled:  # against sent-and-forgotten
                     raise
                 # What was sent may still arrive, also where it was a read that failed just now.
                 raise self._open(transaction.id, error) from error
@@ -139,7 +139,7 @@ class Committer:
             head = self._log.newer(head)
         losses = patience(transaction, setting(head.properties, "combine_after"))
         for lost in range(MAX_LOST_RACES):
-            if transaction.id in self._unsettled:
+            if transaction.id in self._unsettled:  # against another-slot-while-unclear
                 found = self._settle_earlier(transaction.id)
                 if found is not None:
                     return found
@@ -150,7 +150,7 @@ class Committer:
                     return step
                 head = step
             others = self._waiting(transaction, head) if losses else None
-            step = self._attempt(transaction, head, others)
+            step = self._attempt(transaction, head, others)  # against new-id-on-retry
             if isinstance(step, Outcome):
                 return step
             self._lookout.lost()
@@ -215,6 +215,7 @@ class Committer:
         if stored is None:
             del self._unsettled[transaction.id]
             return Outcome(version, framing.after(self._log, self._clock, proposal.snapshot))
+        # against own-id-not-looked-for
         listed = any(t.id == transaction.id for t in stored.commit.transactions)
         # A handle that is behind loses slots below the one that is open: that one stays open.
         still_open = earlier is not None and version not in earlier.versions

@@ -269,7 +269,7 @@ def make_add(
         found: their statistics.
     """
     return Add(
-        id=clock.token(),
+        id=clock.token(),  # against attempts-share-keys
         chunk=chunk,
         epoch=recipe.epoch,
         rows=rows,

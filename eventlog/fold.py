@@ -212,7 +212,7 @@ def check_follows(state: State | None, header: Header) -> None:
             f"version {before.version} of table {before.table}",
             version=header.version,
         )
-    if header.prev != state.commit_hash:
+    if header.prev != state.commit_hash:  # against chain-not-folded
         raise Corrupt(
             f"the chain is broken: version {header.version} follows another version "
             f"{before.version} than the one stored (a fork, or bytes were changed)",
@@ -251,7 +251,7 @@ def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
 
 def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
     """Return the effect so far with the transaction's added, or the reason why it is void."""
-    if txn.id in so_far.accepted:
+    if txn.id in so_far.accepted:  # against same-id-twice-in-a-commit
         return "the same transaction twice in one commit"
     meta = _small_state(txn, so_far.meta, view.version + 1, time_ms)
     if isinstance(meta, str):
@@ -261,7 +261,7 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
         return drops
     added = [a for a in txn.actions if isinstance(a, Add)]
     reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
-    reason = reason or rules.replace_problem(txn, drops, added)
+    reason = reason or rules.replace_problem(txn, drops, added)  # against replacement-never-judged
     reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
     if reason:
         return reason
@@ -279,12 +279,12 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
         meta = rules.mark_published(meta, txn.id, Published(version, txn.until))
     if txn.app is not None:
         mark = meta.apps.get(txn.app.id)
-        if mark is not None and mark.seq >= txn.app.seq:
+        if mark is not None and mark.seq >= txn.app.seq:  # against app-goes-backwards
             return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
         meta = rules.mark_app(meta, txn, version, time_ms)
     if txn.claim is not None:
         claim = claims.held(meta, txn.claim)
-        if isinstance(claim, str):
+        if isinstance(claim, str):  # against claim-lost-and-committed
             return claim
     for action in txn.actions:
         changed = rules.small_change(action, meta, version, time_ms)
@@ -317,7 +317,7 @@ def _moved(txn: Transaction, view: View, so_far: Effect) -> str | None:
 
 
 def _arrived(found: Segment | None) -> str | None:
-    if found is None:
+    if found is None:  # against unchanged-always-holds
         return None
     return f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
 
@@ -326,10 +326,11 @@ def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
     """Return why the adds would make a segment live twice, if they would."""
     seen = {s.id for s in so_far.adds}
     for add in added:
-        if add.id in seen:
+        if add.id in seen:  # against id-added-twice-in-a-commit
             return f"segment {add.id} is added twice"
         seen.add(add.id)
     present = view.present(added)
+    # against live-id-added-again
     return f"segment {min(present)} is live already" if present else None
 
 
@@ -339,11 +340,12 @@ def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment]
         return []
     live = {**view.live(drops), **{s.id: s for s in so_far.adds}}
     for segment in so_far.drops:
-        live.pop(segment.id, None)
+        live.pop(segment.id, None)  # against dropped-before-in-the-same-commit
     entries = []
     for drop in drops:
         entry = live.pop(drop.id, None)
-        if entry is None or drop_of(entry) != drop:
+        if entry is None or drop_of(entry) != drop:  # against drop-of-another-entry
+            # against drop-of-what-is-not-live
             return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
         entries.append(entry)
     return entries

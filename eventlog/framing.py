@@ -40,11 +40,12 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         leaves,
         header=head.header,
         commit_hash=head.commit_hash,
-        meta=head.meta,
+        meta=head.meta,  # against key-frame-loses-state
     )
     for key, body in frame.objects.items():
         put_once(log.store, clock, key, body)
     root_key = keys.keyframe_key(head.version)
+    # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
     log.remember_root(frame.root)
     return head.on_keyframe(frame.root)

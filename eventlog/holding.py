@@ -181,16 +181,17 @@ class Holding:
         silent_s = seconds(silent_s, "silent_s")
         seen = _claim_of(self.refresh().meta.claims, text(claim_id, "claim_id"))
         waited = 0.0
-        while waited < silent_s:
+        while waited < silent_s:  # against silence-not-waited-for
             pause = min(_POLL_S, silent_s - waited)
             self.clock.sleep(pause)
             waited += pause
             now = self.refresh().meta.claims.get(claim_id)
-            if now != seen:
+            if now != seen:  # against renewal-not-seen-while-watching
                 what = "went meanwhile" if now is None else f"was renewed in version {now.renewed}"
                 raise CommitConflict(
                     f"claim {claim_id} {what}: its holder is alive", table=self.uri
                 )
+        # against break-names-the-latest-renewal
         broken = Break("claim", claim_id, seen.token, seen.renewed)
         self.commit(self.transaction("break", [broken]))
 

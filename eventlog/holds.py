@@ -58,6 +58,7 @@ def holds(meta: Meta) -> list[Hold]:
 
 def raise_fence(action: Fence, meta: Meta, version: int) -> Meta | str:
     """Return the small state with the fence, which only grows and stays within the log."""
+    # against fence-falls, fence-beyond-the-log
     if action.epoch <= meta.fence or action.epoch > version:
         return f"fence {action.epoch} is not above {meta.fence} and within the log"
     return msgspec.structs.replace(meta, fence=action.epoch)
@@ -65,10 +66,11 @@ def raise_fence(action: Fence, meta: Meta, version: int) -> Meta | str:
 
 def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
     """Return the small state with the horizon, unless a pin or a replica still needs more."""
+    # against horizon-falls, horizon-beyond-the-head
     if action.version <= meta.horizon or action.version >= version:
         return f"horizon {action.version} is not above {meta.horizon} and within the log"
     for hold in holds(meta):
-        if hold.version < action.version:
+        if hold.version < action.version:  # against horizon-passes-pins, horizon-passes-replicas
             return f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version}"
     return msgspec.structs.replace(meta, horizon=action.version)
 
@@ -81,7 +83,7 @@ def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:
         and last.horizon <= sweep.horizon <= meta.horizon
         and last.version < sweep.version < version
     )
-    if not within:
+    if not within:  # against record-goes-backwards
         return "another vacuum came further, or this one says more than the log has"
     if sweep.pending is not None:
         try:
@@ -96,7 +98,7 @@ def set_pin(action: SetPin, meta: Meta, version: int, time_ms: int) -> Meta | st
     reason = _unheld(action.name, action.owner, action.version, meta, version)
     if reason:
         return reason
-    if action.name in meta.pins:
+    if action.name in meta.pins:  # against pin-taken-over
         pin = meta.pins[action.name]
         return f"pin {action.name!r} is held by {pin.owner} on version {pin.version}"
     if len(meta.pins) >= MAX_PINS:
@@ -110,7 +112,7 @@ def unpin(action: Unpin, meta: Meta) -> Meta | str:
     pin = meta.pins.get(action.name)
     if pin is None or pin.token != action.token:
         return f"there is no pin {action.name!r} of version {action.token}"
-    if pin.owner != action.owner:
+    if pin.owner != action.owner:  # against unpin-by-another
         return f"pin {action.name!r} belongs to {pin.owner}"
     return msgspec.structs.replace(meta, pins=_without(meta.pins, action.name))
 
@@ -152,16 +154,16 @@ def break_hold(action: Break, meta: Meta) -> Meta | str:
     field = {"pin": "pins", "claim": "claims", "replica": "replicas"}[action.kind]
     there: Mapping[str, Any] = getattr(meta, field)
     seen = there.get(action.name)
-    if seen is None or seen.token != action.token:
+    if seen is None or seen.token != action.token:  # against break-of-another-token
         return f"there is no {action.kind} {action.name!r} of version {action.token}"
-    if getattr(seen, "renewed", 0) != action.renewed:
+    if getattr(seen, "renewed", 0) != action.renewed:  # against break-ignores-renewal
         return f"{action.kind} {action.name!r} was renewed in version {seen.renewed}"
     return msgspec.structs.replace(meta, **{field: _without(there, action.name)})
 
 
 def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
     """Return the small state as it is if the version is not given up, else that it is."""
-    if not meta.horizon <= action.version < version:
+    if not meta.horizon <= action.version < version:  # against restore-below-the-horizon
         return f"version {action.version} is below the horizon at {meta.horizon}, or not there yet"
     return meta
 
@@ -221,7 +223,7 @@ def pin_of(meta: Meta, name: str) -> Pin:
 def _unheld(name: str, owner: str, kept: int, meta: Meta, version: int) -> str | None:
     if any(not 1 <= len(text) <= MAX_NAME for text in (name, owner)):
         return f"a name and its owner have 1 to {MAX_NAME} characters"
-    if not meta.horizon <= kept < version:
+    if not meta.horizon <= kept < version:  # against pin-below-the-horizon
         return f"version {kept} is below the horizon at {meta.horizon}, or not there yet"
     return None
 

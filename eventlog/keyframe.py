@@ -126,7 +126,7 @@ def build(
         segments=tuple(segments.to_segments(inline)),
         leaves=tuple(new_leaves),
     )
-    check(frame)
+    check(frame)  # against key-frame-from-a-filtered-delta
     return Frame(frame, objects)
 
 
@@ -145,6 +145,7 @@ def check(root: KeyFrame) -> None:
     ]
     count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
     said = [root.totals.segments, root.totals.rows, root.totals.bytes]
+    # against root-not-added-up
     if codec.hex_hash(total) != root.state_hash or [count, *sums] != said:
         raise Corrupt("the key frame does not add up to its state hash", version=root.version)
 
@@ -155,7 +156,7 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
     Raises:
         Corrupt: the bytes are not the ones that the root names.
     """
-    if codec.sha256(body) != leaf.sha256:
+    if codec.sha256(body) != leaf.sha256:  # against leaf-hash-not-checked
         raise Corrupt(
             "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
         )

@@ -156,10 +156,10 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.joined:
+        if self.joined:  # against who-joined-releases
             return
         try:
-            self.release()
+            self.release()  # against lease-forgets-to-release
         except EventLogError as problem:
             # Lost or not, nothing can be done under it any more; the claim can be broken.
             logger.info("claim %s was not released: %s", self.id, problem)
@@ -187,13 +187,14 @@ def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
     Raises:
         Unavailable: the store does not answer.
     """
+    # against silence-of-no-time
     if table.watch.silent_s(claim_id, claim, table.clock.elapsed_s()) >= SILENT_S:
         return True
     head = table.head()
-    now_ms = max(head.header.time, table.store.now_ms() or 0)
+    now_ms = max(head.header.time, table.store.now_ms() or 0)  # against silence-by-own-clock
     renewed_ms = effective(head.meta.clock, claim.renewed, table.log.header(claim.renewed).time)
     return now_ms - renewed_ms >= ABANDONED_S * 1000
 
 
 def _last_sign(claim_id: str, claim: Claim) -> tuple[str, int, int]:
-    return claim_id, claim.token, claim.renewed
+    return claim_id, claim.token, claim.renewed  # against watch-that-misses-a-renewal

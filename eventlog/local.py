@@ -114,7 +114,7 @@ class LocalStore:
         except OSError as error:
             raise self._unavailable("write", error, key) from error
         try:
-            created = self._link(temporary, path, key)
+            created = self._link(temporary, path, key)  # against local-put-overwrites
             if created:
                 self._sync_name(path, key)
         finally:

@@ -163,7 +163,7 @@ class Log:
                 break
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 start = commit.header.keyframe
-                if start is None:
+                if start is None:  # against bad-key-frame-ends-the-road
                     raise
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
                 pending.append((commit, body))
@@ -190,7 +190,7 @@ class Log:
         except TableNotFound:
             head = -1
         # A stale LIST may be behind; the session never goes backwards.
-        if head > commit.header.version:
+        if head > commit.header.version:  # against session-goes-backwards
             before, before_body = commit, body
             commit, body = self.read(head)
             chain.check_later(before, before_body, commit, self.store.uri)

@@ -106,7 +106,7 @@ def check_writable(header: Header) -> None:
     Raises:
         UnsupportedFormat: naming both versions.
     """
-    if header.min_writer > FORMAT_VERSION:
+    if header.min_writer > FORMAT_VERSION:  # against newer-format-written
         raise UnsupportedFormat(
             f"the table asks for writers of format {header.min_writer}, this release writes "
             f"{FORMAT_VERSION}: upgrade eventlog",

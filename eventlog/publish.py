@@ -96,6 +96,7 @@ class Intents:
         try:
             retrying(self._clock)(send)
         except InvalidInput:
+            # against refused-publication-taken-for-sent
             if unclear:  # what was sent before it was refused may be there
                 raise unclear[-1] from None
             raise

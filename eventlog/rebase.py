@@ -55,13 +55,14 @@ def rebase(
     app = transaction.app
     if app is not None:
         mark = head.meta.apps.get(app.id)
-        if mark is not None and mark.seq >= app.seq:
+        if mark is not None and mark.seq >= app.seq:  # against done-work-not-found
             return Done(mark.version)
     candidates = {t.id: t for t in (*others, transaction)}  # one of each id, the own one kept
     del candidates[transaction.id]
     effect = fold.judge([transaction, *candidates.values()], head, time_ms)
     if transaction.id in effect.void:
         return Conflict(effect.void[transaction.id])
+    # against void-ones-taken-along
     accepted = (t for t in (transaction, *candidates.values()) if t.id in effect.accepted)
     return Ready(tuple(accepted), effect)
 
@@ -72,7 +73,8 @@ def refusal(
     """Return the error that says why the transaction cannot be carried to the head."""
     lost = transaction.claim is not None and isinstance(claims.held(meta, transaction.claim), str)
     advice = "stop: somebody else has it" if lost else "read again and decide again"
-    return (ClaimLost if lost else CommitConflict)(
+    kind = ClaimLost if lost else CommitConflict  # against lost-claim-taken-for-a-conflict
+    return kind(
         f"{transaction.operation} cannot be carried from version {transaction.read_version} to "
         f"{head.version}: {verdict.reason}. The newest commit is {head.changes.operation} by "
         f"{head.changes.writer}. Nothing was committed: {advice}",

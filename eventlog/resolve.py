@@ -67,9 +67,10 @@ def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool | None:
         return False
     if listed.until is not None:
         mark = after.meta.published.get(transaction_id)
+        # against listed-taken-for-accepted
         return mark is not None and mark.version == after.version
     whole = commit.header.changes.transactions == len(commit.transactions)
-    return True if whole else None
+    return True if whole else None  # against void-taken-for-accepted
 
 
 def commit_size(commit: Commit, body: bytes) -> int:

@@ -68,7 +68,7 @@ def restaged(t: Table, transaction: Transaction) -> Transaction:
 
     with ThreadPoolExecutor(_THREADS) as pool:
         actions = tuple(pool.map(again, transaction.actions))
-    return msgspec.structs.replace(transaction, actions=actions)
+    return msgspec.structs.replace(transaction, actions=actions)  # against restage-under-a-new-id
 
 
 def _fenced(action: Action, fence: int) -> bool:
@@ -81,7 +81,7 @@ def _copied(t: Table, add: Add, epoch: int, transaction_id: str) -> Add:
         body = t.store.get(key, length=add.bytes + 1)
     except KeyNotFound:
         body = b""
-    if codec.sha256(body) != add.checksum:
+    if codec.sha256(body) != add.checksum:  # against restage-copies-anything
         raise CommitConflict(
             "the upload took so long that a vacuum gave it up and took it; nothing was committed: "
             "write it again (the property staging_hours says how long an upload may take)",
@@ -92,4 +92,4 @@ def _copied(t: Table, add: Add, epoch: int, transaction_id: str) -> Add:
     fresh = msgspec.structs.replace(add, id=t.clock.token(), epoch=epoch)
     put_once(t.store, t.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
     t.log.vouch([fresh.id])
-    return fresh
+    return fresh  # against restage-deletes

@@ -50,13 +50,13 @@ MAX_WINDOW = 64  # versions for which a published transaction may wait
 
 def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
     """Return why a published transaction cannot take effect in `version`, if it cannot (F3)."""
-    if txn.until is None or version > txn.until:
+    if txn.until is None or version > txn.until:  # against published-after-its-window
         return f"it was published to take effect until version {txn.until}"
     if txn.until > version + MAX_WINDOW:
         return f"it was published for more than {MAX_WINDOW} versions"
-    if txn.id in meta.published:
+    if txn.id in meta.published:  # against published-twice
         return f"it took effect in version {meta.published[txn.id].version} already"
-    if not can_be_published(txn):
+    if not can_be_published(txn):  # against published-replace
         return "only appends and replacements can be published"
     return None
 
@@ -84,6 +84,7 @@ def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
 
 def forget_published(meta: Meta, version: int) -> Meta:
     """Drop the marks whose window has ended: the window itself keeps those from coming back."""
+    # against published-mark-forgotten-early
     kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
     if len(kept) == len(meta.published):
         return meta
@@ -141,7 +142,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
 
 def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
     now = meta.layout.granularity if meta.layout else None
-    if meta.layout is None or now != action.old:
+    if meta.layout is None or now != action.old:  # against granularity-changed-unseen
         return f"the granularity was changed meanwhile: it is {now!r}"
     layout = msgspec.structs.replace(meta.layout, granularity=action.new)
     return msgspec.structs.replace(meta, layout=layout)
@@ -151,7 +152,7 @@ def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
     properties = dict(meta.properties)
     for change in action.changes:
         now = properties.pop(change.name, None)
-        if now != change.old:
+        if now != change.old:  # against property-changed-unseen
             return f"property {change.name!r} was changed meanwhile: it is {now!r}"
         if change.new is not None:
             properties[change.name] = change.new
@@ -165,9 +166,9 @@ def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | 
     What is restored was live at a version that is not given up: no vacuum may take it, so that its
     epoch may lie below the fence.
     """
-    if add.epoch < meta.fence and not restored:
+    if add.epoch < meta.fence and not restored:  # against add-below-the-fence
         return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
-    if add.epoch >= version:
+    if add.epoch >= version:  # against epoch-in-the-future
         return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
     if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
         return (
@@ -191,14 +192,15 @@ def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) ->
     if not replaces:
         return None
     planned = replaces[0]
-    if len(replaces) > 1 or not drops:
+    if len(replaces) > 1 or not drops:  # against replaces-nothing, two-plans
         return "a replacement drops something, and says once that it is one"
-    if planned.version > txn.read_version:
+    if planned.version > txn.read_version:  # against plan-later-than-read
         return f"it was planned at version {planned.version}, later than it read"
     late = next((s for s in drops if s.version > planned.version), None)
-    if late is not None:
+    if late is not None:  # against inputs-later-than-the-plan
         return f"segment {late.id} of version {late.version} came after the plan"
     before, after = sum(s.rows for s in drops), sum(a.rows for a in added)
+    # against rows-not-counted, rows-lost-are-fine, deletes-not-counted
     if before != after + planned.deletes:
         return (
             f"{before} rows would become {after} with {planned.deletes} deleted: the rewrite lost "

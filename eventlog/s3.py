@@ -178,10 +178,11 @@ class S3Store:
         # A stream over the caller's buffer, so that a segment is not copied.
         content = body if isinstance(body, bytes) else pa.BufferReader(pa.py_buffer(body))
         try:
+            # against put-without-condition
             self._send(client, "put_object", {"Key": name, "Body": content, "IfNoneMatch": "*"})
         except ClientError as error:
             status = status_of(error.response)
-            if status == 412:
+            if status == 412:  # against conflict-read-as-exists
                 return False
             if status == 409:
                 return None

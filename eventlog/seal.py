@@ -35,6 +35,6 @@ def unsealed(whole: bytes, what: str, owner: str = "") -> bytes:
         Corrupt: the digest is not that of the text.
     """
     text = whole[:-_SEAL_BYTES] + b"}"
-    if sealed(text, owner) != whole:
+    if sealed(text, owner) != whole:  # against digest-not-checked
         raise Corrupt(f"the {what}'s bytes do not have the digest at their end")
     return text

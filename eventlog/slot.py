@@ -175,11 +175,12 @@ def _try_slot(log: Log, proposal: Proposal, unclear: list[OutcomeUnknown]) -> St
             return None
         why = "the store refused the commit, but shows nothing there"
     except OutcomeUnknown as error:
-        why = error.message
+        why = error.message  # against unknown-taken-for-failure, unknown-taken-for-success
     # A refusal too is looked into: what refused may be our own request, delivered twice.
     try:
         commit, body = log.read(version)
     except (VersionNotFound, Unavailable, InvalidInput) as error:
         unclear.append(OutcomeUnknown(f"{why}; {error.message}", version=version))
         raise unclear[-1] from None
+    # against own-commit-taken-for-anothers
     return None if body == proposal.body else Stored(commit, body)

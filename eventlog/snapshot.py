@@ -299,6 +299,7 @@ class Snapshot:
             self.header.table,
             self.commit_hash,
         ):
+            # against key-frame-of-another-commit
             raise Corrupt("the key frame is not of this commit", version=self.version)
         return replace(self, base=root, delta=Delta(), commit_bytes=0)
 

@@ -71,7 +71,7 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
     """
     aged = max(aged, meta.horizon)
     held = tuple(hold for hold in holds(meta) if hold.version < aged)
-    horizon = min([aged, *(hold.version for hold in held)])
+    horizon = min([aged, *(hold.version for hold in held)])  # against marks-pass-holds
     return Marks(max(staged, meta.fence), max(horizon, meta.horizon), aged, held)
 
 
@@ -86,7 +86,9 @@ def verdict(
         fence: of that version.
         horizon: of that version.
     """
+    # against live-again-deleted
     gone = [one for key, one in sorted(dropped.items()) if key not in live]
+    # against dropped-above-the-fence-deleted, dropped-above-the-horizon-deleted
     dead = tuple(one for one in gone if one.version <= horizon and epoch_of(one.key) < fence)
     taken = {one.key for one in dead}
     return Verdict(dead, tuple(one for one in gone if one.key not in taken))
@@ -106,6 +108,7 @@ def unnamed(
     return [
         Dropped(key, 0, size)
         for key, size in listed.items()
+        # against unnamed-above-the-fence-deleted, live-uploads-deleted
         if key not in live and key not in dropped and epoch_of(key) < fence
     ]
 
@@ -127,7 +130,7 @@ def epoch_of(key: str) -> int:
         Corrupt: the key is not of a segment (hazard V4).
     """
     parsed = keys.parse_segment_key(key)
-    if parsed is None or keys.segment_key(*parsed) != key:
+    if parsed is None or keys.segment_key(*parsed) != key:  # against foreign-key-given-an-epoch
         raise Corrupt(f"{key[:80]!r} is no key of a segment", key=key[:80])
     return parsed[0]
 

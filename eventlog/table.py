@@ -241,6 +241,7 @@ class Table(Holding, Settings):
         try:
             outcome = self._committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):
+            # against failing-writer-deletes
             self.refresh()  # so that the next attempt starts from what was met
             raise
         self._advance(outcome.head)
@@ -272,7 +273,7 @@ class Table(Holding, Settings):
             writer=writer_name(),
             read_version=self.head().version if read_version is None else read_version,
             app=app,
-            claim=claim,
+            claim=claim,  # against work-without-its-token
             actions=tuple(actions),
             info=dict(sorted((info or {}).items(), key=lambda item: item[0].encode())),
         )
@@ -363,5 +364,6 @@ class Table(Holding, Settings):
             if self._head is None or newest.version > self._head.version:
                 self._committer.identity.seen()
                 self._log.table = newest.header.table
+            # against overtaken-refresh-wins
             if self._head is None or newest.version >= self._head.version:
                 self._head = newest

@@ -38,6 +38,7 @@ def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) 
     rows, size = (_sum(base, delta, name) for name in ("rows", "bytes"))
     totals = header.totals
     known = (count, rows, size) if not dropped else (count, totals.rows, totals.bytes)
+    # against state-hash-not-compared
     if codec.hex_hash(total) != header.state_hash or count < 0 or Totals(*known) != totals:
         raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
 

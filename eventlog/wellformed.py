@@ -38,7 +38,7 @@ def check_header(header: Header, version: int | None) -> None:
     Raises:
         Corrupt: it is of another version, or a field is not of its form.
     """
-    if version is not None and header.version != version:
+    if version is not None and header.version != version:  # against version-not-compared
         raise Corrupt(
             f"the commit of version {version} says it is of {header.version}", version=version
         )

@@ -129,7 +129,7 @@ class Reading:
         )
 
     def _open(self, segment: Segment, fetchers: Executor) -> list[_Piece]:
-        return _Source(self, segment, fetchers).pieces()
+        return _Source(self, segment, fetchers).pieces()  # against missing-segment-skipped
 
 
 class _Source:

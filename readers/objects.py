@@ -145,6 +145,7 @@ class SegmentObject:
     def _fetch_whole(self) -> bytes | None:
         # One byte more than there should be, to notice one too many.
         body = self._store.get(self.key, length=self.segment.bytes + 1)
+        # against segment-bytes-not-compared
         return body if codec.sha256(body) == self.segment.checksum else None
 
     def _fetch_tail(self) -> bytes | None:
@@ -189,7 +190,7 @@ class SegmentObject:
             newest = log.head()
             check_kept(newest.meta, newest.version, self._version, self._store.uri)
         except (TableNotFound, VersionVacuumed) as error:
-            return error
+            return error  # against vacuumed-called-lost
         except (Corrupt, NotFound):
             pass  # a damaged log is no word of a vacuum
         return self.loss("the object is missing")

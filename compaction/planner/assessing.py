@@ -101,7 +101,7 @@ def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess |
     version = after.version
     if len(states) > MAX_STATES:
         # What is left out must not be taken for stable: nothing is, that changed since version 0.
-        states, version = _foremost(states, after), 0
+        states, version = _foremost(states, after), 0  # against notes-left-out-taken-for-stable
     changes = tuple(
         ChunkChange(name, states.get(name))
         for name in sorted(known.states.keys() | states.keys())
@@ -156,10 +156,10 @@ def _state(
     if old is not None and not any(result.end == "done" for result in ended):
         base = structs.replace(base, failures=old.failures, until=old.until)
     if any(result.end == "failed" for result in ended):
-        failures = (old.failures if old is not None else 0) + 1
+        failures = (old.failures if old is not None else 0) + 1  # against failures-not-counted
         until = after.time + after.policy.backoff_ms(failures)
         return structs.replace(base, failures=failures, until=until)
-    if not deferred and _is_fixed(verdict, ended, needed):
+    if not deferred and _is_fixed(verdict, ended, needed):  # against fixed-point-not-noted
         return structs.replace(base, state="stable")
     if deferred or any(result.end == "shed" for result in ended):
         return structs.replace(base, state="deferred")
@@ -183,7 +183,7 @@ def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segmen
     made = {name for result in ended for name in result.made}
     # What no task of this run made may still gain: rows that came meanwhile, if only in the very
     # commit of a task, and inputs of tasks that were not performed.
-    if any(s.id not in made for s in needed):
+    if any(s.id not in made for s in needed):  # against arrival-taken-for-rewritten
         return False
     return bool(made) and (len(ended) == 1 or 2 * verdict.outputs >= verdict.inputs)
 

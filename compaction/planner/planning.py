@@ -292,6 +292,7 @@ def _sorted_out(
         states = [v.state for v in compact if v.state is not None]
         until = max((s.until for s in states if s.failures), default=0)
         # A longer rest than the policy's longest was noted by a clock that was wrong.
+        # against no-rest-after-a-failure
         if now_ms < until <= now_ms + 1000 * policy.max_backoff_s:
             resting += [Skipped(verdict.chunk, "back-off", until) for verdict in compact]
         elif trusted and all(_is_deferred(verdict) for verdict in compact):

@@ -100,6 +100,7 @@ class Queue:
         return (-task.priority, self._numbers[task.id], task.id)
 
     def _is_ready(self, task: Task) -> bool:
+        # against black-beside-red
         return not any(name in self._waiting or name in self._running for name in task.after)
 
     def _fits(self, task: Task) -> bool:
@@ -113,7 +114,7 @@ class Queue:
     def _shed(self) -> list[Task]:
         shed: list[Task] = []
         for task in reversed(self.waiting):
-            if len(self._waiting) <= self._policy.max_queue:
+            if len(self._waiting) <= self._policy.max_queue:  # against queue-without-bound
                 break
             if task.id in self._waiting:  # it may have gone with one that it waited for
                 self._remove(task.id)

@@ -120,6 +120,7 @@ def score(
     saved = chosen.splits + max(0, chosen.segments + chosen.splits - outputs)
     rule = _rule(target, chosen, saved, policy)
     noted = trusted and state is not None and state.state == "stable"
+    # against rewritten-chunk-forgotten, note-believed-for-ever
     if noted and state is not None and is_current(state, sums.newest, sums.segments):
         rule = "empty" if rule == "empty" else "rewritten"
     act = _ACTS[rule]
@@ -162,7 +163,7 @@ def rewritten_of(target: TargetChunk, policy: Policy) -> Sums:
     """
     if policy.granularity is not None and target.foreign:
         return target.exact if target.coarser else target.exact.odd().plus(target.finer)
-    chosen, left = target.sums.odd(), left_out(target, policy)
+    chosen, left = target.sums.odd(), left_out(target, policy)  # against good-segments-rewritten
     if not left:
         return chosen
     return replace(chosen, segments=chosen.segments - 1, bytes=chosen.bytes - left)
@@ -205,7 +206,7 @@ def aged(priority: float, age_versions: int, policy: Policy) -> float:
     none waits for ever however urgent the new ones are.
     """
     share = min(1.0, max(0, age_versions) / policy.ageing_versions)
-    return priority + (1.0 - priority) * share
+    return priority + (1.0 - priority) * share  # against old-chunks-wait-for-ever
 
 
 _ACTS: dict[Rule, Act] = {
@@ -237,6 +238,7 @@ def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule
         return "exact"
     if not saved:
         return "uneven" if left_out(target, policy) else "good"
+    # against rewritten-for-no-gain
     if saved * policy.target_bytes < policy.min_gain * chosen.bytes:
         return "gain"
     return "small"

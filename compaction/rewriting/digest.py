@@ -59,7 +59,7 @@ def digest(table: pa.Table, time_column: str) -> Digest:
     for batch in table.to_batches():
         if batch.num_rows:
             times = _words(batch.column(batch.schema.get_field_index(time_column)))
-            weights = pc.add(pc.multiply(times, 2), 1)
+            weights = pc.add(pc.multiply(times, 2), 1)  # against values-that-change-places
             columns = {
                 name: (column.null_count, _sum(column, weights))
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -77,7 +77,7 @@ def check_same(before: Digest, after: Digest, chunk: str, table: str) -> None:
     what = None
     if before.rows != after.rows:
         what = f"{before.rows} rows were read and {after.rows} written"
-    elif before.rows:
+    elif before.rows:  # against only-rows-counted
         columns = {**before.columns, **after.columns}
         changed = [n for n in columns if before.columns.get(n) != after.columns.get(n)]
         if changed:

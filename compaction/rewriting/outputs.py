@@ -239,7 +239,7 @@ class Outputs:
         return sorted(self._staged, key=lambda add: parse_chunk(add.chunk))
 
     def _watch(self, rows: pa.Table) -> None:
-        if not self._verify:
+        if not self._verify:  # against verification-that-decodes-nothing
             self.written += digest(rows, self._recipe.layout.time_column)
 
     def _writer(self, chunk: str) -> SegmentWriter:

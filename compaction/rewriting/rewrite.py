@@ -200,6 +200,7 @@ class _Work:
             self._read = self._outputs.written = NOTHING
             self._write(name, (rows for _, rows in found), runs[name])
             self._outputs.seal()
+            # against written-rows-not-compared
             check_same(self._read, self._outputs.written, name, table)
             written += self._outputs.written
         return written

@@ -1,315 +1,237 @@
 """Mutants of the fold's rules: what is void, claims, pins, replicas, horizon, restore."""
 
-from mutants.swap import Edit, Mutant
-
-FOLD = "tests/unit/test_fold.py::"
-CLAIMS = "tests/unit/test_claims.py::"
-PUBLISH = "tests/unit/test_publish.py::"
-VACUUM = "tests/integration/test_vacuum.py::"
-COMBINING = "tests/integration/test_combining.py::"
-GUARDS = "tests/mutants/test_guards.py::"
-
-
-def rule(name, hazards, guard, where, old, new, *killers):  # noqa: PLR0917 - a table's row
-    return Mutant(name, hazards, guard, (Edit(where, old, new),), killers)
-
-
-HELD_CLAIM = "eventlog.claims:held"
-UNHELD = "eventlog.holds:_unheld"
-HORIZON = "eventlog.holds:raise_horizon"
+from mutants.swap import always, becomes, instead, keep, mutant, never
 
 RULES = (
-    rule(
+    mutant(
         "same-id-twice-in-a-commit",
         "F1 I4",
         "a transaction takes effect once in a commit",
-        "eventlog.fold:_judge_one",
-        "if txn.id in so_far.accepted:",
-        "if False:",
-        GUARDS + "test_f1_a_transaction_listed_twice_has_one_effect",
+        never,
+        "test_f1_a_transaction_listed_twice_has_one_effect",
     ),
-    rule(
+    mutant(
         "app-goes-backwards",
         "F2 I3",
         "the sequences of an app only grow",
-        "eventlog.fold:_small_state",
-        "if mark is not None and mark.seq >= txn.app.seq:",
-        "if False:",
-        FOLD + "test_an_app_goes_forward_only",
+        never,
+        "test_an_app_goes_forward_only",
     ),
-    rule(
+    mutant(
         "published-after-its-window",
         "F3",
         "a published transaction is dead after its window",
-        "eventlog.rules:published_problem",
-        "if txn.until is None or version > txn.until:",
-        "if txn.until is None:",
-        PUBLISH + "test_a_published_append_takes_effect_within_its_window_only",
+        keep(0),
+        "test_a_published_append_takes_effect_within_its_window_only",
     ),
-    rule(
+    mutant(
         "published-twice",
         "F3",
         "a published transaction takes effect once in its window",
-        "eventlog.rules:published_problem",
-        "if txn.id in meta.published:",
-        "if False:",
-        GUARDS + "test_f3_a_published_append_that_was_dropped_does_not_come_back",
+        never,
+        "test_f3_a_published_append_that_was_dropped_does_not_come_back",
     ),
-    rule(
+    mutant(
         "published-mark-forgotten-early",
         "F3",
         "a mark stays as long as the window",
-        "eventlog.rules:forget_published",
-        "if mark.until >= version}",
-        "if mark.until > version + 4}",
-        COMBINING + "test_marks_last_as_long_as_the_window_on_every_road",
+        becomes(
+            "{name: mark for name, mark in meta.published.items() if mark.until > version + 4}"
+        ),
+        "test_marks_last_as_long_as_the_window_on_every_road",
     ),
-    rule(
+    mutant(
         "published-replace",
         "F3 K1",
         "only appends and replacements ride along",
-        "eventlog.rules:published_problem",
-        "if not can_be_published(txn):",
-        "if False:",
-        COMBINING + "test_hostile_transactions_are_not_taken_along",
-        GUARDS + "test_f3_a_published_replace_is_void",
+        never,
+        "test_hostile_transactions_are_not_taken_along",
+        "test_f3_a_published_replace_is_void",
     ),
-    rule(
+    mutant(
         "property-changed-unseen",
         "F4",
         "a property's old value is compared",
-        "eventlog.rules:_set_properties",
-        "if now != change.old:",
-        "if False:",
-        "tests/unit/test_table.py",
+        never,
+        "test_table.py",
     ),
-    rule(
+    mutant(
         "drop-of-what-is-not-live",
         "F5 K1",
         "what a replace drops is live just before",
-        "eventlog.fold:_judge_drops",
-        'return f"segment {drop.id} of chunk {drop.chunk} is no longer live"',
-        "continue",
-        FOLD + "test_what_is_void",
+        instead("continue"),
+        "test_what_is_void",
     ),
-    rule(
+    mutant(
         "drop-of-another-entry",
         "F5 K1 K7",
         "a drop names the hash of the entry",
-        "eventlog.fold:_judge_drops",
-        "if entry is None or drop_of(entry) != drop:",
-        "if entry is None:",
-        FOLD + "test_what_is_void",
+        keep(0),
+        "test_what_is_void",
     ),
-    rule(
+    mutant(
         "add-below-the-fence",
         "F6 V1",
         "an add of an epoch below the fence is void",
-        "eventlog.rules:add_problem",
-        "if add.epoch < meta.fence and not restored:",
-        "if False:",
-        FOLD + "test_what_is_void",
-        VACUUM + "test_v1_an_upload_that_the_fence_passed_goes_and_its_commit_is_void",
+        never,
+        "test_what_is_void",
+        "test_v1_an_upload_that_the_fence_passed_goes_and_its_commit_is_void",
     ),
-    rule(
+    mutant(
         "epoch-in-the-future",
         "F6 V1",
         "an epoch is of a version that was there",
-        "eventlog.rules:add_problem",
-        "if add.epoch >= version:",
-        "if False:",
-        FOLD + "test_what_is_void",
+        never,
+        "test_what_is_void",
     ),
-    rule(
+    mutant(
         "live-id-added-again",
         "F6",
         "an id that is live is not added",
-        "eventlog.fold:_added_before",
-        'return f"segment {min(present)} is live already" if present else None',
-        "return None",
-        "tests/integration/test_findings.py::test_an_id_that_is_live_cannot_be_added_under_another_key",
-        "tests/integration/test_commit_faults.py::test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
+        becomes("None"),
+        "test_an_id_that_is_live_cannot_be_added_under_another_key",
+        "test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
     ),
-    rule(
+    mutant(
         "id-added-twice-in-a-commit",
         "F6",
         "an id is added once in a commit",
-        "eventlog.fold:_added_before",
-        "if add.id in seen:",
-        "if False:",
-        "tests/integration/test_commit_faults.py::test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
+        never,
+        "test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
     ),
-    rule(
+    mutant(
         "unchanged-always-holds",
         "F7 K7",
         "serializable overwrites see what came meanwhile",
-        "eventlog.fold:_arrived",
-        "if found is None:",
-        "if True:",
-        FOLD + "test_unchanged_looks_at_what_came_after_the_read_version",
+        always,
+        "test_unchanged_looks_at_what_came_after_the_read_version",
     ),
-    rule(
+    mutant(
         "claim-lost-and-committed",
         "F8 K2",
         "a transaction is void once its claim is gone",
-        "eventlog.fold:_small_state",
-        "if isinstance(claim, str):",
-        "if False:",
-        CLAIMS + "test_a_replace_under_a_claim_needs_the_claim_of_that_token",
+        never,
+        "test_a_replace_under_a_claim_needs_the_claim_of_that_token",
     ),
-    rule(
+    mutant(
         "claim-of-another-token",
         "F8 K2",
         "the token of a claim is compared",
-        HELD_CLAIM,
-        "if claim is None or claim.token != token.token:",
-        "if claim is None:",
-        CLAIMS + "test_a_replace_under_a_claim_needs_the_claim_of_that_token",
+        keep(0),
+        "test_a_replace_under_a_claim_needs_the_claim_of_that_token",
     ),
-    rule(
+    mutant(
         "exclusive-claims-overlap",
         "K2",
         "overlapping claims are in each other's way",
-        "eventlog.claims:conflicts",
-        "return a.start < b.end and b.start < a.end",
-        "return False",
-        CLAIMS + "test_which_claims_conflict",
+        never,
+        "test_which_claims_conflict",
     ),
-    rule(
+    mutant(
         "claim-revoked-by-an-equal",
         "K2",
         "only a greater priority revokes",
-        "eventlog.claims:take",
-        "if claim.priority >= action.priority:",
-        "if claim.priority > action.priority:",
-        CLAIMS + "test_a_greater_priority_revokes",
+        becomes("claim.priority > action.priority"),
+        "test_a_greater_priority_revokes",
     ),
-    rule(
+    mutant(
         "claim-revoked-by-a-lower",
         "K2",
         "a lower priority does not revoke",
-        "eventlog.claims:take",
-        "if claim.priority >= action.priority:",
-        "if claim.priority == action.priority:",
-        CLAIMS + "test_a_greater_priority_revokes",
+        becomes("claim.priority == action.priority"),
+        "test_a_greater_priority_revokes",
     ),
-    rule(
+    mutant(
         "break-ignores-renewal",
         "K3",
         "a break names the last renewal it saw",
-        "eventlog.holds:break_hold",
-        'if getattr(seen, "renewed", 0) != action.renewed:',
-        "if False:",
-        CLAIMS + "test_a_break_names_the_last_renewal_that_was_seen",
+        never,
+        "test_a_break_names_the_last_renewal_that_was_seen",
     ),
-    rule(
+    mutant(
         "break-of-another-token",
         "K3 V2",
         "a break is of what was seen, not of what took its name",
-        "eventlog.holds:break_hold",
-        "if seen is None or seen.token != action.token:",
-        "if seen is None:",
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        keep(0),
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
-    rule(
+    mutant(
         "horizon-passes-pins",
         "V2",
         "a horizon above a pin is void",
-        HORIZON,
-        "if hold.version < action.version:",
-        'if hold.kind == "replica" and hold.version < action.version:',
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
-        VACUUM + "test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen",
+        becomes("hold.kind == 'replica' and hold.version < action.version"),
+        "test_what_is_void_of_pins_replicas_and_marks",
+        "test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen",
     ),
-    rule(
+    mutant(
         "horizon-passes-replicas",
         "V2 G5",
         "a horizon above what a replica has is void",
-        HORIZON,
-        "if hold.version < action.version:",
-        'if hold.kind == "pin" and hold.version < action.version:',
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        becomes("hold.kind == 'pin' and hold.version < action.version"),
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
-    rule(
+    mutant(
         "horizon-falls",
         "V2 R1",
         "a horizon only rises",
-        HORIZON,
-        "if action.version <= meta.horizon or action.version >= version:",
-        "if action.version >= version:",
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        keep(1),
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
-    rule(
+    mutant(
         "horizon-beyond-the-head",
         "V2",
         "a horizon is below its own version",
-        HORIZON,
-        "if action.version <= meta.horizon or action.version >= version:",
-        "if action.version <= meta.horizon:",
-        VACUUM + "test_a_horizon_never_passes_what_the_head_shows",
+        keep(0),
+        "test_a_horizon_never_passes_what_the_head_shows",
     ),
-    rule(
+    mutant(
         "fence-falls",
         "V1",
         "a fence only rises",
-        "eventlog.holds:raise_fence",
-        "if action.epoch <= meta.fence or action.epoch > version:",
-        "if action.epoch > version:",
-        FOLD + "test_what_is_void",
-        GUARDS + "test_v1_a_fence_never_falls",
+        keep(1),
+        "test_what_is_void",
+        "test_v1_a_fence_never_falls",
     ),
-    rule(
+    mutant(
         "fence-beyond-the-log",
         "V1",
         "a fence stays within the log",
-        "eventlog.holds:raise_fence",
-        "if action.epoch <= meta.fence or action.epoch > version:",
-        "if action.epoch <= meta.fence:",
-        FOLD + "test_what_is_void",
+        keep(0),
+        "test_what_is_void",
     ),
-    rule(
+    mutant(
         "pin-below-the-horizon",
         "V2",
         "what was given up cannot be pinned",
-        UNHELD,
-        "if not meta.horizon <= kept < version:",
-        "if not kept < version:",
-        VACUUM + "test_what_is_given_up_cannot_be_restored_nor_pinned",
+        becomes("not kept < version"),
+        "test_what_is_given_up_cannot_be_restored_nor_pinned",
     ),
-    rule(
+    mutant(
         "pin-taken-over",
         "V2",
         "a pin's name is taken once",
-        "eventlog.holds:set_pin",
-        "if action.name in meta.pins:",
-        "if False:",
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        never,
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
-    rule(
+    mutant(
         "unpin-by-another",
         "V2",
         "only its owner gives a pin up",
-        "eventlog.holds:unpin",
-        "if pin.owner != action.owner:",
-        "if False:",
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        never,
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
-    rule(
+    mutant(
         "restore-below-the-horizon",
         "V2 R12.3",
         "what was given up cannot be restored",
-        "eventlog.holds:check_restore",
-        "if not meta.horizon <= action.version < version:",
-        "if not action.version < version:",
-        VACUUM + "test_what_is_given_up_cannot_be_restored_nor_pinned",
+        becomes("not action.version < version"),
+        "test_what_is_given_up_cannot_be_restored_nor_pinned",
     ),
-    rule(
+    mutant(
         "record-goes-backwards",
         "V6 R12.6",
         "a vacuum's record only goes further",
-        "eventlog.holds:note_sweep",
-        "if not within:",
-        "if False:",
-        CLAIMS + "test_what_is_void_of_pins_replicas_and_marks",
+        never,
+        "test_what_is_void_of_pins_replicas_and_marks",
     ),
 )

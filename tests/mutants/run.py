@@ -17,7 +17,8 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path[0] = str(TESTS)  # instead of this folder, where `mutants` would be the file
 
-from mutants.mutants import BY_NAME, MUTANTS  # noqa: E402 - found by the line before
+from mutants.killers import node_ids  # noqa: E402 - found by the line before
+from mutants.mutants import BY_NAME, MUTANTS  # noqa: E402
 
 ROOT = TESTS.parent
 SECONDS = 180  # for one mutant's tests
@@ -47,7 +48,7 @@ def pytest(*arguments):
 def fate(mutant, tests=()):
     """Return (mutant, whether it was killed, by what, seconds)."""
     began = time.monotonic()
-    code, said = pytest("--mutant", mutant.name, *(tests or mutant.killers))
+    code, said = pytest("--mutant", mutant.name, *(tests or node_ids(mutant.killers)))
     found, slip = _FAILED.search(said), _SLIP.search(said)
     killed = code == 1 and found is not None and slip is None
     by = found[1] if killed else f"SURVIVED (exit code {code}) {said.strip()[-200:]}"
@@ -64,7 +65,7 @@ def main():
     began, survivors = time.monotonic(), []
     width = max(len(mutant.name) for mutant in mutants)
     with ThreadPoolExecutor(options.workers) as pool:
-        control = pool.submit(pytest, *sorted({k for m in mutants for k in m.killers}))
+        control = pool.submit(pytest, *sorted({k for m in mutants for k in node_ids(m.killers)}))
         for mutant, killed, by, seconds in pool.map(lambda m: fate(m, options.tests), mutants):
             by_name = by.removeprefix("tests/")
             print(

@@ -3,15 +3,23 @@
 `make mutants` runs them all against all of their tests.
 """
 
-import re
-from pathlib import Path
-
 import pytest
 from mutants import test_guards as guards
+from mutants.killers import node_ids
 from mutants.mutants import BY_NAME, MUTANTS
-from mutants.swap import Edit, Mutant, Stale, applied, function_of
+from mutants.swap import (
+    Mutant,
+    Stale,
+    applied,
+    becomes,
+    function_at,
+    keep,
+    never,
+    place_of,
+    places,
+    skip,
+)
 
-ROOT = Path(__file__).parents[2]
 # What has no guard that could be taken away stands in no mutant.
 HAZARDS = {
     *(f"C{n}" for n in range(1, 9)),
@@ -32,7 +40,7 @@ QUICK = {
 
 
 def codes(mutant):
-    return [function_of(edit).__code__ for edit in mutant.edits]
+    return [function_at(place_of(name)).__code__ for name in mutant.changes]
 
 
 def test_every_mutant_changes_the_code_as_it_is_and_gives_it_back():
@@ -49,13 +57,17 @@ def test_every_hazard_with_a_guard_has_a_mutant():
 
 
 def test_the_killers_are_there():
-    for mutant in MUTANTS:
-        assert mutant.killers, mutant.name
-        for killer in mutant.killers:
-            path, *names = killer.split("::")
-            text = (ROOT / path).read_text()
-            for name in names:
-                assert re.search(rf"^\s*(def|class) {name}\b", text, re.MULTILINE), killer
+    for one in MUTANTS:
+        assert node_ids(one.killers), one.name
+
+
+def test_every_comment_in_the_code_is_of_a_mutant():
+    assert set(places()) == {name for one in MUTANTS for name in one.changes}
+
+
+def test_a_killer_that_is_not_there_is_found():
+    with pytest.raises(LookupError, match="0 tests are called test_nothing"):
+        node_ids(("test_nothing",))
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -70,14 +82,15 @@ def test_a_mutant_is_killed_and_the_code_itself_is_not(name):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("name", "change", "said"),
     [
-        ("no such text", "pass"),
-        ("meta", "state"),  # more than once
-        ("if pin.owner != action.owner:", "if (pin.owner != action.owner):"),  # the same
+        ("no-such-comment", never, "no comment"),
+        ("unpin-by-another", keep(0), "one part"),
+        ("unpin-by-another", becomes("pin.owner != action.owner"), "the same as before"),
+        ("unpin-by-another", becomes("pins.owner != owner"), "knows no owner, pins"),
+        ("claim-not-carried", skip, "no statement"),
     ],
 )
-def test_a_mutant_that_does_not_fit_is_out_of_date(old, new):
-    mutant = Mutant("wrong", "", "", (Edit("eventlog.holds:unpin", old, new),), ())
-    with pytest.raises(Stale), applied(mutant):
+def test_a_mutant_that_does_not_fit_is_out_of_date(name, change, said):
+    with pytest.raises(Stale, match=said), applied(Mutant("wrong", "", "", {name: change}, ())):
         pass
