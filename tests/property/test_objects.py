@@ -156,12 +156,14 @@ def beside_each_other(*groups):
     return itertools.product(values, repeat=2)
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.filterwarnings("ignore")
 def test_w3_two_objects_of_a_frame_are_whole_or_refused():
     pairs = beside_each_other(NULLS, NUMBERS, TEXTS, TIMES, ARROW)
     assert [bad for pair in pairs if (bad := changed(pair))] == []
 
 
+@pytest.mark.hazard("W3")
 @pytest.mark.filterwarnings("ignore")
 def test_w3_two_lists_or_structs_of_a_frame_are_whole_or_refused():
     pairs = beside_each_other(NULLS[:2], NESTED)
