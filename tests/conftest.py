@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 
 import botocore.session
-import distribution
 import pytest
-import repeatable
 from botocore.loaders import create_loader
+from support import distribution, repeatable
 
 from eventlog.local_server import LocalServer
 

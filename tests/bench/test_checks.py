@@ -1,9 +1,9 @@
 """What the benchmark checks with is seen to find what it looks for."""
 
-import builders
 import numpy as np
 from bench.ids import BLOCK, block, misplaced
 from bench.tries import TryCounter
+from support import builders
 
 from eventlog.memory import MemoryStore
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-import repeatable
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from pyarrow.fs import FileType
+from support import repeatable
 
 from eventlog.clock import SystemClock
 from eventlog.errors import InvalidInput, KeyNotFound

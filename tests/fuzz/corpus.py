@@ -3,10 +3,10 @@
 import functools
 from pathlib import Path
 
-import builders
 import pyarrow as pa
-from builders import add, create
 from fuzz import targets
+from support import builders
+from support.builders import add, create
 
 from eventlog import codec, keyframe, keys, segments
 from eventlog.local import LocalStore

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import builders
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fuzz import corpus, targets
+from support import builders
 
 from eventlog import codec, errors
 

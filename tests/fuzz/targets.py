@@ -11,10 +11,10 @@ import logging
 import re
 from collections.abc import Callable
 
-import builders
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support import builders
 
 from eventlog import Table, codec, errors, keyframe, keys, predicate, proposal, segments, stats
 from eventlog.memory import MemoryStore

@@ -10,10 +10,10 @@ What stays next to the hostile input is what the fold from version 0 makes of da
 
 import os
 
-import builders
 import pytest
-from builders import replace_object
 from fuzz import corpus, targets
+from support import builders
+from support.builders import replace_object
 
 from eventlog import Table, codec, errors, keyframe, keys
 from eventlog.clock import ManualClock

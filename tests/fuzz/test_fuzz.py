@@ -11,14 +11,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import builders
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fuzz import corpus, mutation, run, targets
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from repeatable import EXAMPLES
+from support import builders
+from support.repeatable import EXAMPLES
 
 from eventlog import codec, errors, keys, predicate, pruning, schema_text, segments
 from eventlog.predicate import SqlPredicate

@@ -4,8 +4,8 @@ import importlib.util
 import json
 from pathlib import Path
 
-import builders
 import pytest
+from support import builders
 
 from eventlog import Table, codec, keys, proposal, segments
 from eventlog.local import LocalStore

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import questions
-from builders import create
+from support import predicates
+from support.builders import create
 
 import compaction
 import readers
@@ -32,10 +32,10 @@ def world():
         small = {"data_page_size": 32, "write_batch_size": 3}
         patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
         patch.setattr(limits, "ROW_GROUP_ROWS", 7)
-        table = create(schema=questions.SCHEMA, time_column="ts")
-        rows = questions.rows(random.Random(11), 120)
+        table = create(schema=predicates.SCHEMA, time_column="ts")
+        rows = predicates.rows(random.Random(11), 120)
         for first in range(0, 120, 40):
-            append(table, questions.to_arrow(rows[first : first + 40]))
+            append(table, predicates.to_arrow(rows[first : first + 40]))
         appended = table.head().version
         compaction.run(table)
         assert len(table.snapshot(version=appended).segments()) > 12
@@ -53,10 +53,10 @@ def duck():
 @pytest.mark.hazard("W5")
 def test_random_questions_have_one_answer(world, duck):
     table, versions, rows = world
-    chance, count = questions.examples(40)
+    chance, count = predicates.examples(40)
     relation = readers.scan(table).to_duckdb(duck)
     for number in range(count):
-        question = questions.ask(chance)
+        question = predicates.ask(chance)
         expected, version = question.ids(rows), versions[number % 2]
         found = readers.scan(table, ["id"], question.sql, version).to_table()
         assert sorted(found["id"].to_pylist()) == expected, question.sql
@@ -77,10 +77,10 @@ FLOATS = [
 
 
 @pytest.mark.hazard("W5")
-@pytest.mark.parametrize("name", questions.FLOAT_COLUMNS)
+@pytest.mark.parametrize("name", predicates.FLOAT_COLUMNS)
 def test_floats_compare_as_numbers_and_nan_is_the_greatest(world, duck, name):
     table, versions, rows = world
-    quoted = questions.quoted(name)
+    quoted = predicates.quoted(name)
     valid = [(row["id"], row[name]) for row in rows if row[name] is not None]
     for text, holds in FLOATS:
         where = text.format(quoted, quoted)
@@ -107,11 +107,11 @@ ROADS = {
 @pytest.mark.parametrize("road", ROADS)
 def test_every_value_comes_back_bit_by_bit(world, duck, road):
     table, versions, rows = world
-    expected = questions.bits(questions.to_arrow(rows))
+    expected = predicates.bits(predicates.to_arrow(rows))
     for version in versions:
         found = ROADS[road](readers.scan(table, version=version), duck)
-        assert found.column_names == questions.SCHEMA.names
-        assert questions.bits(found.sort_by("id")) == expected
+        assert found.column_names == predicates.SCHEMA.names
+        assert predicates.bits(found.sort_by("id")) == expected
 
 
 @pytest.mark.hazard("W3")
@@ -119,16 +119,16 @@ def test_pandas_gets_every_value(world):
     table, versions, rows = world
     for version in versions:
         frame = readers.scan(table, version=version).to_pandas().sort_values("id")
-        assert [*frame.columns] == questions.SCHEMA.names
+        assert [*frame.columns] == predicates.SCHEMA.names
         assert {str(frame[name].dtype) for name in ("i8", "i16", "i32", "i64")} == {
             "Int8", "Int16", "Int32", "Int64",
         }  # fmt: skip
         assert str(frame["id"].dtype) == "int64"
-        for field in questions.SCHEMA:
+        for field in predicates.SCHEMA:
             nested = pa.types.is_nested(field.type)
             again = pa.array([*frame[field.name]], field.type, from_pandas=not nested)
-            found = questions.bits(pa.table({field.name: again}))[0]
-            expected = questions.bits(questions.to_arrow(rows).select([field.name]))[0]
+            found = predicates.bits(pa.table({field.name: again}))[0]
+            expected = predicates.bits(predicates.to_arrow(rows).select([field.name]))[0]
             assert [*map(_one_missing, found)] == [*map(_one_missing, expected)], field.name
 
 
@@ -144,11 +144,11 @@ def _one_missing(value):
 def test_pandas_rounds_no_integer_inside_of_a_value(world):
     inside = pa.struct([("k", pa.int64())])
     schema = pa.schema(
-        [("ts", questions.SCHEMA.field("ts").type), ("s", inside), ("l", pa.list_(pa.int64()))]
+        [("ts", predicates.SCHEMA.field("ts").type), ("s", inside), ("l", pa.list_(pa.int64()))]
     )
     table = create(schema=schema, time_column="ts")
     large = 2**53 + 1
-    for at in (0, questions.DAY_US):
+    for at in (0, predicates.DAY_US):
         rows = [[at] * 2, [{"k": large}, {"k": None}], [[large, None], None]]
         columns = [
             pa.array(v, pa.int64() if n == 0 else schema.field(n).type) for n, v in enumerate(rows)

@@ -5,9 +5,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-import builders
 import pyarrow as pa
 import pytest
+from support import builders
 
 from compaction import Policy, perform, plan, run
 from compaction.planner.assessing import Result, record

@@ -10,7 +10,7 @@ from itertools import chain
 
 import pyarrow as pa
 import pytest
-from builders import DAY_US, commit, create, drop_of, live, reopen, replaced
+from support.builders import DAY_US, commit, create, drop_of, live, reopen, replaced
 
 import compaction
 from eventlog import keys, limits, parts

@@ -4,7 +4,7 @@ import threading
 
 import pyarrow as pa
 import pytest
-from builders import (
+from support.builders import (
     SCHEMA,
     Crash,
     Spy,

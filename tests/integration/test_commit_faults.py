@@ -5,10 +5,10 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import builders
 import pyarrow as pa
 import pytest
-from builders import (
+from support import builders
+from support.builders import (
     LateStore,
     Spy,
     accepted_in,

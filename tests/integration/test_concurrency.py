@@ -4,10 +4,9 @@ import os
 import uuid
 
 import boto3
-import builders
 import pytest
-import racers
-from builders import SCHEMA, fold_all
+from support import builders, racers
+from support.builders import SCHEMA, fold_all
 
 from eventlog import Table
 from eventlog.location import open_store

@@ -9,11 +9,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-import continuous
 import pytest
-import racers
 from bench.tries import TryCounter
-from builders import START_MS, Spy, check_sound, create, events, reopen, row_names
+from support import racers, workloads
+from support.builders import START_MS, Spy, check_sound, create, events, reopen, row_names
 
 from compaction import Policy, perform, plan, run
 from eventlog import Table, keys
@@ -29,13 +28,13 @@ MINUTE_S = float(os.environ.get("EVENTLOG_SOAK_MINUTES", "1")) * 60
 
 
 def create_at(uri, options):
-    Table.create(uri, continuous.SCHEMA, time_column="at", storage_options=options)
+    Table.create(uri, workloads.SCHEMA, time_column="at", storage_options=options)
 
 
 def check_rows(uri, options, blocks, rows):
     """Every acknowledged row is there once, and the log adds up."""
     table = Table.open(uri, options)
-    wanted = [n for w, count in enumerate(blocks) for n in continuous.ids_of(w, count, rows)]
+    wanted = [n for w, count in enumerate(blocks) for n in workloads.ids_of(w, count, rows)]
     found = scan(table, columns=["id"]).to_table().column("id").to_pylist()
     assert len(found) == len(wanted)
     assert set(found) == set(wanted)
@@ -49,7 +48,7 @@ def check_at_rest(table):
     """With nobody about, one more pass leaves nothing to do: a segment a day."""
     run(table)
     assert not plan(table).tasks
-    assert table.head().totals.segments == continuous.DAYS
+    assert table.head().totals.segments == workloads.DAYS
 
 
 class Rival:
@@ -133,12 +132,12 @@ def test_appends_and_compactions_without_a_pause(root_uri):
     with ThreadPoolExecutor(WRITERS) as pool:
         appending = [
             pool.submit(
-                continuous.append_all_the_time, n, start, lambda done: done >= BLOCKS, root_uri,
+                workloads.append_all_the_time, n, start, lambda done: done >= BLOCKS, root_uri,
                 None, rows=10,
             )
             for n in range(WRITERS)
         ]  # fmt: skip
-        compactions = continuous.compact_all_the_time(
+        compactions = workloads.compact_all_the_time(
             start, lambda _: all(future.done() for future in appending), root_uri, None
         )
         blocks = [future.result() for future in appending]
@@ -161,9 +160,9 @@ def test_every_compaction_lands_at_its_first_or_second_try(place, request, tmp_p
         options, environment = server.storage_options(), server.environment()
     create_at(uri, options)
 
-    arguments = (WRITERS, continuous.Seconds(MINUTE_S), uri, options, 100)
+    arguments = (WRITERS, workloads.Seconds(MINUTE_S), uri, options, 100)
     *blocks, compactions = racers.run(
-        continuous.work, WRITERS + 1, *arguments, environment=environment, seconds=MINUTE_S + 120
+        workloads.work, WRITERS + 1, *arguments, environment=environment, seconds=MINUTE_S + 120
     )
 
     spread = {n: compactions.tries.count(n) for n in sorted(set(compactions.tries))}

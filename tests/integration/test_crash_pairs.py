@@ -14,8 +14,8 @@ from itertools import product
 from zlib import crc32
 
 import pytest
-from builders import Crash
-from crashes import (
+from support.builders import Crash
+from support.crashes import (
     ENDS,
     HOWS,
     OPERATIONS,

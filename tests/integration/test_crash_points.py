@@ -7,8 +7,8 @@ only where `EVENTLOG_CRASH_FULL=1` asks for everything.
 import os
 
 import pytest
-from builders import check_sound, create, events, live, reopen, row_names
-from crashes import (
+from support.builders import check_sound, create, events, live, reopen, row_names
+from support.crashes import (
     ENDS,
     HOWS,
     OPERATIONS,

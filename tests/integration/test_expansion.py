@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from builders import DAY_US, commit, create, live, reopen
+from support.builders import DAY_US, commit, create, live, reopen
 
 import compaction
 from eventlog import codec, keys, limits

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pyarrow.compute as pc
 import pytest
-from builders import SCHEMA, create, drop_of, events, live, reopen, replace_object
 from click.testing import CliRunner
-from replacing import replace, rewrite
+from support.builders import SCHEMA, create, drop_of, events, live, reopen, replace_object
+from support.replacements import replace, rewrite
 
 from compaction import vacuum
 from eventlog import Table, errors, fallback, keys

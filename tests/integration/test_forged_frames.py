@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from damage import DAY_US, Damaged, rows
+from support.damage import DAY_US, Damaged, rows
 
 from eventlog import Table, errors, keyframe
 from readers import count, scan

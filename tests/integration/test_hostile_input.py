@@ -3,13 +3,21 @@
 import io
 import json
 
-import builders
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import repeatable
-from builders import HASH, SCHEMA, check_sound, commit, create, events, reopen, replace_object
+from support import builders, repeatable
+from support.builders import (
+    HASH,
+    SCHEMA,
+    check_sound,
+    commit,
+    create,
+    events,
+    reopen,
+    replace_object,
+)
 
 from eventlog import Table, codec, errors, keyframe, keys, segments
 from eventlog.memory import MemoryStore

@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from builders import SCHEMA, START_MS, App, add, commit, events, replaced, row_names
+from support.builders import SCHEMA, START_MS, App, add, commit, events, replaced, row_names
 
 from compaction import Policy, run, vacuum
 from eventlog import Table, errors, fsck, keys

@@ -8,9 +8,8 @@ import threading
 from pathlib import Path
 
 import boto3
-import builders
 import pytest
-import queues
+from support import builders, lambda_queue
 
 from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
@@ -44,30 +43,30 @@ def endpoint(monkeypatch):
 @pytest.mark.parametrize("source", ["EventBridge", "S3"])
 def test_s3_7_lambda_commits_come_through_localstack(source, endpoint, monkeypatch):
     bucket = f"lambda-{next(_numbers)}"
-    stack = queues.deploy(bucket, PREFIX, source=source, stack=f"stack-{bucket}")
+    stack = lambda_queue.deploy(bucket, PREFIX, source=source, stack=f"stack-{bucket}")
     root = f"s3://{bucket}/{PREFIX}"
     table = Table.create(f"{root}/{TABLE}", builders.SCHEMA, time_column="at")
     for number in range(4):
         append(table, builders.events(6, days=3, first=100 * number))
-    rows = queues.row_list(table)
+    rows = lambda_queue.row_list(table)
     # One delivery through the function itself, then everything twice, to two at once.
     monkeypatch.setenv("EVENTLOG_TABLES", root)
     monkeypatch.setenv("EVENTLOG_QUEUE_URL", stack.queue_url)
-    with queues.logging_of_its_own():
-        done = queues.drive(stack.queue_url, handler, idle_s=3)
+    with lambda_queue.logging_of_its_own():
+        done = lambda_queue.drive(stack.queue_url, handler, idle_s=3)
     assert (done.failed, done.errors) == (0, [])
     assert done.received >= 5
     assert table.refresh().totals.segments == 3
     for number in range(4, 8):
         append(table, builders.events(6, days=3, first=100 * number))
-    rows = queues.row_list(table)
-    until(lambda: queues.waiting(stack.queue_url) >= 4)
-    assert queues.copies(stack.queue_url) >= 4
+    rows = lambda_queue.row_list(table)
+    until(lambda: lambda_queue.waiting(stack.queue_url) >= 4)
+    assert lambda_queue.copies(stack.queue_url) >= 4
     results = []
 
     def work():
         container = Container(Settings(allowed=(root,), queue_url=stack.queue_url))
-        results.append(queues.drive(stack.queue_url, container.respond, idle_s=3))
+        results.append(lambda_queue.drive(stack.queue_url, container.respond, idle_s=3))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -76,8 +75,10 @@ def test_s3_7_lambda_commits_come_through_localstack(source, endpoint, monkeypat
         thread.join(120)
     assert [(done.failed, done.errors) for done in results] == [(0, []), (0, [])]
     assert table.refresh().totals.segments == 3
-    assert queues.row_list(table) == rows
-    assert queues.waiting(stack.queue_url) == queues.waiting(stack.dead_letters_url) == 0
+    assert lambda_queue.row_list(table) == rows
+    assert (
+        lambda_queue.waiting(stack.queue_url) == lambda_queue.waiting(stack.dead_letters_url) == 0
+    )
 
 
 def until(holds, seconds=30):
@@ -91,11 +92,11 @@ def until(holds, seconds=30):
 
 def test_what_nobody_understands_ends_in_the_dead_letters(endpoint):
     bucket = f"lambda-{next(_numbers)}"
-    stack = queues.deploy(bucket, PREFIX, stack=f"stack-{bucket}", MaxReceiveCount="2")
+    stack = lambda_queue.deploy(bucket, PREFIX, stack=f"stack-{bucket}", MaxReceiveCount="2")
     sqs = boto3.client("sqs")
     sqs.send_message(QueueUrl=stack.queue_url, MessageBody="no sense")
     respond = Container(Settings(allowed=(f"s3://{bucket}",))).respond
-    done = queues.drive(stack.queue_url, respond, idle_s=3, hidden_s=0)
+    done = lambda_queue.drive(stack.queue_url, respond, idle_s=3, hidden_s=0)
     assert (done.failed, done.deleted) == (2, 0)
     (dead,) = sqs.receive_message(QueueUrl=stack.dead_letters_url)["Messages"]
     assert dead["Body"] == "no sense"
@@ -121,7 +122,7 @@ def test_the_sam_transform_takes_the_template():
     given = {"Bucket": "b", "Prefix": "t", "CodeBucket": "c", "CodeKey": "k"}
     done = subprocess.run(
         [LOCALSTACK_PYTHON, "-c", TRANSFORM],
-        input=json.dumps({"template": queues.template(), "parameters": given}),
+        input=json.dumps({"template": lambda_queue.template(), "parameters": given}),
         capture_output=True, text=True, timeout=120,
         env={"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "us-east-1"},
     )  # fmt: skip

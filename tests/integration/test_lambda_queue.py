@@ -9,9 +9,8 @@ import json
 import threading
 
 import boto3
-import builders
 import pytest
-import queues
+from support import builders, lambda_queue
 
 from compaction.aws import work as lambda_work
 from compaction.aws.events import parse
@@ -32,7 +31,9 @@ class Place:
 
     def __init__(self, bucket, source):
         self.bucket, self.source = bucket, source
-        self.stack = queues.deploy(bucket, PREFIX, source=source, stack=f"stack-{next(_numbers)}")
+        self.stack = lambda_queue.deploy(
+            bucket, PREFIX, source=source, stack=f"stack-{next(_numbers)}"
+        )
         self.queue, self.dead = self.stack.queue_url, self.stack.dead_letters_url
 
     def table(self, below=""):
@@ -44,7 +45,7 @@ class Place:
         return Settings(allowed=(f"s3://{self.bucket}/{PREFIX}",), queue_url=self.queue, **more)
 
     def drive(self, respond, **options):
-        return queues.drive(self.queue, respond, **{"idle_s": 0.3, **options})
+        return lambda_queue.drive(self.queue, respond, **{"idle_s": 0.3, **options})
 
 
 @pytest.fixture(params=["EventBridge", "S3"])
@@ -60,7 +61,7 @@ def bridged(bucket):
 def fill(table, times=3, days=2):
     for number in range(times):
         append(table, builders.events(2 * days, days=days, first=100 * number))
-    return queues.row_list(table)
+    return lambda_queue.row_list(table)
 
 
 def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, monkeypatch):
@@ -69,18 +70,18 @@ def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, mo
     table = place.table()
     rows = fill(table)
     assert table.head().totals.segments == 6
-    with queues.logging_of_its_own():
+    with lambda_queue.logging_of_its_own():
         done = place.drive(handler)
     assert table.refresh().totals.segments == 2
-    assert queues.row_list(table) == rows
+    assert lambda_queue.row_list(table) == rows
     assert (done.failed, done.errors) == (0, [])
     assert done.deleted == done.received >= 4
     # What it committed itself was announced too, and called for nothing.
     head = table.head().version
-    with queues.logging_of_its_own():
+    with lambda_queue.logging_of_its_own():
         place.drive(handler)
     assert table.refresh().version == head
-    assert queues.waiting(place.queue) == queues.waiting(place.dead) == 0
+    assert lambda_queue.waiting(place.queue) == lambda_queue.waiting(place.dead) == 0
 
 
 def test_a_folder_of_tables_has_one_function(bridged):
@@ -89,14 +90,14 @@ def test_a_folder_of_tables_has_one_function(bridged):
     rows = [fill(table, days=1) for table in tables]
     bridged.drive(container.respond)
     assert [table.refresh().totals.segments for table in tables] == [1, 1]
-    assert [queues.row_list(table) for table in tables] == rows
+    assert [lambda_queue.row_list(table) for table in tables] == rows
 
 
 def test_deliveries_that_come_twice_and_at_once_have_one_effect(place):
     """Hazard I4: two functions at once on the same messages, each message there twice."""
     table = place.table()
     rows = fill(table)
-    assert queues.copies(place.queue) >= 4
+    assert lambda_queue.copies(place.queue) >= 4
     results = []
 
     def work():
@@ -110,9 +111,9 @@ def test_deliveries_that_come_twice_and_at_once_have_one_effect(place):
         thread.join(240)
     assert [(done.failed, done.errors) for done in results] == [(0, []), (0, [])]
     assert table.refresh().totals.segments == 2
-    assert queues.row_list(table) == rows
-    assert 1 <= queues.commits(table, "compact") <= 2  # of two chunks, each at most once
-    assert queues.waiting(place.queue) == 0
+    assert lambda_queue.row_list(table) == rows
+    assert 1 <= lambda_queue.commits(table, "compact") <= 2  # of two chunks, each at most once
+    assert lambda_queue.waiting(place.queue) == 0
 
 
 def test_what_nobody_understands_is_put_aside_and_blocks_nothing(bridged):
@@ -122,18 +123,18 @@ def test_what_nobody_understands_is_put_aside_and_blocks_nothing(bridged):
     sqs.send_message(QueueUrl=bridged.queue, MessageBody="{")
     done = bridged.drive(Container(bridged.settings()).respond, hidden_s=0)
     assert table.refresh().totals.segments == 1
-    assert queues.row_list(table) == rows
+    assert lambda_queue.row_list(table) == rows
     (dead,) = sqs.receive_message(QueueUrl=bridged.dead)["Messages"]
     assert dead["Body"] == "{"
     assert done.failed == 5  # MaxReceiveCount
-    assert queues.waiting(bridged.queue) == 0
+    assert lambda_queue.waiting(bridged.queue) == 0
 
 
 def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkeypatch):
     """Each invocation has time for one task; the continuation is a real message."""
     table = bridged.table()
     rows = fill(table, days=4)
-    queues.copies(bridged.queue, times=0)
+    lambda_queue.copies(bridged.queue, times=0)
     boto3.client("sqs").send_message(
         QueueUrl=bridged.queue, MessageBody=json.dumps({"tables": [table.uri]})
     )
@@ -151,7 +152,7 @@ def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkey
 
     monkeypatch.setattr(lambda_work, "perform", once)
 
-    class Short(queues.Invocation):
+    class Short(lambda_queue.Invocation):
         def get_remaining_time_in_millis(self):
             return 0 if spent else 300_000
 
@@ -165,8 +166,8 @@ def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkey
 
     done = bridged.drive(respond, idle_s=1.0)
     assert table.refresh().totals.segments == 4
-    assert queues.row_list(table) == rows
-    assert queues.commits(table, "compact") == 4
+    assert lambda_queue.row_list(table) == rows
+    assert lambda_queue.commits(table, "compact") == 4
     assert max(turns) >= 3
     assert (done.failed, done.errors) == (0, [])
 
@@ -206,7 +207,7 @@ def test_the_driver_deletes_what_was_dealt_with_and_nothing_else(bridged):
 
     done = bridged.drive(but_the_second)
     assert (done.received, done.deleted, done.failed) == (3, 2, 1)
-    assert queues.waiting(bridged.queue) == 1
+    assert lambda_queue.waiting(bridged.queue) == 1
 
 
 def raising(_event, _context):
@@ -222,11 +223,11 @@ def test_a_batch_whose_function_failed_comes_again_as_a_whole(respond, bridged):
         sqs.send_message(QueueUrl=bridged.queue, MessageBody=str(number))
     done = bridged.drive(respond)
     assert (done.received, done.deleted, done.failed, len(done.errors)) == (3, 0, 3, 1)
-    assert queues.waiting(bridged.queue) == 3
+    assert lambda_queue.waiting(bridged.queue) == 3
 
 
 def test_nothing_is_deployed_beyond_this_machine(monkeypatch):
     for url in ("", "https://sqs.us-east-1.amazonaws.com", "http://127.0.0.1.example.com"):
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         with pytest.raises(SystemExit, match=r"127\.0\.0\.1"):
-            queues.deploy("b", "t")
+            lambda_queue.deploy("b", "t")

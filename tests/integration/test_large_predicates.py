@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from builders import DAY_US, create
+from support.builders import DAY_US, create
 
 import readers
 from eventlog import predicate, scan

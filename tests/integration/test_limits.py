@@ -5,7 +5,7 @@ from io import BytesIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import DAY_US, SCHEMA, check_sound, commit, create, events, live, reopen
+from support.builders import DAY_US, SCHEMA, check_sound, commit, create, events, live, reopen
 
 import compaction
 from eventlog import Table, codec, keys, limits, segments

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from builders import create
 from click.testing import CliRunner
-from names import PLAIN, SCANNER, SCHEMA, quoted, rows, schema_of
+from support.builders import create
+from support.column_names import PLAIN, SCANNER, SCHEMA, quoted, rows, schema_of
 
 from compaction import run
 from eventlog import Table, errors, keys

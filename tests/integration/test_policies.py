@@ -6,12 +6,11 @@ import json
 from datetime import timedelta
 
 import boto3
-import builders
-import iam
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
+from support import builders, iam
+from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
 from compaction import vacuum as reclaim
 from compaction.perform import perform

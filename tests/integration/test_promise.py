@@ -5,7 +5,7 @@ where it lies now. The first commit of a program finds out.
 """
 
 import pytest
-from builders import add, commit, create, events, reopen
+from support.builders import add, commit, create, events, reopen
 
 from eventlog import Table, errors, location
 from eventlog.memory import MemoryStore

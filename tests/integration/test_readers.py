@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from builders import SCHEMA, commit, create, events, reopen, replace_object
+from support.builders import SCHEMA, commit, create, events, reopen, replace_object
 
 import readers
 from eventlog import codec, keys, limits, predicate

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from builders import (
+from support.builders import (
     Spy,
     accepted_in,
     check_sound,
@@ -20,6 +20,7 @@ from compaction import vacuum
 from eventlog import Table, errors, keys
 from eventlog.model import Fence
 from eventlog.restage import commit_staged
+from readers import count
 from writers import append, overwrite
 from writers.batch import stage
 
@@ -159,3 +160,13 @@ def test_c7_a_writer_that_is_refused_deletes_nothing(table):
         overwrite(mine, events(1, first=10), **DAY)
     assert spy.deletes == []
     assert sorted(row_names(table)) == ["row 1", "row 20"]
+
+
+def test_a_warm_handle_gets_in_after_a_fence():
+    table = create()
+    append(table, events(1))
+    other = reopen(table.store, seed=3)
+    other.commit(other.transaction("fence", [Fence(2)]))
+    append(other, events(1))
+    append(table, events(1))
+    assert count(table) == 3

@@ -16,11 +16,11 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from builders import SCHEMA
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from support.builders import SCHEMA
 
 from eventlog import Table, s3_clients
 from eventlog.errors import InvalidInput, KeyNotFound, Unavailable

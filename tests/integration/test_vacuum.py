@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import msgspec
 import pyarrow as pa
 import pytest
-from builders import (
+from support.builders import (
     HASH,
     Spy,
     check_sound,

@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from builders import (
+from click.testing import CliRunner
+from simulation import naive
+from support.builders import (
     START_MS,
     add,
     bodies,
@@ -20,18 +22,18 @@ from builders import (
     events,
     fold_all,
     live,
+    reopen,
     replace_object,
 )
-from click.testing import CliRunner
-from simulation import naive
 
 from compaction import vacuum
 from eventlog import Table, codec, errors, fsck, rules, timing
+from eventlog.chunks import MAX_MS
 from eventlog.clock import ManualClock
 from eventlog.local import LocalStore
 from eventlog.model import Correction, SetClock
 from eventlog.program import build
-from readers import scan
+from readers import count, scan
 from writers import append, overwrite
 
 DAY_MS = 86_400_000
@@ -257,3 +259,20 @@ def test_the_program_shows_and_sets_the_time(early):
 )
 def test_effective_times(clock, version, time_ms, wanted):
     assert timing.effective(clock, version, time_ms) == wanted
+
+
+def test_a_wrong_clock_makes_no_job_run_twice():
+    table = create()
+    append(table, events(1), app_id="load", app_seq=1)
+    ahead = ManualClock(table.head().header.time + 1000 * DAY_MS, seed=9)
+    append(Table.open("", store=table.store, clock=ahead), events(1), app_id="other", app_seq=1)
+    append(reopen(table.store), events(1), app_id="load", app_seq=1)
+    assert count(table) == 2
+
+
+def test_a_clock_at_the_end_of_time_cannot_end_the_table():
+    table = create()
+    last = Table.open("", store=table.store, clock=ManualClock(MAX_MS - 1, seed=9))
+    with pytest.raises(errors.InvalidInput, match="clock"):
+        append(last, events(1))
+    assert append(table, events(1)) == 1

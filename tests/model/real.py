@@ -6,8 +6,8 @@ from functools import cache
 from types import UnionType
 from typing import get_args
 
-from builders import HASH
 from model import rules
+from support.builders import HASH
 
 from eventlog import actions, codec, fold
 from eventlog import model as words

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from builders import (
+from support.builders import (
     HASH,
     Spy,
     add,

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import repeatable
-from builders import create
+from support import repeatable
+from support.builders import create
 
 import readers
 from eventlog import limits

@@ -1,9 +1,9 @@
 """Any history, any loss: what is read instead is what the whole log's timeline says, row by row."""
 
-from builders import bodies, create, events, live
 from hypothesis import given
 from hypothesis import strategies as st
-from replacing import replace
+from support.builders import bodies, create, events, live
+from support.replacements import replace
 
 from eventlog import codec, errors, fallback, keys, proposal
 from eventlog.lineage import change_of, members

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from builders import create
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import create
 
 from eventlog.errors import InvalidInput
 from readers import scan

@@ -1,12 +1,12 @@
 """Round trips of everything that is written: JSON, keys, chunk names, leaves, spills."""
 
-import builders
 import msgspec
 import pyarrow as pa
 import pytest
-from builders import replaced
 from hypothesis import given
 from hypothesis import strategies as st
+from support import builders
+from support.builders import replaced
 
 from eventlog import chunks, codec, delta, fold, keys, places, proposal, schema, segments, stats
 from eventlog.errors import Corrupt

@@ -6,7 +6,7 @@ import random
 import duckdb
 import pyarrow as pa
 import pytest
-import repeatable
+from support import repeatable
 
 from eventlog import Table
 from eventlog.errors import InvalidInput

@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import pairwise
 
-import builders
 import pyarrow as pa
 import pytest
-import repeatable
-from builders import create, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
+from support import builders, repeatable
+from support.builders import create, live, reopen
 
 from eventlog import chunks, codec, errors, fold, keyframe, keys, places, segments, snapshot
 from eventlog.memory import MemoryStore

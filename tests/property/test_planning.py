@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pretending import Pretended
+from support.planned_tables import Pretended
 
 from compaction.policy import Policy
 from eventlog.chunks import parse_chunk

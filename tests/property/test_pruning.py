@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import repeatable
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support import repeatable
 
 from eventlog import keyframe, places, predicate, scan, segments, stats
 from eventlog.chunks import chunk_of

@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
-from builders import check_sound, commit, create, drop_of, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import check_sound, commit, create, drop_of, live, reopen
 
 from eventlog import errors
 from eventlog.model import Add, Replace

@@ -5,10 +5,10 @@ from decimal import Decimal
 from itertools import pairwise
 
 import pyarrow as pa
-from builders import create, live
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from rewriting import policy, task_of
+from support.builders import create, live
+from support.compaction_tasks import policy, task_of
 
 from compaction.perform import replacement
 from compaction.rewriting.digest import NOTHING, digest

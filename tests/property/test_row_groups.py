@@ -4,9 +4,9 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from builders import DAY_US, create, live, reopen
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import DAY_US, create, live, reopen
 
 import compaction
 from eventlog import limits, parts

@@ -8,9 +8,9 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from builders import create
 from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
+from support.builders import create
 
 from compaction import run
 from eventlog import decoding, errors

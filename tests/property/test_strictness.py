@@ -12,8 +12,8 @@ import logging
 import re
 from pathlib import Path
 
-import builders
 import pytest
+from support import builders
 
 from eventlog import Table, errors, keys
 from eventlog.fsck import fsck

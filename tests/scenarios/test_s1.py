@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from builders import Spy, add, check_snapshot, commit, create, drop_of, fold_all, live
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
-from scenes import cut_in, fresh, ids, names, objects, once, other, rows
+from support.builders import Spy, add, check_snapshot, commit, create, drop_of, fold_all, live
+from support.scenario_tables import cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction import vacuum
 from compaction.perform import perform

@@ -7,9 +7,9 @@ import random
 from itertools import permutations
 
 import pytest
-from builders import live
-from replacing import replace, rewrite
-from scenes import chunks, cut_in, fresh, ids, names, objects, once, other, rows
+from support.builders import live
+from support.replacements import replace, rewrite
+from support.scenario_tables import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
 from compaction.perform import perform
 from compaction.planner.planning import plan

@@ -11,9 +11,9 @@ import sys
 
 import msgspec
 import pytest
-from builders import check_sound, live
 from click.testing import CliRunner
-from scenes import fresh, names, other, rows
+from support.builders import check_sound, live
+from support.scenario_tables import fresh, names, other, rows
 
 from compaction import Policy, explain, plan, run
 from eventlog import Table

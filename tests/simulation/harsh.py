@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from builders import Crash
+from support.builders import Crash
 
 from eventlog import errors, keys
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from unittest import mock
 
-from builders import START_MS
 from greenlet import GreenletExit, getcurrent, greenlet
+from support.builders import START_MS
 
 from eventlog import codec
 from eventlog.clock import ManualClock

@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from builders import START_MS, Crash, add, create, drop_of, fold_all, live
-from repeatable import EXAMPLES
 from simulation.harsh import HarshStore, Late, Weather
 from simulation.scheduler import Scheduler, WaitingClock, one_thread
+from support.builders import START_MS, Crash, add, create, drop_of, fold_all, live
+from support.repeatable import EXAMPLES
 
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock

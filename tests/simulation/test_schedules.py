@@ -5,7 +5,6 @@ import gc
 from collections import Counter
 
 import pytest
-from builders import drop_of, live
 from msgspec import structs
 from simulation import compactors, plans
 from simulation.history import check
@@ -13,6 +12,7 @@ from simulation.ledger import Violation
 from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish
 from simulation.world import World
+from support.builders import drop_of, live
 
 from eventlog import Ms, claims, errors, rebase
 from eventlog.chunks import parse_chunk

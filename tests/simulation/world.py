@@ -5,12 +5,12 @@ from collections import Counter
 from contextlib import contextmanager
 
 import msgspec
-from builders import Crash, create, drop_of, live
 from simulation.contents import Contents, body_of, rows_in
 from simulation.harsh import HarshStore, Late
 from simulation.history import Call, Fetch, Look, Record
 from simulation.ledger import COMMIT, SEGMENT, Ledger, Violation, hold, segment_key
 from simulation.scheduler import Scheduler, WaitingClock
+from support.builders import Crash, create, drop_of, live
 
 from eventlog import Table, errors, keys
 from eventlog.memory import MemoryStore

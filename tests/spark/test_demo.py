@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from distribution import SHORT_JVM
+from support.distribution import SHORT_JVM
 
 from eventlog import Table
 from eventlog.fsck import fsck

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from distribution import SHORT_JVM
+from support.distribution import SHORT_JVM
 
 from eventlog import Table
 from eventlog.keys import parse_log_key

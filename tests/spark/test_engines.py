@@ -11,9 +11,9 @@ from functools import reduce
 
 import pyarrow as pa
 import pytest
-import questions
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import count_if, expr, lit
+from support import predicates
 
 import compaction
 import readers.spark
@@ -23,7 +23,7 @@ from readers.spark.filters import to_column
 from writers import append
 
 ENGINES = ("arrow", "jvm")
-TWO_DAYS = questions.TIMES[:1] + questions.TIMES[4:6]
+TWO_DAYS = predicates.TIMES[:1] + predicates.TIMES[4:6]
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def world(tmp_path_factory):
         patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
         patch.setattr(limits, "ROW_GROUP_ROWS", 7)
         root = tmp_path_factory.mktemp("engines") / "table"
-        table = Table.create(root, questions.SCHEMA, time_column="ts")
-        rows = questions.rows(random.Random(7), 75, TWO_DAYS)
+        table = Table.create(root, predicates.SCHEMA, time_column="ts")
+        rows = predicates.rows(random.Random(7), 75, TWO_DAYS)
         for first in range(0, 75, 25):
-            append(table, questions.to_arrow(rows[first : first + 25]))
+            append(table, predicates.to_arrow(rows[first : first + 25]))
         appended = table.head().version
         compaction.run(table)
         assert len(table.snapshot(version=appended).segments()) == 6
@@ -47,8 +47,8 @@ def world(tmp_path_factory):
 
 def test_random_questions_have_one_answer(spark, world):
     table, versions, rows = world
-    chance, count = questions.examples(10)
-    asked = [questions.ask(chance, plain=number % 5 > 0, depth=2) for number in range(count)]
+    chance, count = predicates.examples(10)
+    asked = [predicates.ask(chance, plain=number % 5 > 0, depth=2) for number in range(count)]
     for start in range(0, count, 10):
         few = asked[start : start + 10]
         _check(rows, few, _filtered(spark, table, versions[0], few[::2]))
@@ -91,29 +91,29 @@ def _ids(frames):
 @pytest.mark.hazard("W5")
 def test_every_value_comes_back_bit_by_bit(spark, world):
     table, versions, rows = world
-    expected = questions.bits(questions.to_arrow(rows))
+    expected = predicates.bits(predicates.to_arrow(rows))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         for version, engine in itertools.product(versions, ENGINES):
             found = readers.spark.read(spark, table.uri, version=version, engine=engine)
-            assert questions.bits(found.toArrow().sort_by("id")) == expected, (version, engine)
+            assert predicates.bits(found.toArrow().sort_by("id")) == expected, (version, engine)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 # A filter in Spark's own SQL on the DataFrame, and whether a row passes.
 FILTERS = {
-    "f64 >= 0": lambda row: questions.compare(">=", row["f64"], 0.0),
-    "f64 = 0": lambda row: questions.compare("=", row["f64"], 0.0),
-    "f64 <=> 0D": lambda row: questions.compare("=", row["f64"], 0.0) is True,
+    "f64 >= 0": lambda row: predicates.compare(">=", row["f64"], 0.0),
+    "f64 = 0": lambda row: predicates.compare("=", row["f64"], 0.0),
+    "f64 <=> 0D": lambda row: predicates.compare("=", row["f64"], 0.0) is True,
     "f64 IN (0, 7)": lambda row: row["f64"] in (0.0, 7.0),
-    "f32 <= 0": lambda row: questions.compare("<=", row["f32"], 0.0),
-    "f32 = 0": lambda row: questions.compare("=", row["f32"], 0.0),
-    "NOT f32 < 0": lambda row: questions.compare(">=", row["f32"], 0.0),
+    "f32 <= 0": lambda row: predicates.compare("<=", row["f32"], 0.0),
+    "f32 = 0": lambda row: predicates.compare("=", row["f32"], 0.0),
+    "NOT f32 < 0": lambda row: predicates.compare(">=", row["f32"], 0.0),
     "f64 = double('NaN')": lambda row: row["f64"] is not None and row["f64"] != row["f64"],
     "f64 > double('Infinity')": lambda row: row["f64"] is not None and row["f64"] != row["f64"],
     "f64 IS NULL": lambda row: row["f64"] is None,
-    "`odd.``name```= 0": lambda row: questions.compare("=", row["odd.`name`"], 0.0),
+    "`odd.``name```= 0": lambda row: predicates.compare("=", row["odd.`name`"], 0.0),
     "`in.struct`.`x y` = 0": lambda row: (row["in.struct"] or {}).get("x y") == 0.0,
     "`in.struct`.`x y` = 0 AND `in.struct`.k = 1": lambda row: (
         (row["in.struct"] or {}).get("x y") == 0.0 and row["in.struct"]["k"] == 1
@@ -128,7 +128,7 @@ FILTERS = {
     ),
     "dec38 > 99": lambda row: row["dec38"] is not None and row["dec38"] > 99,
     "year(ntz) = 1582": lambda row: (
-        row["ntz"] in map(questions.micros, ["1582-10-04T23:59:59.999999", "1582-10-15"])
+        row["ntz"] in map(predicates.micros, ["1582-10-04T23:59:59.999999", "1582-10-15"])
     ),
 }  # fmt: skip
 
@@ -191,9 +191,9 @@ def _old_and_new(root, day):
     utc = pa.timestamp("us", tz="UTC")
     both = [("d", pa.date32()), ("ts", utc)]
     schema = pa.schema([("id", pa.int64()), ("at", utc), *both, ("st", pa.struct(both))])
-    first = questions.days(day)
+    first = predicates.days(day)
     days = [first + number for number in range(12)]
-    instants = [number * questions.DAY_US + 5 for number in days]
+    instants = [number * predicates.DAY_US + 5 for number in days]
     d, ts = pa.array(days, pa.int32()).cast(pa.date32()), pa.array(instants, utc)
     inside = pa.StructArray.from_arrays([d, ts], fields=list(schema.field("st").type))
     rows = pa.table([pa.array(range(12)), ts, d, ts, inside], schema=schema)
@@ -232,12 +232,12 @@ def test_days_that_the_hybrid_calendar_lacks_are_found(spark, tmp_path, monkeypa
         time = f"TIMESTAMP '{text} 00:00:00.000005Z'"
         sql = said.format(d=d, ts=ts, date=f"DATE '{text}'", time=time)
         frames[sql] = whole.where(sql)
-        asked = questions.days(text)
+        asked = predicates.days(text)
         expected[sql] = [at for at, day in enumerate(days) if passes(day, asked)]
     for column in ("d", "at"):
         ours = f"{column} >= '1582-10-10'"
         frames[ours] = readers.spark.read(spark, table.uri, where=ours, engine="jvm")
-        expected[ours] = [at for at, day in enumerate(days) if day >= questions.days("1582-10-10")]
+        expected[ours] = [at for at, day in enumerate(days) if day >= predicates.days("1582-10-10")]
     assert _ids(frames) == expected
 
 
@@ -263,8 +263,8 @@ NOT_FOR_HADOOP = ["co:lon*", "*/co:lon"]
 @pytest.mark.hazard("W8")
 def test_any_root_is_read_once(spark, tmp_path):
     """Each with several segments: of a root that passed for a pattern each brought all others."""
-    schema = pa.schema([("id", pa.int64()), ("ts", questions.SCHEMA.field("ts").type)])
-    times = pa.array([n * questions.DAY_US for n in range(3)], pa.int64())
+    schema = pa.schema([("id", pa.int64()), ("ts", predicates.SCHEMA.field("ts").type)])
+    times = pa.array([n * predicates.DAY_US for n in range(3)], pa.int64())
     rows = pa.table([pa.array(range(3)), times.cast(schema.field("ts").type)], schema=schema)
     frames = {}
     # As with more than 32 segments: listed by a job, to which the paths travel as text.

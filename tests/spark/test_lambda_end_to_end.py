@@ -10,7 +10,7 @@ import threading
 
 import boto3
 import pytest
-import queues
+from support import lambda_queue
 
 from compaction.aws.settings import Settings
 from compaction.lambda_handler import Container, handler
@@ -32,7 +32,7 @@ def root(bucket):
 def stack(request, bucket, root, monkeypatch):
     """The stack, and what it sets for the function; EventBridge unless told otherwise."""
     source = getattr(request, "param", "EventBridge")
-    made = queues.deploy(bucket, PREFIX, source=source, stack=f"spark-{next(_numbers)}")
+    made = lambda_queue.deploy(bucket, PREFIX, source=source, stack=f"spark-{next(_numbers)}")
     monkeypatch.setenv("EVENTLOG_TABLES", root)
     monkeypatch.setenv("EVENTLOG_QUEUE_URL", made.queue_url)
     return made
@@ -60,8 +60,8 @@ def test_s3_7_lambda_compacts_what_a_spark_job_appended(stack, root, events, sav
     table = Table.open(root)
     before = table.head()
     assert before.totals.segments >= DAYS * JOBS
-    with queues.logging_of_its_own():
-        done = queues.drive(stack.queue_url, handler, idle_s=0.5)
+    with lambda_queue.logging_of_its_own():
+        done = lambda_queue.drive(stack.queue_url, handler, idle_s=0.5)
     after = table.refresh()
     assert (done.failed, done.errors) == (0, [])
     assert done.deleted == done.received >= JOBS
@@ -78,13 +78,13 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
 ):
     """Hazard I4. Every message twice, two functions at once, and a Spark job that goes on."""
     jobs(events, save, root)
-    assert queues.copies(stack.queue_url) >= JOBS
+    assert lambda_queue.copies(stack.queue_url) >= JOBS
     results, stop = [], threading.Event()
 
     def work():
         container = Container(Settings(allowed=(root,), queue_url=stack.queue_url))
         while not stop.is_set():
-            results.append(queues.drive(stack.queue_url, container.respond, idle_s=0.3))
+            results.append(lambda_queue.drive(stack.queue_url, container.respond, idle_s=0.3))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -96,7 +96,7 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
         for thread in threads:
             thread.join(240)
     last = Container(Settings(allowed=(root,), queue_url=stack.queue_url))
-    results.append(queues.drive(stack.queue_url, last.respond, idle_s=0.5))
+    results.append(lambda_queue.drive(stack.queue_url, last.respond, idle_s=0.5))
     assert {(done.failed, tuple(done.errors)) for done in results} == {(0, ())}
     table = Table.open(root)
     assert table.head().totals.segments == DAYS
@@ -104,8 +104,10 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
     assert [row[0] for row in rows] == sorted(
         1000 * job + n for job in range(JOBS + 3) for n in range(10 * DAYS)
     )
-    assert queues.commits(table, "append") == JOBS + 3
-    assert queues.waiting(stack.queue_url) == queues.waiting(stack.dead_letters_url) == 0
+    assert lambda_queue.commits(table, "append") == JOBS + 3
+    assert (
+        lambda_queue.waiting(stack.queue_url) == lambda_queue.waiting(stack.dead_letters_url) == 0
+    )
 
 
 @pytest.mark.soak  # what a queue test shows without Spark
@@ -113,12 +115,12 @@ def test_s3_7_lambda_schedule_catches_up_where_announcements_were_lost(
     stack, root, events, save, load
 ):
     jobs(events, save, root, count=3)
-    assert queues.copies(stack.queue_url, times=0) >= 3
+    assert lambda_queue.copies(stack.queue_url, times=0) >= 3
     rows = in_order(load(root))
     boto3.client("sqs").send_message(
         QueueUrl=stack.queue_url, MessageBody=json.dumps({"tables": [root]})
     )
     container = Container(Settings(allowed=(root,)))
-    queues.drive(stack.queue_url, container.respond, idle_s=0.3)
+    lambda_queue.drive(stack.queue_url, container.respond, idle_s=0.3)
     assert Table.open(root).head().totals.segments == DAYS
     assert in_order(load(root)) == rows

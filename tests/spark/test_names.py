@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from names import NAMES, SCHEMA, quoted, rows
+from support.column_names import NAMES, SCHEMA, quoted, rows
 
 import readers.spark
 from eventlog import Table

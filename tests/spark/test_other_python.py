@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-from distribution import SHORT_JVM
+from support.distribution import SHORT_JVM
 
 from eventlog import Table
 from writers import append

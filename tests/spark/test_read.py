@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import questions
 from pyspark.sql.functions import coalesce, lit, timestamp_micros, when
+from support import predicates
 
 import readers.spark
 from eventlog import Table
@@ -210,7 +210,7 @@ def test_both_engines_keep_the_same_rows_in_any_zone(spark, table, where):
 def test_floats_compare_alike(spark, local_uri):
     schema = pa.schema([("id", pa.int64()), ("ts", SCHEMA.field("ts").type), ("x", pa.float32())])
     values = [0.0, -0.0, float("nan"), float("inf"), None, 1.1, -1.0, -1.0]
-    times = [START_US] * 7 + [START_US + questions.DAY_US]
+    times = [START_US] * 7 + [START_US + predicates.DAY_US]
     table = Table.create(local_uri, schema, time_column="ts")
     append(table, pa.table([range(8), times, values], schema=schema))
     for where, expected in {

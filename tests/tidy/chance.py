@@ -31,7 +31,7 @@ OF_THE_PROFILE = {"derandomize", "database", "deadline"}
 
 # Test -> why it may.
 ALLOWED = {
-    "questions.py::examples": "fresh where EVENTLOG_EXAMPLES asks for more",
+    "support/predicates.py::examples": "fresh where EVENTLOG_EXAMPLES asks for more",
     "integration/test_concurrency.py::localstack": "a bucket on a server of others",
     "soak/test_soak.py::test_nothing_is_lost_or_doubled_while_everything_breaks": "a long run",
     "soak/test_proxy.py::test_a_slow_answer_is_a_whole_one": "no load makes the wait shorter",
@@ -80,7 +80,10 @@ def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
         elif name.split(".")[-1] == "settings":
             for keyword in node.keywords:
                 if keyword.arg in OF_THE_PROFILE:
-                    yield node.lineno, f"{keyword.arg} is the profile's: tests/repeatable.py"
+                    yield (
+                        node.lineno,
+                        f"{keyword.arg} is the profile's: tests/support/repeatable.py",
+                    )
         else:
             yield from _impatience(node, name.split(".")[-1])
 

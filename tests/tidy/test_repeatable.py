@@ -10,7 +10,7 @@ from tidy.definitions import TESTS, functions
 
 DRAWS = """
 import sys
-import repeatable
+from support import repeatable
 repeatable.load_profile()
 for name in sys.argv[1:]:
     __import__(name)
@@ -47,7 +47,10 @@ FILES = sorted(
 )
 # Not of a default run.
 LONG = ("bench/", "integration/test_lambda_localstack.py")
-HELPERS = {"racers.py": "its deadline is for a hang", "continuous.py": "a long run's length"}
+HELPERS = {
+    "support/racers.py": "its deadline is for a hang",
+    "support/workloads.py": "a long run's length",
+}
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if not f.startswith(LONG) and f not in HELPERS])

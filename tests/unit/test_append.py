@@ -7,12 +7,12 @@ import itertools
 from contextlib import contextmanager
 from decimal import Decimal
 
-import builders
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import SCHEMA, check_sound, create, events, live, reopen
-from effort import calls_of
+from support import builders
+from support.builders import SCHEMA, check_sound, create, events, live, reopen
+from support.effort import calls_of
 
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk

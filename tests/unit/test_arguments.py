@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from builders import create, events
 from click.testing import CliRunner
+from support.builders import create, events
 
 import compaction
 from eventlog import Table, errors

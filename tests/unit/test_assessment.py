@@ -1,7 +1,7 @@
 """What an analysis for compaction leaves in the log: when it is taken, how long it counts."""
 
 import pytest
-from builders import add, check_sound, commit, create, reopen, replaced
+from support.builders import add, check_sound, commit, create, reopen, replaced
 
 from eventlog import assessment, errors
 from eventlog.model import Analysed, Assess, ChunkChange, ChunkState

@@ -1,8 +1,8 @@
 """The chain: what a handle that knows a version asks of the later ones it adopts (R6.2)."""
 
 import pytest
-from builders import replaced
-from damage import Damaged, rows
+from support.builders import replaced
+from support.damage import Damaged, rows
 
 from eventlog import Table, errors
 from writers import append

@@ -1,7 +1,7 @@
 """The rules of claims, pins and replicas: who gets one, who waits, who loses it."""
 
 import pytest
-from builders import add, check_sound, commit, create, drop_of, live, reopen, replaced
+from support.builders import add, check_sound, commit, create, drop_of, live, reopen, replaced
 
 from eventlog import claims, errors
 from eventlog.model import (

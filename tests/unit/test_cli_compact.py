@@ -2,9 +2,9 @@
 
 import json
 
-import builders
 import pytest
 from click.testing import CliRunner
+from support import builders
 
 from compaction import Policy, plan, run, runner
 from eventlog import keys

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from builders import SCHEMA, create
+from support.builders import SCHEMA, create
 
 from eventlog import errors
 from eventlog.decoding import pieces

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-from builders import create, events, reopen
+from support.builders import create, events, reopen
 
 from compaction import Policy, plan, run
 from eventlog.local import LocalStore

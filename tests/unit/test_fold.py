@@ -1,7 +1,17 @@
 """The rules of the fold, one by one: what is void, and what the log must be."""
 
 import pytest
-from builders import HASH, add, check_sound, commit, create, drop_of, fold_all, live, replaced
+from support.builders import (
+    HASH,
+    add,
+    check_sound,
+    commit,
+    create,
+    drop_of,
+    fold_all,
+    live,
+    replaced,
+)
 
 from eventlog import errors, fold, rules, segments
 from eventlog.model import (

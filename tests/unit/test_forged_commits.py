@@ -1,8 +1,8 @@
 """Commits whose digests fit, and whose parts are not those of the format or of the fold."""
 
 import pytest
-from builders import create, events, live, replaced
-from damage import Damaged
+from support.builders import create, events, live, replaced
+from support.damage import Damaged
 
 from eventlog import Table, codec, errors, keys, proposal, segments
 from eventlog.model import Spill

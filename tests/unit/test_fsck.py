@@ -1,10 +1,10 @@
 """fsck: a healthy table passes, and every planted fault is found where it was planted."""
 
-import builders
 import msgspec
 import pyarrow as pa
 import pytest
-from damage import Damaged, rows
+from support import builders
+from support.damage import Damaged, rows
 
 from eventlog import Table, codec, fold, keys
 from eventlog.clock import ManualClock

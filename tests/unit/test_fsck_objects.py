@@ -2,11 +2,11 @@
 
 import tracemalloc
 
-import builders
 import msgspec
 import pyarrow as pa
 import pytest
-from damage import Damaged, rows
+from support import builders
+from support.damage import Damaged, rows
 
 from eventlog import Table, codec, findings, keys, walk
 from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed

@@ -6,9 +6,9 @@ import logging
 import subprocess
 import sys
 
-import builders
 import pytest
-from queues import Invocation, commits, logging_of_its_own, row_list
+from support import builders
+from support.lambda_queue import Invocation, commits, logging_of_its_own, row_list
 from tidy.tables import EXTRAS
 
 from compaction import lambda_handler

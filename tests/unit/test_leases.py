@@ -1,7 +1,7 @@
 """Claims as their holders have them, and granularity, through the public face of a table."""
 
 import pytest
-from builders import HASH, START_MS, add, check_sound, commit, create, drop_of, live, reopen
+from support.builders import HASH, START_MS, add, check_sound, commit, create, drop_of, live, reopen
 
 from eventlog import Ms, Table, errors
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk

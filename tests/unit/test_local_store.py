@@ -4,14 +4,24 @@ import errno
 import os
 import pickle
 import stat
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from builders import add, commit, create, reopen
+from support.builders import (
+    add,
+    commit,
+    create,
+    reopen,
+)
 
+from compaction import vacuum
+from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
 from eventlog.local import LocalStore
+from writers import append
 
 
 @pytest.fixture
@@ -252,3 +262,22 @@ def test_without_hard_links_no_table_is_created_or_written(root, linkless):
     with pytest.raises(InvalidInput, match="hard links"):
         create(LocalStore(root / "another"))
     assert reopen(LocalStore(root)).head().version == 0
+
+
+NOW = {"retention": timedelta(0), "staging": timedelta(0)}
+
+
+def test_a_link_inside_a_directory_is_not_followed(tmp_path):
+    outside = tmp_path / "outside" / "2013-01-01"
+    outside.mkdir(parents=True)
+    stranger = outside / ("a" * 32 + ".parquet")
+    stranger.write_bytes(b"mine")
+    uri = str(tmp_path / "t")
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    table = Table.create(uri, schema, time_column="at")
+    append(table, pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))}))
+    append(table, pa.table({"at": pa.array([1], pa.timestamp("us", "UTC"))}))
+    (tmp_path / "t" / "data" / "000000000000" / "x").mkdir()
+    (tmp_path / "t" / "data" / "000000000000" / "2013-01-01").symlink_to(outside)
+    vacuum(table, dry_run=False, full=True, **NOW)
+    assert stranger.exists()

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from builders import create, events, row_names
 from click.testing import CliRunner
+from support.builders import create, events, row_names
 
 from eventlog import Ms, errors
 from eventlog.chunks import MAX_MS, MIN_MS

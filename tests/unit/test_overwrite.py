@@ -1,11 +1,12 @@
 """Overwriting a range: what was there goes, what comes stands there, the rest stays."""
 
-import builders
 import pyarrow as pa
 import pytest
-from builders import SCHEMA, Spy, check_sound, create, events, live, reopen, row_names
+from support import builders
+from support.builders import SCHEMA, Spy, check_sound, create, events, live, reopen, row_names
 
 from eventlog import Ms, errors, keys
+from readers import count, scan
 from writers import append, overwrite
 
 DAY_MS = Ms(86_400_000)
@@ -140,3 +141,18 @@ def test_overwritten_versions_can_still_be_read(table):
     assert live(reopen(table.store).snapshot(1)) == before
     assert builders.fold_all(table.store)[1][0].header.totals.rows == 6
     assert isinstance(EMPTY, pa.Table)
+
+
+@pytest.mark.parametrize("isolation", ["carry", "serializable"])
+def test_what_came_after_the_version_read_is_not_replaced_unseen(isolation):
+    table = create()
+    append(table, events(3))
+    version = table.snapshot().version
+    rows = scan(table, version=version).to_table()
+    append(reopen(table.store, seed=5), events(5))
+    if isolation == "serializable":
+        with pytest.raises(errors.CommitConflict):
+            overwrite(table, rows, isolation=isolation, read_version=version)
+    else:
+        overwrite(table, rows, read_version=version)
+    assert count(table) == 8

@@ -6,8 +6,8 @@ from threading import Barrier
 
 import msgspec
 import pytest
-import racers
-from builders import (
+from support import racers
+from support.builders import (
     START_MS,
     Spy,
     accepted_in,
@@ -20,8 +20,8 @@ from builders import (
     replaced,
     row_names,
 )
-from crashes import ENDS, MortalStore, fresh, furnished, names, quick, rows_of
-from rewriting import SMALL, content, policy, task_of
+from support.compaction_tasks import SMALL, content, policy, task_of
+from support.crashes import ENDS, MortalStore, fresh, furnished, names, quick, rows_of
 
 from compaction import vacuum
 from compaction.perform import Outcome, needs_claim, perform

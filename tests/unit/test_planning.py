@@ -1,8 +1,8 @@
 """Tasks from chunks, what the log is told, how little a plan reads (scenarios S3.2 to S3.6)."""
 
 import pytest
-from builders import add, commit, create, reopen
-from pretending import TABLE, Pretended
+from support.builders import add, commit, create, reopen
+from support.planned_tables import TABLE, Pretended
 
 from compaction.planner.assessing import REFRESH, Result, noted, record
 from compaction.planner.candidates import MAX_INPUTS

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import repeatable
-from effort import calls_of
+from support import repeatable
+from support.effort import calls_of
 
 from eventlog import predicate
 from eventlog.chunks import MAX_MS, MIN_MS

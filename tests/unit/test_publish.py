@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import HASH, START_MS, TABLE, Spy, add, commit, create, reopen, replaced
+from support.builders import HASH, START_MS, TABLE, Spy, add, commit, create, reopen, replaced
 
 from eventlog import Table, codec, errors, fold, keys, rebase, rules
 from eventlog.clock import ManualClock

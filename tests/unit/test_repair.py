@@ -3,12 +3,11 @@
 import random
 from datetime import date, timedelta
 
-import builders
 import msgspec
 import pyarrow as pa
 import pytest
-import repeatable
-from damage import Damaged, rows
+from support import builders, repeatable
+from support.damage import Damaged, rows
 
 from eventlog import Table, codec, fsck, keys
 from eventlog.errors import InvalidInput

@@ -1,7 +1,7 @@
 """What an operation costs in requests: exact, and the same at any length of the history."""
 
 import pytest
-from builders import add, commit, create, events, reopen
+from support.builders import add, commit, create, events, reopen
 
 from eventlog.history import PAGE
 from eventlog.memory import MemoryStore

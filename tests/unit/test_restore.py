@@ -2,8 +2,8 @@
 
 import random
 
-import builders
 import pytest
+from support import builders
 
 from eventlog import Table, errors, fold, keys
 from eventlog.delta import drop_of

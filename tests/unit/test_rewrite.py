@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from builders import (
+from support.builders import (
     DAY_US,
     SCHEMA,
     Spy,
@@ -19,7 +19,7 @@ from builders import (
     reopen,
     replace_object,
 )
-from rewriting import SMALL, content, policy, task_of
+from support.compaction_tasks import SMALL, content, policy, task_of
 
 from compaction.perform import perform
 from compaction.rewriting import outputs

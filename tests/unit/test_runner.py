@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from builders import create, events
+from support.builders import create, events
 
 import compaction.spark
 from compaction import Policy, plan, run, runner

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from effort import calls_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.effort import calls_of
 
 from eventlog import keyframe, places, scan, segments, stats
 from eventlog.chunks import DAY_MS, TimeChunk, chunk_of

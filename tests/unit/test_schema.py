@@ -3,7 +3,7 @@
 import msgspec
 import pyarrow as pa
 import pytest
-from builders import SCHEMA, check_sound, create, events, reopen
+from support.builders import SCHEMA, check_sound, create, events, reopen
 
 from eventlog import Table, errors, limits, schema, schema_text
 from eventlog.fsck import fsck
@@ -194,3 +194,10 @@ def test_stored_types_that_the_format_lacks_are_corrupt(stored):
 def test_the_time_column_is_a_time(name):
     with pytest.raises(errors.InvalidInput, match=name):
         schema.check_time_column(schema.from_arrow(BASE), name)
+
+
+def test_columns_that_differ_by_case_alone_are_refused():
+    table = create()
+    taken = table.head().schema.names[1].upper()
+    with pytest.raises(errors.InvalidInput):
+        table.add_columns(table.head().schema.append(pa.field(taken, pa.int64())))

@@ -1,7 +1,7 @@
 """Every rule of the score, at its boundaries (scenario S3.1)."""
 
 import pytest
-from pretending import Pretended
+from support.planned_tables import Pretended
 
 from compaction.planner.scoring import FILE_COST, aged, score, worth
 from compaction.planner.spans import Span, Sums, TargetChunk, empty_between, spans, target_chunks

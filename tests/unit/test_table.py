@@ -4,9 +4,11 @@ import datetime as dt
 import pickle
 import threading
 
+import msgspec
 import pyarrow as pa
 import pytest
-from builders import (
+from support import builders
+from support.builders import (
     SCHEMA,
     START_MS,
     Spy,
@@ -266,3 +268,13 @@ def test_errors_survive_pickle_and_say_where():
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is kind
         assert str(again) == str(error) == "what (table=t, key=k, version=3, transaction=x)"
+
+
+def test_info_is_stored_in_order():
+    table = create()
+    made = table.transaction("append", [builders.add(table)], info={"b": "1", "a": "2"})
+    table.commit(made)
+    assert list(table.log.read(1)[0].transactions[0].info) == ["a", "b"]
+    unsorted = msgspec.structs.replace(made, id="1" * 32, info={"b": "1", "a": "2"})
+    with pytest.raises(errors.InvalidInput, match="order"):
+        table.commit(unsorted)

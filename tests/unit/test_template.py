@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-import queues
 from cfnlint.api import lint_file
-from iam import NOBODY, Asked, is_allowed, load
+from support import lambda_queue
+from support.iam import NOBODY, Asked, is_allowed, load
 
 from compaction.aws import bundle
 from compaction.aws.events import parse
@@ -28,7 +28,7 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def template():
-    return queues.template()
+    return lambda_queue.template()
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,9 @@ def policy(resources, name, **given):
 
 
 def test_the_linter_has_nothing_to_say(tmp_path):
-    assert [str(match) for match in lint_file(queues.TEMPLATE)] == []
+    assert [str(match) for match in lint_file(lambda_queue.TEMPLATE)] == []
     broken = tmp_path / "broken.yaml"
-    broken.write_text(queues.TEMPLATE.read_text().replace("maxReceiveCount:", "maxTries:"))
+    broken.write_text(lambda_queue.TEMPLATE.read_text().replace("maxReceiveCount:", "maxTries:"))
     assert lint_file(broken)
 
 
@@ -217,11 +217,11 @@ def test_the_rule_lets_commits_through(key, announced, resources):
 
 
 def test_what_is_left_without_the_function_refers_to_nothing_that_is_gone(template):
-    plain = queues.without_function(template)
+    plain = lambda_queue.without_function(template)
     assert "Transform" not in plain
     gone = set(template["Resources"]) - set(plain["Resources"])
     assert gone == {"Compactor", "InvocationsFail"}
     assert set(template["Outputs"]) - set(plain["Outputs"]) == {"Function"}
     known = {*plain["Resources"], *plain["Parameters"]}
-    used = queues.references(plain["Resources"]) | queues.references(plain["Outputs"])
+    used = lambda_queue.references(plain["Resources"]) | lambda_queue.references(plain["Outputs"])
     assert {name for name in used if not name.startswith("AWS::")} <= known | {"Uris"}

@@ -2,9 +2,9 @@
 
 import json
 
-import builders
 import pytest
 from click.testing import CliRunner
+from support import builders
 
 from eventlog import Table, keys
 from eventlog.clock import ManualClock

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from builders import (
+from support.builders import (
     SCHEMA,
     START_MS,
     Crash,

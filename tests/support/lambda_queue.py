@@ -11,7 +11,7 @@ import pytest
 
 from readers import scan
 
-_PATH = Path(__file__).parent.parent / "localstack" / "lambda_queue.py"
+_PATH = Path(__file__).parents[2] / "localstack" / "lambda_queue.py"
 
 
 def _load():

@@ -7,7 +7,7 @@ it.
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from builders import SCHEMA, live
+from support.builders import SCHEMA, live
 
 from eventlog import Table, keys
 from readers import scan

@@ -1,6 +1,6 @@
 """Tasks of compaction made by hand, for tests of what carries them out."""
 
-from builders import live
+from support.builders import live
 
 from compaction.policy import Policy
 from compaction.tasks import Task, task_id

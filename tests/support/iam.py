@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 from eventlog import local_server
 
-POLICIES = Path(__file__).parent.parent / "localstack" / "policies"
+POLICIES = Path(__file__).parents[2] / "localstack" / "policies"
 ROLES = ("reader", "writer", "compactor", "vacuum")
 ADMIN = {"Version": "2012-10-17", "Statement": [
     {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]},

@@ -1,0 +1,60 @@
+"""What `find_transaction` may say of a transaction."""
+
+import pytest
+from support.builders import (
+    LateStore,
+    add,
+    check_sound,
+    commit,
+    create,
+    drop_of,
+    events,
+    live,
+    reopen,
+)
+
+from eventlog import errors, fold, keys, proposal
+from eventlog.memory import MemoryStore
+from eventlog.model import PropertyChange, SetProperties
+from writers import append
+
+
+def test_a_transaction_that_may_still_arrive_is_not_called_absent():
+    inner = MemoryStore()
+    create(inner)
+    late = LateStore(inner)
+    table = reopen(late)
+    late.stuck = True
+    with pytest.raises(errors.CommitUnknown) as caught:
+        append(table, events(1))
+    late.stuck = False
+    error = caught.value
+    asking = reopen(inner, seed=5)
+    with pytest.raises(errors.CommitUnknown, match="may still arrive"):
+        asking.find_transaction(error.transaction, start=error.version, until=error.until)
+    late.land()
+    assert asking.find_transaction(error.transaction, start=error.version, until=error.until) == 1
+
+
+def test_a_void_transaction_is_not_found():
+    table = create()
+    commit(table, add(table))
+    head, (segment,) = table.head(), live(table.head())
+    change = SetProperties((PropertyChange("user.a", None, "b"),))
+    good = table.transaction("properties", [change])
+    void = table.transaction("replace", [drop_of(segment), drop_of(segment)])
+    effect = fold.judge([good, void], head, head.header.time + 1)
+    assert void.id in effect.void
+    made = proposal.propose(
+        head,
+        [good, void],
+        effect,
+        table_id=head.header.table,
+        time_ms=head.header.time + 1,
+        frames=table.log,
+    )
+    table.store.put_if_absent(keys.commit_key(2), made.body)
+    other = reopen(table.store)
+    assert other.find_transaction(good.id) == 2
+    assert other.find_transaction(void.id) is None
+    check_sound(table.store)

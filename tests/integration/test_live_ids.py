@@ -1,0 +1,57 @@
+"""A segment id that is live cannot be added again."""
+
+import msgspec
+import pytest
+from support import builders
+from support.builders import (
+    commit,
+    create,
+    events,
+    live,
+    reopen,
+    replaced,
+)
+
+from eventlog import Table, errors
+from eventlog.delta import add_of
+from eventlog.fsck import fsck
+from eventlog.memory import MemoryStore
+from eventlog.wrappers import CountingStore
+from writers import append
+
+
+def test_an_id_that_is_live_is_refused_in_a_later_epoch_too():
+    table = create(properties={"keyframe_commits": "1"})
+    append(table, events(1))
+    append(table, events(1, first=5))
+    table = reopen(table.store)
+    first = live(table.head())[0]
+    again = replaced(add_of(first), epoch=table.head().version)
+    with pytest.raises(errors.CommitConflict, match="live already"):
+        commit(table, again)
+    assert fsck(Table(table.store)).ok
+
+
+def test_an_append_of_fresh_ids_still_reads_no_leaf(monkeypatch):
+    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    counting = CountingStore(MemoryStore())
+    table = create(counting, properties={"keyframe_commits": "4"})
+    for n in range(9):
+        append(table, events(1, first=n))
+    counting.reset()
+    append(table, events(1, first=50))
+    assert (counting.counts.get, counting.counts.put) == (0, 2)
+
+
+def test_an_id_that_is_live_cannot_be_added_under_another_key():
+    table = create()
+    append(table, events(1))
+    (segment,) = table.snapshot().segments()
+    twin = msgspec.structs.replace(
+        builders.add(table), id=segment.id, chunk=segment.chunk, epoch=segment.epoch + 1
+    )
+    with pytest.raises(errors.CommitConflict, match="live already"):
+        table.commit(table.transaction("append", [twin]))
+    assert reopen(table.store).head().version == 1
+    append(table, events(1))
+    builders.check_sound(table.store)

@@ -1,0 +1,86 @@
+"""Segments that are missing: found by fsck and restore, told apart from what vacuum took."""
+
+from datetime import timedelta
+
+import pytest
+from support import builders
+from support.builders import (
+    create,
+    events,
+    live,
+    reopen,
+)
+
+from compaction import vacuum
+from eventlog import Table, errors, keys
+from eventlog.fsck import fsck
+from eventlog.keys import key_of
+from eventlog.restoration import restoration
+from readers.objects import check_sizes
+from writers import append, overwrite
+
+DAY = {"start": "1970-01-01", "end": "1970-01-02"}
+
+
+NOW = {"retention": timedelta(0), "staging": timedelta(0)}
+
+
+def pinned_and_vacuumed():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    table.pin("keep", 1)
+    table.clock.advance(10**9)
+    append(table, events(1, first=2, day=3))
+    vacuum(table, dry_run=False, **NOW)
+    assert table.refresh().meta.swept.pending is not None
+    return table
+
+
+def test_a_missing_segment_that_a_pin_holds_is_found():
+    table = pinned_and_vacuumed()
+    assert fsck(Table(table.store)).ok
+    (held,) = live(table.snapshot(1))
+    table.store.delete([keys.key_of(held)])
+    (finding,) = fsck(Table(table.store)).findings
+    assert "pin 'keep' holds" in finding.message
+
+
+def test_restore_looks_for_what_it_brings_back():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    (old,) = live(table.snapshot(1))
+    table.store.delete([keys.key_of(old)])
+    before = table.head().version
+    with pytest.raises(errors.DataLoss, match="1 of 1"):
+        table.restore(1)
+    assert table.refresh().version == before
+
+
+def test_what_a_vacuum_took_since_is_not_called_lost():
+    table = create()
+    append(table, events(1))
+    overwrite(table, events(1, first=1), **DAY)
+    behind = reopen(table.store)
+    actions = restoration(behind.head(), behind.snapshot(1))
+    table.clock.advance(10**9)
+    append(table, events(1, first=2))
+    vacuum(table, dry_run=False, **NOW)
+    with pytest.raises(errors.VersionVacuumed):
+        behind.log.check_there(actions, 1)
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter"])
+def test_files_that_are_handed_to_an_engine_are_looked_at_first(damage, tmp_path):
+    table = Table.create(tmp_path / "table", builders.SCHEMA, time_column="at")
+    append(table, events(1000))
+    segments = table.snapshot().segments()
+    check_sizes(table.store, segments, 1)
+    path = tmp_path / "table" / key_of(segments[0])
+    body = path.read_bytes()
+    path.unlink()
+    if damage == "shorter":
+        path.write_bytes(body[:-1])
+    with pytest.raises(errors.DataLoss, match="eventlog fsck"):
+        check_sizes(table.store, segments, 1)

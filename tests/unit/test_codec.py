@@ -1,0 +1,40 @@
+"""Hashes and sizes of what is stored."""
+
+import pytest
+from support.builders import create, replaced
+
+from eventlog import codec, errors
+from eventlog.model import AppMark, Meta, Segment
+
+
+def test_hashes_of_the_format_do_not_change():
+    """Vectors: a second implementation must arrive at these."""
+    segment = Segment("0" * 32, "2013-01-07", 1, 2, 3, 4, 5, "ab" * 32, 1)
+    text = (
+        b'{"id":"' + b"0" * 32 + b'","chunk":"2013-01-07","epoch":1,"version":2,"partition":3,'
+        b'"rows":4,"bytes":5,"checksum":"' + b"ab" * 32 + b'","schema":1,"stats":[],"tail":null}'
+    )
+    assert codec.hex_hash(codec.entry_hash(segment)) == codec.sha256(text)
+    assert codec.meta_hash(Meta()) == 0
+    note = Meta(properties={"user.note": "é"})
+    entry = codec.sha256('["properties","user.note","é"]'.encode())
+    assert codec.hex_hash(codec.meta_hash(note)) == entry
+    mark = codec.sha256(b'["apps","job",{"seq":1,"version":2,"time":3}]')
+    both = Meta(properties={"user.note": "é"}, apps={"job": AppMark(1, 2, 3)}, fence=9)
+    fence = codec.sha256(b'["fence",null,9]')
+    total = sum(int(h, 16) for h in (entry, mark, fence))
+    assert codec.hex_hash(codec.meta_hash(both)) == codec.hex_hash(total)
+
+
+@pytest.mark.parametrize("text", ["", "ab", "AB" * 32, "ab" * 32 + "0", "0x" + "ab" * 31])
+def test_other_text_is_no_hash(text):
+    with pytest.raises(errors.Corrupt):
+        codec.parse_hash(text)
+
+
+def test_a_header_that_is_too_long_is_refused_before_it_is_stored():
+    head = create().head()
+    stored, _ = head.frames.read(0)
+    changes = replaced(stored.header.changes, writer="x" * 2000)
+    with pytest.raises(errors.InvalidInput, match="header"):
+        codec.encode_commit(replaced(stored, header=replaced(stored.header, changes=changes)))
