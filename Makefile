@@ -87,10 +87,10 @@ bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: compaction/planner/queue.png
-	@$(PYTHON) -m compaction.planner.load --out compaction/planner/queue.png
+	@$(PYTHON) -m eventlog.compaction.planner.load --out compaction/planner/queue.png
 
 bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
-	@$(PYTHON) -m compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"
+	@$(PYTHON) -m eventlog.compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"
 
 build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .

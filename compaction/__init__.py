@@ -3,12 +3,12 @@
 Imports eventlog and readers only.
 """
 
-from compaction.perform import Outcome, perform
-from compaction.planner.planning import Plan, explain, plan
-from compaction.policy import Policy
-from compaction.reclaim import VacuumReport, vacuum
-from compaction.runner import RunReport, run
-from compaction.tasks import Task
+from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.planner.planning import Plan, explain, plan
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.reclaim import VacuumReport, vacuum
+from eventlog.compaction.runner import RunReport, run
+from eventlog.compaction.tasks import Task
 
 __all__ = [
     "Outcome",

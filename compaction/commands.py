@@ -1,4 +1,4 @@
-"""The verbs of upkeep: vacuum here; compact and chunks in `compaction.compact_commands`.
+"""The verbs of upkeep: vacuum here; compact and chunks in `eventlog.compaction.compact_commands`.
 
 Imports eventlog only; needs the extra `cli`.
 """
@@ -11,9 +11,9 @@ from typing import Any
 import click
 import msgspec
 
-from compaction import compact_commands
-from compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog import terminal
+from eventlog.compaction import compact_commands
+from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog.errors import InvalidInput
 from eventlog.holds import Hold, holds
 from eventlog.program import Place, common

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
-from compaction.planner.planning import Plan, explain, judged, known_of, plan
-from compaction.planner.scoring import Verdict
-from compaction.planner.spans import classified, home, sizes_by_chunk
-from compaction.policy import MIB, ORDERS, Policy
-from compaction.tasks import Task
 from eventlog import Table, terminal
 from eventlog.arguments import names
 from eventlog.chunks import TimeChunk, parse_chunk
+from eventlog.compaction.planner.planning import Plan, explain, judged, known_of, plan
+from eventlog.compaction.planner.scoring import Verdict
+from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
+from eventlog.compaction.policy import MIB, ORDERS, Policy
+from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model import GRANULARITIES, ChunkState
 from eventlog.program import Place, common
 
 if TYPE_CHECKING:
-    from compaction.runner import RunReport
+    from eventlog.compaction.runner import RunReport
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SHOWN_CHUNKS = 3  # of a task, before its further chunks are only counted
@@ -195,11 +195,11 @@ def _bytes(mib: float | None) -> int | None:
 
 
 def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place: Place) -> int:
-    from compaction.runner import run  # noqa: PLC0415 - a plan needs no reader of Parquet
+    from eventlog.compaction.runner import run  # noqa: PLC0415 - a plan needs no reader of Parquet
 
     session = None
     if driver == "spark":
-        from compaction import spark  # noqa: PLC0415 - the extra `spark`
+        from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
 
         session = spark.session()
     with terminal.progress() as advance:

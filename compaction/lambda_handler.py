@@ -1,14 +1,16 @@
 """A Lambda function that compacts the tables whose commits S3 announces.
 
-Shell. `handler` is what AWS calls. An event names tables (`compaction.aws.events`); of each, what
-is worth it is planned and rewritten, task by task, for as long as size and time allow. What is left
-over is asked for again by a message to the function's own queue, or waits for the schedule.
+Shell. `handler` is what AWS calls. An event names tables (`eventlog.compaction.aws.events`); of
+each, what is worth it is planned and rewritten, task by task, for as long as size and time allow.
+What is left over is asked for again by a message to the function's own queue, or waits for the
+schedule.
 
 Deliveries come at least once, late, out of order and at the same time (hazard I4). None of that
 matters: a task has the same id wherever it is planned, and takes effect once.
 
-Settings are environment variables (`compaction.aws.settings`). The module needs neither Spark
-nor any other extra: a bundle of the base dependencies runs it (`compaction.aws.bundle`).
+Settings are environment variables (`eventlog.compaction.aws.settings`). The module needs neither
+Spark nor any other extra: a bundle of the base dependencies runs it
+(`eventlog.compaction.aws.bundle`).
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from compaction.aws.events import Message, Work, collapse, continuation, is_within, parse
-from compaction.aws.json_lines import write_lines
-from compaction.aws.settings import Settings
-from compaction.aws.work import Budget, Context, Progress, compact, say
 from eventlog import Table
+from eventlog.compaction.aws.events import Message, Work, collapse, continuation, is_within, parse
+from eventlog.compaction.aws.json_lines import write_lines
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.work import Budget, Context, Progress, compact, say
 from eventlog.errors import EventLogError, VersionNotFound
 
 MAX_TURNS = 500  # continuations in a row; what is left then is left to the schedule
@@ -38,7 +40,7 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
     """Compact the tables that an event asks for.
 
     Args:
-        event: of SQS, S3, EventBridge, SNS or a schedule; see `compaction.aws.events`.
+        event: of SQS, S3, EventBridge, SNS or a schedule; see `eventlog.compaction.aws.events`.
         context: of the invocation.
 
     Returns:
@@ -50,7 +52,7 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
         EventLogError: an event that is no SQS batch was not dealt with; the service that sent it
             sends it again.
     """
-    write_lines("compaction", "eventlog")
+    write_lines("eventlog")
     settings = Settings.of(os.environ)
     if _kept.container is None or _kept.container.settings != settings:
         _kept.container = Container(settings)

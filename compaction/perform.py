@@ -16,11 +16,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compaction.policy import Policy
-from compaction.rewriting.rewrite import Progress, Rewritten, rewrite
-from compaction.tasks import Task
 from eventlog import Ms, Table
 from eventlog.chunks import parse_chunk
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.rewriting.rewrite import Progress, Rewritten, rewrite
+from eventlog.compaction.tasks import Task
 from eventlog.delta import drop_of
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.history import find_transaction
@@ -103,9 +103,9 @@ def perform(
 
     Args:
         t: the table.
-        task: what `compaction.plan` made.
+        task: what `eventlog.compaction.plan` made.
         policy: sizes, sort order, memory, what needs a claim.
-        progress: see `compaction.rewriting.rewrite.rewrite`.
+        progress: see `eventlog.compaction.rewriting.rewrite.rewrite`.
         deadline_s: seconds from now after which it stops before its commit.
 
     Returns:

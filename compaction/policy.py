@@ -41,7 +41,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             segments.
         small_task_bytes: neighbouring tasks below it are joined, up to `max_task_bytes`.
         max_tasks: tasks that run at once. 1 to 10,000. On Spark the session's parallelism takes the
-            place of the default where it is larger (`compaction.runner.limits_on`).
+            place of the default where it is larger (`eventlog.compaction.runner.limits_on`).
         max_running_bytes: greatest size of the inputs of all tasks that run at once; a task above
             it runs alone. At least 1.
         max_queue: tasks that wait; above it those of lowest priority are deferred. 1 to 1,000,000.

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compaction.perform import Outcome, perform
-from compaction.planner.assessing import End, Result, record
-from compaction.planner.planning import plan, renewed
-from compaction.planner.queueing import Queue
-from compaction.policy import MIB, Policy
-from compaction.tasks import Task
 from eventlog import Table
+from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.planner.assessing import End, Result, record
+from eventlog.compaction.planner.planning import plan, renewed
+from eventlog.compaction.planner.queueing import Queue
+from eventlog.compaction.policy import MIB, Policy
+from eventlog.compaction.tasks import Task
 from eventlog.errors import EventLogError, InvalidInput
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _in_threads(t: Table, policy: Policy, threads: int) -> _Work:
 
 def _on_executors(t: Table, policy: Policy, spark: SparkSession | None) -> tuple[Policy, _Work]:
     """Return the limits, and what performs a task as a job of Spark."""
-    from compaction.spark import active, parallelism, perform_on  # noqa: PLC0415 - the extra spark
+    from eventlog.compaction.spark import active, parallelism, perform_on  # noqa: PLC0415 - the extra spark
 
     session = spark or active()
     limits = limits_on(policy, parallelism(session))

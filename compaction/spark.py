@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from compaction.perform import Outcome, perform
-from compaction.policy import Policy
-from compaction.tasks import Task, decode, encode
 from eventlog import Table
+from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task, decode, encode
 from eventlog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def active() -> SparkSession:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
     except ImportError:
         raise InvalidInput(
-            "the driver spark needs PySpark: pip install 'eventlog[spark]'"
+            "the driver spark needs PySpark: pip install 'eventlog-tables[spark]'"
         ) from None
     session = SparkSession.getActiveSession()
     if session is None:

@@ -34,7 +34,8 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
         priority: 0 to 1, ageing included.
         reason: rule and numbers, for people.
         after: ids of tasks that have to end first. What they make lies in this task's chunks, so
-            that its inputs have to be looked up again then (`compaction.planner.planning.renewed`).
+            that its inputs have to be looked up again then
+            (`eventlog.compaction.planner.planning.renewed`).
     """
 
     id: str

@@ -13,4 +13,6 @@ from eventlog.moments import Ms
 from eventlog.snapshot import Snapshot
 from eventlog.table import Table
 
+DISTRIBUTION = "eventlog-tables"  # what pip calls it; `eventlog` is another project there
+
 __all__ = ["Ms", "Segment", "Snapshot", "Table", "TimeChunk", "errors"]

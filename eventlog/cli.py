@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-_MISSING = "the program eventlog needs click and rich: pip install 'eventlog[cli]'\n"
+_MISSING = "the program eventlog needs click and rich: pip install 'eventlog-tables[cli]'\n"
 
 
 def main() -> NoReturn:

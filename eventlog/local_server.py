@@ -184,7 +184,7 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
         )
         from werkzeug.serving import make_server  # noqa: PLC0415
     except ImportError as error:
-        raise InvalidInput(f"{error}: pip install 'eventlog[demo]'") from error
+        raise InvalidInput(f"{error}: pip install 'eventlog-tables[demo]'") from error
 
     class QuietHandler(MotoRequestHandler):
         def log(self, *_: object) -> None:
@@ -232,7 +232,7 @@ def _s3_responses() -> Any:
     try:
         from moto.s3.responses import S3Response  # noqa: PLC0415
     except ImportError as error:
-        raise InvalidInput(f"{error}: pip install 'eventlog[demo]'") from error
+        raise InvalidInput(f"{error}: pip install 'eventlog-tables[demo]'") from error
     return S3Response
 
 

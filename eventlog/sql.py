@@ -78,7 +78,8 @@ def _parse(text: str) -> Any:
         from sqlglot.expressions import Condition as Wanted  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise InvalidInput(
-            "SQL predicates need sqlglot: pip install 'eventlog[sql]', or pass a pyarrow expression"
+            "SQL predicates need sqlglot: pip install 'eventlog-tables[sql]', or pass a pyarrow "
+            "expression"
         ) from None
     try:
         dialect = _dialect()

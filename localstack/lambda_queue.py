@@ -331,7 +331,7 @@ def run(options: argparse.Namespace) -> int:
     given = {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
     os.environ.setdefault("EVENTLOG_TABLES", f"s3://{given['Bucket']}/{given['Prefix']}")
     os.environ.setdefault("EVENTLOG_QUEUE_URL", outputs["QueueUrl"])
-    from compaction.lambda_handler import handler  # noqa: PLC0415 - deploy needs none of it
+    from eventlog.compaction.lambda_handler import handler  # noqa: PLC0415 - deploy needs none of it
 
     with contextlib.suppress(KeyboardInterrupt):
         done = drive(outputs["QueueUrl"], handler, idle_s=options.idle, timeout_s=options.timeout)

@@ -17,13 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from readers.spark.source import Pinned
+    from eventlog.readers.spark.source import Pinned
 
 
 class DefaultSource(DataSource):
     """The data source `eventlog`: batch reads and writes of tables by path.
 
-    Options: `eventlog` reads and writes share one set, see `readers.spark` and `writers.spark`.
+    Options: `eventlog` reads and writes share one set, see `eventlog.readers.spark` and
+    `eventlog.writers.spark`.
     """
 
     # Set at load(), before Spark ships this object: the plan and every action see one version.
@@ -37,7 +38,7 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Pin the table and its version; return its schema, or that of option `columns`."""
         with _explained():
-            from readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
+            from eventlog.readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
 
         self._pinned, schema = load_schema(self.options)
         return schema
@@ -45,14 +46,14 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the pinned version; a schema given by the user is a projection."""
         with _explained():
-            from readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
+            from eventlog.readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
 
         return make_reader(self.options, schema, self._pinned)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one job."""
         with _explained():
-            from writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
+            from eventlog.writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
 
         return make_writer(self.options, schema, overwrite=overwrite)
 

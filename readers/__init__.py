@@ -1,9 +1,9 @@
 """Readers: the rows of one version, pruned by statistics, as Arrow and what speaks Arrow.
 
-Imports eventlog; never writers or compaction. The Spark source is in `readers.spark` and needs the
-extra `spark`.
+Imports eventlog; never writers or compaction. The Spark source is in `eventlog.readers.spark` and
+needs the extra `spark`.
 """
 
-from readers.scanner import Scan, count, scan
+from eventlog.readers.scanner import Scan, count, scan
 
 __all__ = ["Scan", "count", "scan"]

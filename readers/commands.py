@@ -15,9 +15,9 @@ from eventlog import keys, terminal
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 from eventlog.program import Place, at_timestamp, at_version, common
+from eventlog.readers.output import FORMATS, limited, text, write_rows
+from eventlog.readers.scanner import scan
 from eventlog.scan import ScanPlan
-from readers.output import FORMATS, limited, text, write_rows
-from readers.scanner import scan
 
 _TABLE_ROWS = 100  # of a table for people, unless more are asked for
 _NUMBERS = ("int", "uint", "float", "double", "decimal")

@@ -1,9 +1,9 @@
 """Reading the rows of given segments: checked against the log, bounded in memory, in order.
 
 Imports eventlog only. Segments are read ahead by a few threads, in pieces of whole row groups. What
-is decoded was checked before (`readers.objects`), so that nothing but the store can fail half-way,
-and what it gives is asked for again before anything is decoded: no row is lost or doubled. A
-missing or damaged segment is `DataLoss` and never skipped.
+is decoded was checked before (`eventlog.readers.objects`), so that nothing but the store can fail
+half-way, and what it gives is asked for again before anything is decoded: no row is lost or
+doubled. A missing or damaged segment is `DataLoss` and never skipped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.guarantees import trusted
 from eventlog.model import Segment
 from eventlog.parts import chunk_span, decoded_sizes
+from eventlog.readers.ahead import read_ahead, threads
+from eventlog.readers.batches import (
+    clashes,
+    conform,
+    counted,
+    exactly,
+    filtered,
+    holds_floats,
+    joined,
+)
+from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
+from eventlog.readers.objects import SegmentObject
+from eventlog.readers.together import better_together, together
 from eventlog.store import ObjectStore
-from readers.ahead import read_ahead, threads
-from readers.batches import clashes, conform, counted, exactly, filtered, holds_floats, joined
-from readers.decoding import decode, encoded_bytes, leaves, most_bytes
-from readers.objects import SegmentObject
-from readers.together import better_together, together
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20

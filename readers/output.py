@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from eventlog.errors import EventLogError, InvalidInput
-from readers.batches import holds_floats
+from eventlog.readers.batches import holds_floats
 
 FORMATS = ("csv", "json", "parquet", "arrow")
 _PARTIAL = ".partial"

@@ -25,8 +25,8 @@ from eventlog.log import Log
 from eventlog.model import Segment
 from eventlog.moments import Moment
 from eventlog.predicate import Where
+from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
 from eventlog.scan import ScanPlan
-from readers.fragments import DEFAULT_BATCH_ROWS, Reading
 
 _THREADS = 8  # that look for lost segments
 
@@ -125,7 +125,7 @@ class Scan:
         Raises:
             InvalidInput: Polars is not installed.
         """
-        return _need("polars", "eventlog[polars]").from_arrow(self.to_table())
+        return _need("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """Return the rows as a DuckDB relation, which streams them each time it is run.
@@ -139,7 +139,7 @@ class Scan:
         Raises:
             InvalidInput: DuckDB is not installed.
         """
-        duckdb = _need("duckdb", "eventlog[duckdb]")
+        duckdb = _need("duckdb", "eventlog-tables[duckdb]")
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def count(self) -> int:

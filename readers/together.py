@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.guarantees import expression_bytes
-from readers.batches import counted, filtered
+from eventlog.readers.batches import counted, filtered
 
 _SMALL_FILTER_BYTES = 32 * 1024
 _MOST_ROWS = 256 * 1024

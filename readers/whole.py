@@ -1,9 +1,9 @@
 """Reading many small segments: each fetched and decoded whole, several in one go.
 
-Imports eventlog only. What `readers.fragments` does for any segment costs more than decoding one of
-a thousand rows. Here a segment is fetched, compared with the log (size, checksum, rows) and decoded
-at once; whatever is not as it should be is left to `readers.fragments`, which tries again and knows
-what it means.
+Imports eventlog only. What `eventlog.readers.fragments` does for any segment costs more than
+decoding one of a thousand rows. Here a segment is fetched, compared with the log (size, checksum,
+rows) and decoded at once; whatever is not as it should be is left to `eventlog.readers.fragments`,
+which tries again and knows what it means.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from eventlog import keys
 from eventlog.errors import EventLogError
 from eventlog.model import Segment
-from readers.ahead import WINDOW, read_ahead, threads
-from readers.batches import conform
-from readers.decoding import most_bytes
-from readers.fragments import Reading
+from eventlog.readers.ahead import WINDOW, read_ahead, threads
+from eventlog.readers.batches import conform
+from eventlog.readers.decoding import most_bytes
+from eventlog.readers.fragments import Reading
 
 # Larger ones are read in pieces, and their pages are checked instead of the whole.
 WHOLE_BYTES = 2**20

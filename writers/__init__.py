@@ -1,9 +1,9 @@
 """Writers: rows in, one committed version out.
 
 Imports eventlog (and readers where rows must be read back); never compaction. The Spark sink is in
-`writers.spark` and needs the extra `spark`.
+`eventlog.writers.spark` and needs the extra `spark`.
 """
 
-from writers.batch import append, overwrite
+from eventlog.writers.batch import append, overwrite
 
 __all__ = ["append", "overwrite"]

@@ -12,8 +12,8 @@ import click
 from eventlog import Table, terminal
 from eventlog.program import Place, committed, common, options
 from eventlog.staging import DEFAULT_MEMORY_BYTES
-from writers.batch import already, append, make_app
-from writers.files import FORMATS, counted, exactly, open_rows
+from eventlog.writers.batch import already, append, make_app
+from eventlog.writers.files import FORMATS, counted, exactly, open_rows
 
 _MEGABYTE = 2**20
 _QUICK_DAYS = 10
@@ -96,7 +96,7 @@ def demo_(
 ) -> int:
     """See it work: a year of flights, four Spark jobs at once, three engines that agree."""
     del storage_option, debug
-    from writers import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
+    from eventlog.writers import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 
     plan = demo.Plan(folder=local, every=_QUICK_DAYS if quick else 1)
     result = demo.run(plan, quiet=as_json)

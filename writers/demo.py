@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from compaction import Policy
 from eventlog import Table
 from eventlog.clock import SystemClock
+from eventlog.compaction import Policy
 from eventlog.errors import EventLogError
 from eventlog.local_server import LocalServer
+from eventlog.readers import scan
 from eventlog.tally import Counts
-from readers import scan
-from writers import demo_flights as flights
-from writers import demo_spark
-from writers.demo_compaction import Ongoing, compact_beside
-from writers.demo_screen import Screen
+from eventlog.writers import demo_flights as flights
+from eventlog.writers import demo_spark
+from eventlog.writers.demo_compaction import Ongoing, compact_beside
+from eventlog.writers.demo_screen import Screen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -250,7 +250,8 @@ def _check_packages() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise EventLogError(
-            f"the demo needs {', '.join(missing)}: pip install 'eventlog[demo]', or `make setup`"
+            f"the demo needs {', '.join(missing)}: pip install 'eventlog-tables[demo]', or "
+            "`make setup`"
         )
 
 

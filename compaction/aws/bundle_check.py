@@ -1,7 +1,7 @@
 """Tries a bundle: makes a small table in a folder and has the function compact it.
 
-Shell. Run by `compaction.aws.bundle` with nothing but the bundle to import from; it fails with a
-traceback where something is missing.
+Shell. Run by `eventlog.compaction.aws.bundle` with nothing but the bundle to import from; it fails
+with a traceback where something is missing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from pyarrow.fs import S3FileSystem
 
-from compaction.lambda_handler import handler
 from eventlog import Table
+from eventlog.compaction.lambda_handler import handler
 from eventlog.encoding import Recipe
 from eventlog.errors import DataLoss
+from eventlog.readers import scan
 from eventlog.s3 import S3Store
 from eventlog.staging import Stager
-from readers import scan
 
 _SEGMENTS = 3
 

@@ -4,7 +4,7 @@ Pure.
 
     EVENTLOG_TABLES      a URI, or several as a JSON list: only tables at or below them are opened,
                          whatever an event names. Needed.
-    EVENTLOG_POLICY      the policy as JSON, by the names of `compaction.policy.Policy`
+    EVENTLOG_POLICY      the policy as JSON, by the names of `eventlog.compaction.policy.Policy`
     EVENTLOG_MAX_BYTES   greatest size of a task's inputs (512 MiB); larger ones are for the local
                          or the Spark driver. At least four times the policy's target_bytes
     EVENTLOG_RESERVE_MS  time kept for the end: no task starts within it (20,000 ms)
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from compaction.policy import MIB, Policy
+from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import InvalidInput
 
 

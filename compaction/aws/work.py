@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from compaction.aws.settings import Settings
-from compaction.perform import Outcome, perform
-from compaction.planner.assessing import Result, record
-from compaction.planner.planning import plan
-from compaction.policy import MIB, Policy
-from compaction.tasks import Task
 from eventlog import Table
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.planner.assessing import Result, record
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.policy import MIB, Policy
+from eventlog.compaction.tasks import Task
 
 MAX_PLANS = 20  # of one table in one invocation
 
@@ -216,5 +216,5 @@ def _facts(table: Table, task: Task) -> dict[str, Any]:
 
 
 def say(level: int, event: str, **facts: Any) -> None:
-    """Log that something happened, with its facts (`compaction.aws.json_lines`)."""
+    """Log that something happened, with its facts (`eventlog.compaction.aws.json_lines`)."""
     logger.log(level, event, extra={"facts": facts})

@@ -20,14 +20,14 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from compaction.planner.planning import Known, Plan, known_of, plan
-from compaction.planner.scoring import Verdict
-from compaction.planner.spans import home
-from compaction.policy import Policy
-from compaction.tasks import Task
 from eventlog import Table
 from eventlog.assessment import MAX_STATES, is_current
 from eventlog.chunks import parse_chunk
+from eventlog.compaction.planner.planning import Known, Plan, known_of, plan
+from eventlog.compaction.planner.scoring import Verdict
+from eventlog.compaction.planner.spans import home
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict
 from eventlog.model import (
     GRANULARITIES,

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction.planner.scoring import Verdict, aged, worth
-from compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
-from compaction.policy import Policy
-from compaction.tasks import Task, task_id
 from eventlog.chunks import TimeChunk
+from eventlog.compaction.planner.scoring import Verdict, aged, worth
+from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task, task_id
 from eventlog.model import Granularity
 from eventlog.segments import to_segments
 

@@ -4,7 +4,7 @@ The planner, the queue and the notes in the log are the real ones; segments are 
 takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
 eventlog only; drawing needs the extra `plot`.
 
-    python -m compaction.planner.load --out compaction/planner/queue.png
+    python -m eventlog.compaction.planner.load --out compaction/planner/queue.png
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compaction.planner.assessing import Result, noted
-from compaction.planner.planning import Known, Plan, plan_entries
-from compaction.planner.queueing import Queue
-from compaction.planner.scoring import aged
-from compaction.policy import MIB, Policy
-from compaction.tasks import Task
 from eventlog import segments
 from eventlog.assessment import assess
 from eventlog.chunks import DAY_MS, chunk_of
 from eventlog.clock import ManualClock
+from eventlog.compaction.planner.assessing import Result, noted
+from eventlog.compaction.planner.planning import Known, Plan, plan_entries
+from eventlog.compaction.planner.queueing import Queue
+from eventlog.compaction.planner.scoring import aged
+from eventlog.compaction.policy import MIB, Policy
+from eventlog.compaction.tasks import Task
 from eventlog.model import Meta, Segment
 
 HOUR_MIN = 60
@@ -282,7 +282,9 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate the default load and draw it."""
-    parser = argparse.ArgumentParser(prog="python -m compaction.planner.load", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m eventlog.compaction.planner.load", description=__doc__
+    )
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out
     load = Load()

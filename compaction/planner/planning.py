@@ -17,7 +17,11 @@ from typing import Literal
 import pyarrow as pa
 from msgspec import Struct
 
-from compaction.planner.candidates import (
+from eventlog import Snapshot, Table, diff
+from eventlog.arguments import text
+from eventlog.assessment import is_current
+from eventlog.chunks import parse_chunk
+from eventlog.compaction.planner.candidates import (
     Draft,
     Scored,
     among,
@@ -28,8 +32,8 @@ from compaction.planner.candidates import (
     stored_chunks,
     task_of,
 )
-from compaction.planner.scoring import Verdict, score
-from compaction.planner.spans import (
+from eventlog.compaction.planner.scoring import Verdict, score
+from eventlog.compaction.planner.spans import (
     Sums,
     TargetChunk,
     classified,
@@ -39,12 +43,8 @@ from compaction.planner.spans import (
     sums_by_chunk,
     target_chunks,
 )
-from compaction.policy import Policy
-from compaction.tasks import Task
-from eventlog import Snapshot, Table, diff
-from eventlog.arguments import text
-from eventlog.assessment import is_current
-from eventlog.chunks import parse_chunk
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, NotFound
 from eventlog.model import Analysed, ChunkState, Granularity, Leaf
 from eventlog.places import first_key

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compaction.policy import Policy
-from compaction.tasks import Task
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task
 
 
 class Queue:

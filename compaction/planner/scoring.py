@@ -30,9 +30,9 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from compaction.planner.spans import Sums, TargetChunk
-from compaction.policy import MIB, Policy
 from eventlog.assessment import is_current
+from eventlog.compaction.planner.spans import Sums, TargetChunk
+from eventlog.compaction.policy import MIB, Policy
 from eventlog.model import ChunkState
 
 Act = Literal["empty", "stable", "compact", "no opinion"]

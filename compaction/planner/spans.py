@@ -19,8 +19,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction.policy import Policy
 from eventlog.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
+from eventlog.compaction.policy import Policy
 from eventlog.model import Granularity
 
 # Columns that `classified` adds: one of the first two is true, or none.

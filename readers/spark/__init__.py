@@ -1,7 +1,7 @@
 """Reads with Spark: the data source `eventlog`, and `read`, which picks the faster of two engines.
 
-Imports eventlog, readers and pyspark (extra `spark`); see `readers.spark.source` for the options of
-`spark.read.format("eventlog")`.
+Imports eventlog, readers and pyspark (extra `spark`); see `eventlog.readers.spark.source` for the
+options of `spark.read.format("eventlog")`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from eventlog import Table, keys, scan
 from eventlog.errors import InvalidInput
 from eventlog.moments import Moment
 from eventlog.predicate import SqlPredicate, Where
+from eventlog.readers.objects import check_sizes
+from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.spark.expressions import pack_expression
+from eventlog.readers.spark.filters import field, same_to_spark, to_column, unpushed
+from eventlog.readers.spark.lateness import late_columns
+from eventlog.readers.spark.options import STORAGE_PREFIX
+from eventlog.readers.spark.types import to_spark
+from eventlog.readers.spark.workers import explained, share_python
 from eventlog.scan import ScanPlan
-from readers.objects import check_sizes
-from readers.scanner import kept_snapshot
-from readers.spark.expressions import pack_expression
-from readers.spark.filters import field, same_to_spark, to_column, unpushed
-from readers.spark.lateness import late_columns
-from readers.spark.options import STORAGE_PREFIX
-from readers.spark.types import to_spark
-from readers.spark.workers import explained, share_python
 
 __all__ = ["activate", "read"]
 

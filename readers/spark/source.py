@@ -7,7 +7,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   is what makes a read of two columns of many cheap.
 - `where`: one SQL expression; prunes segments on the driver and filters rows exactly. Times without
   an offset are UTC.
-- `whereArrow`: the same as a pyarrow expression, packed by `readers.spark.expressions`.
+- `whereArrow`: the same as a pyarrow expression, packed by `eventlog.readers.spark.expressions`.
 - `targetBytes`: stored bytes of a task (128 MiB).
 - `tableId`: the id that the table must have (`Table.id`).
 - `storage.<name>`: storage options.
@@ -32,11 +32,11 @@ from eventlog import Segment, Snapshot, Table, scan
 from eventlog.errors import InvalidInput
 from eventlog.location import open_store
 from eventlog.predicate import Where
-from readers.fragments import Reading
-from readers.scanner import kept_snapshot
-from readers.spark.expressions import unpack_expression
-from readers.spark.options import SparkOptions, parse_spark_options
-from readers.spark.types import declared, to_spark
+from eventlog.readers.fragments import Reading
+from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.spark.expressions import unpack_expression
+from eventlog.readers.spark.options import SparkOptions, parse_spark_options
+from eventlog.readers.spark.types import declared, to_spark
 
 DEFAULT_TARGET_BYTES = 128 * 2**20
 # What opening one more segment costs a task, in bytes read meanwhile.

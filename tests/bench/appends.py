@@ -18,7 +18,7 @@ from eventlog.local_server import LocalServer
 from eventlog.location import open_store
 from eventlog.memory import MemoryStore
 from eventlog.wrappers import CountingStore
-from writers import append
+from eventlog.writers import append
 
 DELAY_MS = 50
 BUCKET = "bench"

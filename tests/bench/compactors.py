@@ -63,7 +63,7 @@ class Eventlog(peers.Eventlog):
         self.append(rows)
 
     def compact(self, memory_bytes=None, rows_per_file=None):
-        from compaction import Policy, run
+        from eventlog.compaction import Policy, run
 
         settings = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
         self.counter.forget()
@@ -77,7 +77,7 @@ class Eventlog(peers.Eventlog):
         return self.list_files(self.open_head())
 
     def ids(self):
-        from readers import scan
+        from eventlog.readers import scan
 
         return scan(self.open_head(), columns=["id"]).to_table().column("id")
 

@@ -310,5 +310,5 @@ class Server:
     def _line(self):
         line = self._process.stdout.readline()
         if not line:
-            raise Failed("the S3 server did not start: pip install 'eventlog[demo]'")
+            raise Failed("the S3 server did not start: pip install 'eventlog-tables[demo]'")
         return line

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-INSTALL = "pip install 'eventlog[bench]'"
+INSTALL = "pip install 'eventlog-tables[bench]'"
 TIME = "t"
 
 
@@ -44,7 +44,7 @@ class Eventlog:
         self.table = self.open_head()
 
     def append(self, rows):
-        from writers import append
+        from eventlog.writers import append
 
         append(self.table, rows)
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import synthetic
 
-from compaction import vacuum
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.delta import drop_of
 from eventlog.keys import key_of
 from eventlog.memory import MemoryStore

@@ -9,7 +9,7 @@ import compactors
 import wide
 from harness import Failed, child, short
 
-from compaction import Policy
+from eventlog.compaction import Policy
 
 MIB = 2**20
 CPU_S = 1.2  # of a million rows

@@ -18,7 +18,9 @@ GOALS = {
 def run(bench):
     if find_spec("pyspark") is None or find_spec("psutil") is None:
         bench.emit(
-            "Spark", {"eventlog": "-"}, note="pip install 'eventlog[spark,bench]', and Java 17+"
+            "Spark",
+            {"eventlog": "-"},
+            note="pip install 'eventlog-tables[spark,bench]', and Java 17+",
         )
         return
     rows = bench.size(5_000_000, 100_000)

@@ -125,7 +125,7 @@ def _ask(spark, own, plain, question, engine, rows):  # noqa: PLR0917 - one ques
             found = spark.read.parquet(str(plain))
             found = found.where(where) if where else found
             return found.select(*columns) if columns else found
-        from readers.spark import read
+        from eventlog.readers.spark import read
 
         return read(spark, str(own), columns=columns, where=where, engine=engine)
 

@@ -35,7 +35,7 @@ def main():
 def _writer(system, root, memory_bytes):
     if system == "eventlog":
         from eventlog import Table
-        from writers import append
+        from eventlog.writers import append
 
         table = Table.create(root, wide.SCHEMA, time_column=wide.TIME)
         return lambda reader: append(table, reader, memory_bytes=memory_bytes)

@@ -12,7 +12,7 @@ from eventlog import codec, keyframe, keys, segments
 from eventlog.local import LocalStore
 from eventlog.memory import MemoryStore
 from eventlog.model import ColumnStats, Fence
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 _GOLDEN = Path(__file__).parent.parent / "golden" / "tables"
 _MAX_BYTES = 16_000  # larger seeds cost more executions than they find

@@ -19,9 +19,9 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction import vacuum
 from eventlog import Ms, Table, keys, segments
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.delta import drop_of
 from eventlog.encoding import Recipe
 from eventlog.local import LocalStore
@@ -41,7 +41,7 @@ from eventlog.model import (
 )
 from eventlog.publish import Intents, publication
 from eventlog.staging import Stager
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"

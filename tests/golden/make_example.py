@@ -13,7 +13,7 @@ import eventlog.table
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.memory import MemoryStore
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 _TITLE = "## 17 An example\n"
 _INTRO = """

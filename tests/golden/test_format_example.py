@@ -8,7 +8,7 @@ import eventlog
 from eventlog import Table, codec, fold
 from eventlog.keys import key_of, keyframe_key
 from eventlog.memory import MemoryStore
-from readers import scan
+from eventlog.readers import scan
 
 _TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
 _OBJECT = re.compile(

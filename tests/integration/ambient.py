@@ -20,12 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction import run
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.compaction import run
 from eventlog.program import build
-from readers import scan
-from writers import append, overwrite
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
 
 ROOT = Path(sys.argv[1])
 SCHEMA = pa.schema(

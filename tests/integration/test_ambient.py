@@ -65,8 +65,8 @@ values = ["1234567.89", "-1234567.89", "0.01", "9999999999999999.99"]
 prices = [pa.array([Decimal(value)], pa.decimal128(18, 2)) for value in values]
 decimal.setcontext(decimal.Context(prec=6, traps=[decimal.Inexact]))
 from eventlog import Table
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 at = pa.array([0], pa.timestamp("us", tz="UTC"))
 for value, price in zip(values, prices):
     rows = pa.table({"at": at, "price": price})

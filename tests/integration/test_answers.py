@@ -17,10 +17,8 @@ import pytest
 from support import predicates
 from support.builders import create
 
-import compaction
-import readers
-from eventlog import encoding, limits
-from writers import append
+from eventlog import compaction, encoding, limits, readers
+from eventlog.writers import append
 
 AT = pa.timestamp("us", "UTC")
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from support import builders
 
-from compaction import Policy, perform, plan, run
-from compaction.planner.assessing import Result, record
 from eventlog import Table, encoding, limits
+from eventlog.compaction import Policy, perform, plan, run
+from eventlog.compaction.planner.assessing import Result, record
 from eventlog.local import LocalStore
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 DAY = datetime(2013, 1, 7, tzinfo=UTC)
 FLOATS = pa.schema(

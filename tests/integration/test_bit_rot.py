@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 from support.builders import DAY_US, commit, create, drop_of, live, reopen, replaced
 
-import compaction
-from eventlog import keys, limits, parts
+from eventlog import compaction, keys, limits, parts
 from eventlog.delta import add_of
 from eventlog.encoding import SegmentWriter
 from eventlog.errors import DataLoss
 from eventlog.memory import MemoryStore
-from readers import count, scan
-from writers import append
+from eventlog.readers import count, scan
+from eventlog.writers import append
 
 EVERY = "EVENTLOG_EXAMPLES" in os.environ
 SCHEMA = pa.schema(

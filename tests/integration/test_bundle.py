@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.aws import bundle
+from eventlog.compaction.aws import bundle
 from eventlog.errors import InvalidInput, Unavailable
 
 ROOT = Path(__file__).parents[2]
 
 KEPT = [
-    "compaction/lambda_handler.py",
-    "compaction/planner/planning.py",
+    "eventlog/compaction/lambda_handler.py",
+    "eventlog/compaction/planner/planning.py",
     "msgspec/_core.cpython-313-x86_64-linux-gnu.so",
     "msgspec-0.22.0.dist-info/METADATA",
     "msgspec-0.22.0.dist-info/licenses/LICENSE",
@@ -32,8 +32,8 @@ KEPT = [
 ]
 DROPPED = [
     "bin/jp.py",
-    "compaction/__pycache__/x.cpython-313.pyc",
-    "compaction/planner/load.py",
+    "eventlog/compaction/__pycache__/x.cpython-313.pyc",
+    "eventlog/compaction/planner/load.py",
     "msgspec-0.22.0.dist-info/RECORD",
     "msgspec-0.22.0.dist-info/INSTALLER",
     "pyarrow/include/arrow/api.h",
@@ -48,7 +48,7 @@ DROPPED = [
     "pyarrow/tests/test_array.py",
 ]
 
-CHECK = "compaction/aws/bundle_check.py"
+CHECK = "eventlog/compaction/aws/bundle_check.py"
 
 
 def names(tree):
@@ -135,7 +135,7 @@ def test_pip_is_asked_for_wheels_of_that_processor_and_python(monkeypatch, tmp_p
     assert words[words.index("--python-version") + 1] == "3.12"
     assert not [word for word in words if word.startswith("boto3")]
     found = names(tmp_path / "tree")
-    assert "compaction/lambda_handler.py" in found
+    assert "eventlog/compaction/lambda_handler.py" in found
     assert {name.partition("/")[0] for name in found} == set(bundle.PACKAGES)
     bundle.gather(tmp_path / "tree", arch="x86_64", python="3.13", with_boto3=True)
     words = said.read_text().split()
@@ -155,7 +155,7 @@ def test_what_pip_says_is_passed_on(monkeypatch, tmp_path, capsys):
 def test_a_bundle_that_lacks_something_is_found_out(tmp_path):
     fill(
         tmp_path,
-        {"compaction/__init__.py": b"", CHECK: b"import nowhere"},
+        {"eventlog/compaction/__init__.py": b"", CHECK: b"import nowhere"},
     )
     with pytest.raises(InvalidInput, match="No module named 'nowhere'"):
         bundle.verify(tmp_path, sys.executable)
@@ -164,7 +164,7 @@ def test_a_bundle_that_lacks_something_is_found_out(tmp_path):
 def test_a_bundle_is_tried_with_nothing_else_to_import_from(tmp_path):
     fill(
         tmp_path,
-        {"compaction/__init__.py": b"", CHECK: b"import pytest"},
+        {"eventlog/compaction/__init__.py": b"", CHECK: b"import pytest"},
     )
     with pytest.raises(InvalidInput, match="No module named 'pytest'"):
         bundle.verify(tmp_path, sys.executable)
@@ -181,7 +181,7 @@ def test_a_real_bundle_compacts(tmp_path):
     python = subprocess.run([finder, "3.13"], capture_output=True, text=True, check=True)
     out = tmp_path / "lambda.zip"
     built = subprocess.run(
-        [sys.executable, "-m", "compaction.aws.bundle", "--out", out, "--python", "3.13",
+        [sys.executable, "-m", "eventlog.compaction.aws.bundle", "--out", out, "--python", "3.13",
          "--interpreter", python.stdout.strip()],
         capture_output=True, text=True, timeout=500, cwd=ROOT,
     )  # fmt: skip
@@ -190,7 +190,7 @@ def test_a_real_bundle_compacts(tmp_path):
     with zipfile.ZipFile(out) as archive:
         inside = archive.namelist()
         assert sum(entry.file_size for entry in archive.infolist()) < bundle.MAX_BYTES
-    assert "compaction/lambda_handler.py" in inside
+    assert "eventlog/compaction/lambda_handler.py" in inside
     packages = {name.partition("/")[0] for name in inside}
     assert not {p for p in packages if p.startswith(("boto", "pyspark", "numpy", "pandas"))}
     print(json.dumps({"said": built.stdout}))  # noqa: T201 - the sizes, with -s

@@ -27,7 +27,7 @@ from eventlog.faults import Fault, FaultyStore
 from eventlog.memory import MemoryStore
 from eventlog.model import App, SetProperties
 from eventlog.wrappers import CountingStore
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 TRIES = 8
 

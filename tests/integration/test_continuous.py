@@ -14,13 +14,13 @@ from bench.tries import TryCounter
 from support import racers, workloads
 from support.builders import START_MS, Spy, check_sound, create, events, reopen, row_names
 
-from compaction import Policy, perform, plan, run
 from eventlog import Table, keys
 from eventlog import commit as committing
 from eventlog.clock import ManualClock
+from eventlog.compaction import Policy, perform, plan, run
 from eventlog.fsck import fsck
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 WRITERS = 4
 BLOCKS = 12

@@ -23,7 +23,7 @@ from support.crashes import (
 
 from eventlog import errors, keys
 from eventlog.memory import MemoryStore
-from writers import append
+from eventlog.writers import append
 
 FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60  # calls of one operation

@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import DAY_US, commit, create, live, reopen
 
-import compaction
-from eventlog import codec, keys, limits
+from eventlog import codec, compaction, keys, limits
 from eventlog.errors import InvalidInput
 from eventlog.memory import MemoryStore
 from eventlog.model import Add
-from readers import count, scan
-from writers import append
+from eventlog.readers import count, scan
+from eventlog.writers import append
 
 SCHEMA = pa.schema(
     [

@@ -9,14 +9,14 @@ from click.testing import CliRunner
 from support.builders import SCHEMA, create, drop_of, events, live, reopen, replace_object
 from support.replacements import replace, rewrite
 
-from compaction import vacuum
 from eventlog import Table, errors, fallback, keys
 from eventlog.chunks import HOUR_MS
+from eventlog.compaction import vacuum
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.program import build
-from readers import scan
-from writers import append, overwrite
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from support.builders import (
 from eventlog import errors, fold, keys, proposal
 from eventlog.memory import MemoryStore
 from eventlog.model import PropertyChange, SetProperties
-from writers import append
+from eventlog.writers import append
 
 
 def test_a_transaction_that_may_still_arrive_is_not_called_absent():

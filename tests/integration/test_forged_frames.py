@@ -5,8 +5,8 @@ import pytest
 from support.damage import DAY_US, Damaged, rows
 
 from eventlog import Table, errors, keyframe
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 DAYS = 20
 

@@ -22,7 +22,7 @@ from support.builders import (
 from eventlog import Table, codec, errors, keyframe, keys, segments
 from eventlog.memory import MemoryStore
 from eventlog.model import Add, ColumnStats, Drop, SetProperties, SetSchema
-from writers import append
+from eventlog.writers import append
 
 COMMIT = keys.commit_key(2)
 

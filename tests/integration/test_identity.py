@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 from support.builders import SCHEMA, START_MS, App, add, commit, events, replaced, row_names
 
-from compaction import Policy, run, vacuum
 from eventlog import Table, errors, fsck, keys
 from eventlog.clock import ManualClock
+from eventlog.compaction import Policy, run, vacuum
 from eventlog.location import open_store
 from eventlog.memory import MemoryStore
 from eventlog.model import Drop
+from eventlog.readers import scan
 from eventlog.store import ObjectStore
 from eventlog.wrappers import CountingStore
-from readers import scan
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 VERSIONS = 5  # of the table that is removed
 WIDER = pa.schema([*SCHEMA, ("more", pa.int64())])

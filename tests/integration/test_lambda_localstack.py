@@ -11,10 +11,10 @@ import boto3
 import pytest
 from support import builders, lambda_queue
 
-from compaction.aws.settings import Settings
-from compaction.lambda_handler import Container, handler
 from eventlog import Table
-from writers import append
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.lambda_handler import Container, handler
+from eventlog.writers import append
 
 pytestmark = pytest.mark.localstack
 

@@ -12,12 +12,12 @@ import boto3
 import pytest
 from support import builders, lambda_queue
 
-from compaction.aws import work as lambda_work
-from compaction.aws.events import parse
-from compaction.aws.settings import Settings
-from compaction.lambda_handler import Container, handler
 from eventlog import Table
-from writers import append
+from eventlog.compaction.aws import work as lambda_work
+from eventlog.compaction.aws.events import parse
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.lambda_handler import Container, handler
+from eventlog.writers import append
 
 # What moto's CloudFormation does not know, it passes over with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS::")
@@ -138,7 +138,7 @@ def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkey
     boto3.client("sqs").send_message(
         QueueUrl=bridged.queue, MessageBody=json.dumps({"tables": [table.uri]})
     )
-    monkeypatch.setattr("compaction.lambda_handler.RESUME_DELAY_S", 0)
+    monkeypatch.setattr("eventlog.compaction.lambda_handler.RESUME_DELAY_S", 0)
     policy = builders.replaced(
         Settings(allowed=("x",)).policy, small_task_bytes=0, target_bytes=1 << 20
     )

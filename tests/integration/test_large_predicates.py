@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 import pytest
 from support.builders import DAY_US, create
 
-import readers
-from eventlog import predicate, scan
+from eventlog import predicate, readers, scan
 from eventlog.errors import InvalidInput
 from eventlog.model import ColumnStats, Leaf
-from readers import together
-from writers import append
+from eventlog.readers import together
+from eventlog.writers import append
 
 SCHEMA = pa.schema(
     [

@@ -13,11 +13,11 @@ from support.builders import (
     row_names,
 )
 
-from compaction import vacuum
 from eventlog import Table, codec, keyframe, keys, segments
+from eventlog.compaction import vacuum
 from eventlog.fsck import fsck
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 

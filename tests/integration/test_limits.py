@@ -7,14 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import DAY_US, SCHEMA, check_sound, commit, create, events, live, reopen
 
-import compaction
-from eventlog import Table, codec, keys, limits, segments
+from eventlog import Table, codec, compaction, keys, limits, segments
 from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput
 from eventlog.framing import write_keyframe
 from eventlog.memory import MemoryStore
-from readers import count, scan
-from writers import append
+from eventlog.readers import count, scan
+from eventlog.writers import append
 
 
 @pytest.mark.hazard("W4")

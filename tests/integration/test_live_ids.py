@@ -17,7 +17,7 @@ from eventlog.delta import add_of
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.wrappers import CountingStore
-from writers import append
+from eventlog.writers import append
 
 
 def test_an_id_that_is_live_is_refused_in_a_later_epoch_too():

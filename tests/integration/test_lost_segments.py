@@ -11,13 +11,13 @@ from support.builders import (
     reopen,
 )
 
-from compaction import vacuum
 from eventlog import Table, errors, keys
+from eventlog.compaction import vacuum
 from eventlog.fsck import fsck
 from eventlog.keys import key_of
+from eventlog.readers.objects import check_sizes
 from eventlog.restoration import restoration
-from readers.objects import check_sizes
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from support.builders import create
 from support.column_names import PLAIN, SCANNER, SCHEMA, quoted, rows, schema_of
 
-from compaction import run
 from eventlog import Table, errors, keys
+from eventlog.compaction import run
 from eventlog.program import build
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 
 @pytest.fixture(

@@ -12,16 +12,16 @@ from botocore.exceptions import ClientError
 from support import builders, iam
 from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
-from compaction import vacuum as reclaim
-from compaction.perform import perform
-from compaction.planner.assessing import Result, record
-from compaction.planner.planning import plan
-from compaction.policy import Policy
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum as reclaim
+from eventlog.compaction.perform import perform
+from eventlog.compaction.planner.assessing import Result, record
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.policy import Policy
+from eventlog.readers import scan
 from eventlog.s3 import S3Store
-from readers import scan
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 PREFIX = "tables/one"
 DAY = "1970-01-02"

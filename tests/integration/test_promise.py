@@ -11,7 +11,7 @@ from eventlog import Table, errors, location
 from eventlog.memory import MemoryStore
 from eventlog.s3 import S3Store
 from eventlog.wrappers import CountingStore
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 
 class Strange(MemoryStore):

@@ -16,15 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import SCHEMA, commit, create, events, reopen, replace_object
 
-import readers
-from eventlog import codec, keys, limits, predicate
+from eventlog import codec, keys, limits, predicate, readers
 from eventlog.errors import DataLoss, InvalidInput, Unavailable, VersionNotFound
 from eventlog.memory import MemoryStore
 from eventlog.model import Add
+from eventlog.readers import fragments
 from eventlog.table import Table
 from eventlog.wrappers import CountingStore
-from readers import fragments
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from support.builders import (
     row_names,
 )
 
-from compaction import vacuum
 from eventlog import Table, errors, keys
+from eventlog.compaction import vacuum
 from eventlog.model import Fence
+from eventlog.readers import count
 from eventlog.restage import commit_staged
-from readers import count
-from writers import append, overwrite
-from writers.batch import stage
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}

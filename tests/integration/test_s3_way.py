@@ -24,9 +24,9 @@ from support.builders import SCHEMA
 
 from eventlog import Table, s3_clients
 from eventlog.errors import InvalidInput, KeyNotFound, Unavailable
+from eventlog.readers import scan
 from eventlog.s3 import S3Store
-from readers import scan
-from writers import append
+from eventlog.writers import append
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 BASE = {

@@ -19,17 +19,17 @@ from support.builders import (
     row_names,
 )
 
-from compaction import vacuum
 from eventlog import Table, errors, keys
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.delta import add_of
 from eventlog.faults import Fault, FaultyStore
 from eventlog.memory import MemoryStore
 from eventlog.model import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
+from eventlog.readers import count, scan
 from eventlog.wrappers import CountingStore
-from readers import count, scan
-from writers import append, overwrite
-from writers.batch import stage
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
 
 HOUR_MS = 3_600_000
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}

@@ -11,11 +11,11 @@ from support.builders import (
     row_names,
 )
 
-from compaction import vacuum
 from eventlog import Table, errors, keys
+from eventlog.compaction import vacuum
 from eventlog.fsck import fsck
 from eventlog.model import Sweep, Swept
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 

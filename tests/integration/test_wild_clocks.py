@@ -26,15 +26,15 @@ from support.builders import (
     replace_object,
 )
 
-from compaction import vacuum
 from eventlog import Table, codec, errors, fsck, rules, timing
 from eventlog.chunks import MAX_MS
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.local import LocalStore
 from eventlog.model import Correction, SetClock
 from eventlog.program import build
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS

@@ -24,7 +24,14 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("eventlog", "readers", "writers", "compaction", "pyspark_eventlog")
+# Folders at the root, and what their modules are called.
+PACKAGES = {
+    "eventlog": "eventlog",
+    "readers": "eventlog.readers",
+    "writers": "eventlog.writers",
+    "compaction": "eventlog.compaction",
+    "pyspark_eventlog": "pyspark_eventlog",
+}
 _COMMENT = re.compile(r"#\s*against\s+([a-z0-9][a-z0-9, -]*)$")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -209,7 +216,8 @@ def _around(
 def function_at(place: Place) -> FunctionType:
     """Return the function itself, behind properties, class methods and caches."""
     _, names = _around(_tree(place.file)[1], place.line)
-    owner: object = importlib.import_module(place.file.removesuffix(".py").replace("/", "."))
+    folder, _, inside = place.file.removesuffix(".py").replace("/", ".").partition(".")
+    owner: object = importlib.import_module(f"{PACKAGES[folder]}.{inside}")
     for name in names:
         owner = inspect.getattr_static(owner, name)
     owner = getattr(owner, "fget", None) or getattr(owner, "__func__", None) or owner

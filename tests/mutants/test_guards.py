@@ -21,12 +21,12 @@ from support.builders import (
     row_names,
 )
 
-from compaction import Policy, plan, run, vacuum
 from eventlog import Table, codec, errors, fold, keys, proposal, rebase
+from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.faults import Crash
 from eventlog.model import Add, App, Fence, PropertyChange, SetProperties
-from writers import append, overwrite
-from writers.batch import stage
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}

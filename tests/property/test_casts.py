@@ -12,9 +12,8 @@ import pytest
 from support import repeatable
 from support.builders import create
 
-import readers
-from eventlog import limits
-from writers import append
+from eventlog import limits, readers
+from eventlog.writers import append
 
 AT = pa.timestamp("us", "UTC")
 NUMBERS = [0.1, 0.3, 0.7, 1.5, -2.25, 9.7, 3e10]

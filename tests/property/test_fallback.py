@@ -8,9 +8,9 @@ from support.replacements import replace
 from eventlog import codec, errors, fallback, keys, proposal
 from eventlog.lineage import change_of, members
 from eventlog.memory import MemoryStore
+from eventlog.readers import scan
 from eventlog.timeline import Timeline
-from readers import scan
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 some = st.integers(0, 99)
 steps = st.one_of(

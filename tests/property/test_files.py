@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from support.builders import create
 
 from eventlog.errors import InvalidInput
-from readers import scan
-from writers import append
-from writers.files import open_rows
+from eventlog.readers import scan
+from eventlog.writers import append
+from eventlog.writers.files import open_rows
 
 DAY = 86_400_000_000
 # A day less than the years 0001 to 9999: DuckDB writes local times, which may lie outside.

@@ -10,8 +10,8 @@ from support import repeatable
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 SCHEMA = pa.schema(
     [

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.builders import create, live
 from support.compaction_tasks import policy, task_of
 
-from compaction.perform import replacement
-from compaction.rewriting.digest import NOTHING, digest
-from compaction.rewriting.external_sort import sort_rows
-from compaction.rewriting.rewrite import rewrite
 from eventlog import schema, stats
-from readers import scan
-from writers import append
+from eventlog.compaction.perform import replacement
+from eventlog.compaction.rewriting.digest import NOTHING, digest
+from eventlog.compaction.rewriting.external_sort import sort_rows
+from eventlog.compaction.rewriting.rewrite import rewrite
+from eventlog.readers import scan
+from eventlog.writers import append
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=64)

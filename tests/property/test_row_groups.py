@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import DAY_US, create, live, reopen
 
-import compaction
-from eventlog import limits, parts
+from eventlog import compaction, limits, parts
 from eventlog.memory import MemoryStore
-from readers import count, fragments, scan
-from writers import append
+from eventlog.readers import count, fragments, scan
+from eventlog.writers import append
 
 SCHEMA = pa.schema(
     [

@@ -12,10 +12,10 @@ from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
 from support.builders import create
 
-from compaction import run
 from eventlog import decoding, errors
-from readers import scan
-from writers import append
+from eventlog.compaction import run
+from eventlog.readers import scan
+from eventlog.writers import append
 
 EPOCH = dt.datetime(1970, 1, 1)
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

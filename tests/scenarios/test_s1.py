@@ -15,16 +15,16 @@ from moto.s3.models import s3_backends
 from support.builders import Spy, add, check_snapshot, commit, create, drop_of, fold_all, live
 from support.scenario_tables import cut_in, fresh, ids, names, objects, once, other, rows
 
-from compaction import vacuum
-from compaction.perform import perform
-from compaction.planner.planning import plan
-from compaction.policy import Policy
 from eventlog import Table, errors, keys
+from eventlog.compaction import vacuum
+from eventlog.compaction.perform import perform
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.policy import Policy
 from eventlog.location import open_store
 from eventlog.memory import MemoryStore
+from eventlog.readers import scan
 from eventlog.wrappers import CountingStore
-from readers import scan
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 POLICY = Policy(min_gain=0)
 CLAIMING = Policy(min_gain=0, claim_bytes=0)

@@ -11,14 +11,14 @@ from support.builders import live
 from support.replacements import replace, rewrite
 from support.scenario_tables import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
-from compaction.perform import perform
-from compaction.planner.planning import plan
-from compaction.policy import Policy
 from eventlog import errors, keys, proposal
+from eventlog.compaction.perform import perform
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.policy import Policy
 from eventlog.lineage import change_of, members
+from eventlog.readers import scan
 from eventlog.timeline import Timeline
-from readers import scan
-from writers import append
+from eventlog.writers import append
 
 POLICY = Policy(min_gain=0)
 

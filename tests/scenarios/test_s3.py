@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from support.builders import check_sound, live
 from support.scenario_tables import fresh, names, other, rows
 
-from compaction import Policy, explain, plan, run
 from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
+from eventlog.compaction import Policy, explain, plan, run
 from eventlog.leases import SILENT_S
 from eventlog.location import open_store
 from eventlog.program import build
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 ALONE = Policy(small_task_bytes=0)  # a task for each chunk
 DAYS = 6
@@ -105,7 +105,7 @@ def test_s3_2_after_all_tasks_nothing_is_left_to_do(place, granularity):
 
 KILLED = """
 import os, signal, sys
-from compaction import Policy, run
+from eventlog.compaction import Policy, run
 from eventlog import Table
 
 def progress(_what, done, total):
@@ -139,11 +139,12 @@ def test_s3_3_after_a_kill_only_what_was_not_done_is_planned(place):
 
 KILLED_AT_WORK = """
 import importlib, os, signal, sys
-from compaction import Policy, run
+from eventlog.compaction import Policy, run
 from eventlog import Table
 from msgspec import json
 
-performing = importlib.import_module("compaction.perform")  # the package has a function of its name
+# The package has a function of the name of this module.
+performing = importlib.import_module("eventlog.compaction.perform")
 committed, calls = performing.commit_staged, []
 
 def commit(*given):

@@ -1,7 +1,7 @@
 """Actors that compact, and who gets in their way: challengers, breakers, changers of granularity.
 
-They do what `compaction.perform` does, on segments without Parquet: claim, plan on a snapshot, read
-what is there, stage, and put it in the place of its inputs in one transaction.
+They do what `eventlog.compaction.perform` does, on segments without Parquet: claim, plan on a
+snapshot, read what is there, stage, and put it in the place of its inputs in one transaction.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from datetime import timedelta
 from simulation import actors
 from simulation.world import CHUNKS, live
 
-import compaction
+from eventlog import compaction
 from eventlog.chunks import parse_chunk
 from eventlog.errors import CommitConflict
 from eventlog.model import (

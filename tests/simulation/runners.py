@@ -10,12 +10,11 @@ from simulation.history import Call
 from simulation.ledger import hold
 from simulation.world import live
 
-import compaction
-from compaction.policy import Policy
-from compaction.rewriting.digest import NOTHING
-from compaction.rewriting.rewrite import Rewritten, enclosing_chunk
-from eventlog import errors, keys
+from eventlog import compaction, errors, keys
 from eventlog.chunks import chunk_of, parse_chunk
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.rewriting.digest import NOTHING
+from eventlog.compaction.rewriting.rewrite import Rewritten, enclosing_chunk
 
 SMALL = Policy(
     target_bytes=1024,
@@ -33,7 +32,7 @@ ENDS = {"done", "superseded", "claimed", "failed"}
 
 
 def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
-    """Take the place of `compaction.rewriting.rewrite.rewrite`.
+    """Take the place of `eventlog.compaction.rewriting.rewrite.rewrite`.
 
     Raises:
         DataLoss: an input is missing.

@@ -148,7 +148,7 @@ class InTurn:
         pass
 
 
-PACKAGES = ("eventlog", "writers", "compaction")
+PACKAGES = ("eventlog", "eventlog.writers", "eventlog.compaction")
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def one_thread():
                 importlib.import_module(f"{name}.{found.name}")
     changed = []
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] in PACKAGES and hasattr(module, "ThreadPoolExecutor"):
+        if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):
             changed.append((module, module.ThreadPoolExecutor))
             module.ThreadPoolExecutor = InTurn
     collecting = gc.isenabled()

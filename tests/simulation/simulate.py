@@ -14,13 +14,12 @@ from simulation.history import check
 from simulation.ledger import hold
 from simulation.world import World, as_json, live, plain
 
-import compaction
-from eventlog import Table, keyframe
+from eventlog import Table, compaction, keyframe
 from eventlog.clock import ManualClock
 
 NOW = timedelta(0)
 # The package shows the function of that name.
-PERFORM = import_module("compaction.perform")
+PERFORM = import_module("eventlog.compaction.perform")
 
 
 @dataclass

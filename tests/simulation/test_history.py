@@ -17,7 +17,7 @@ from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish, run
 from simulation.world import WatchedStore, World
 
-import compaction
+from eventlog import compaction
 from eventlog.chunks import parse_chunk
 from eventlog.model import (
     Analysed,

@@ -15,9 +15,9 @@ from simulation.shrink import failure, kind, shrink, told
 from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
 
-from compaction import reclaim
-from compaction.planner import assessing
 from eventlog import assessment, claims, commit, errors, fold, holds, keys, rules, slot, sweep
+from eventlog.compaction import reclaim
+from eventlog.compaction.planner import assessing
 from eventlog.model import Fence, Horizon
 
 SEEDS = 300

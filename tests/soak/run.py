@@ -29,7 +29,7 @@ from eventlog.errors import EventLogError
 from eventlog.fsck import fsck
 from eventlog.model import Transaction
 from eventlog.proposal import unpack
-from readers import scan
+from eventlog.readers import scan
 
 BUCKET = "soak"
 KILL_EVERY_S = (1.5, 4.0)

@@ -19,13 +19,13 @@ from soak import journal
 from soak.journal import DAY_MS, now_ns, rows_of
 from soak.workers import FIRST_DAY, Worker, Writer
 
-from compaction import vacuum
 from eventlog import Ms, Table
+from eventlog.compaction import vacuum
 from eventlog.errors import CommitUnknown, InvalidInput, Unavailable, VersionVacuumed
+from eventlog.readers import scan
 from eventlog.restage import commit_staged
-from readers import scan
-from writers import append, overwrite
-from writers.batch import make_app, stage
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import make_app, stage
 
 OWN_DAY = 0
 KEPT_DAYS = 3

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import readers
-from eventlog import Table
+from eventlog import Table, readers
 
 START = 1_357_516_800  # 2013-01-07T00:00Z
 

@@ -10,7 +10,7 @@ import sys
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-import readers.spark
+import eventlog.readers.spark
 from eventlog.errors import InvalidInput
 
 
@@ -26,11 +26,11 @@ def main(uri):
         said["by itself"] = str(error)
     os.environ["PYSPARK_PYTHON"] = "python3"  # somebody chose it
     try:
-        readers.spark.read(spark, uri, engine="arrow")
+        eventlog.readers.spark.read(spark, uri, engine="arrow")
     except InvalidInput as error:
         said["chosen"] = str(error)
     del os.environ["PYSPARK_PYTHON"]
-    said["rows"] = readers.spark.read(spark, uri, engine="arrow").count()
+    said["rows"] = eventlog.readers.spark.read(spark, uri, engine="arrow").count()
     rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) ts")
     rows.write.format("eventlog").mode("append").save(uri)
     said["all rows"] = source.load(uri).count()

@@ -8,15 +8,14 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import GeometryType, LongType, StructField, StructType
 
-import readers
-from eventlog import Table
+from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
 from eventlog.model import Segment
-from readers.spark.expressions import pack_expression
-from readers.spark.options import parse_spark_options
-from readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack
-from writers import append
-from writers.spark import make_writer
+from eventlog.readers.spark.expressions import pack_expression
+from eventlog.readers.spark.options import parse_spark_options
+from eventlog.readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack
+from eventlog.writers import append
+from eventlog.writers.spark import make_writer
 
 DAY_US = 86_400_000_000
 START_US = 1_357_516_800_000_000  # 2013-01-07T00:00Z

@@ -6,13 +6,13 @@ from importlib import import_module
 import pyarrow as pa
 import pytest
 
-import compaction.spark
-from compaction import Policy, plan, run
+import eventlog.compaction.spark
 from eventlog import Table
+from eventlog.compaction import Policy, plan, run
 from eventlog.errors import InvalidInput
 from eventlog.fsck import fsck
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 DAY_US = 86_400_000_000
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
@@ -31,7 +31,11 @@ def elsewhere(monkeypatch):
     def here(*_, **__):
         raise AssertionError("a task was performed in the driver's process")
 
-    for name in ("compaction.perform", "compaction.runner", "compaction.spark"):
+    for name in (
+        "eventlog.compaction.perform",
+        "eventlog.compaction.runner",
+        "eventlog.compaction.spark",
+    ):
         monkeypatch.setattr(import_module(name), "perform", here)
 
 
@@ -77,7 +81,9 @@ def test_tasks_that_come_twice_and_at_once_have_one_effect(spark, tmp_path, else
     # As by speculation: the same task twice at once.
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(
-            pool.map(lambda _: compaction.spark.perform_on(spark, t, task, Policy()), range(2))
+            pool.map(
+                lambda _: eventlog.compaction.spark.perform_on(spark, t, task, Policy()), range(2)
+            )
         )
     assert {outcome.status for outcome in outcomes} == {"done"}
     assert len({outcome.version for outcome in outcomes}) == 1
@@ -92,10 +98,10 @@ def test_a_job_that_fails_ends_its_own_task_only(spark, tmp_path, monkeypatch, e
     policy = Policy(small_task_bytes=0)
     first, *_ = tasks = plan(t, policy).tasks
     assert len(tasks) == 3
-    encode = compaction.spark.encode
+    encode = eventlog.compaction.spark.encode
     # What an executor cannot read it cannot perform: the job itself fails, and so does its retry.
     monkeypatch.setattr(
-        compaction.spark, "encode", lambda of: b"{" if of == [first] else encode(of)
+        eventlog.compaction.spark, "encode", lambda of: b"{" if of == [first] else encode(of)
     )
     report = run(t, driver="spark", policy=policy, spark=spark)
     assert (report.count("done"), report.count("failed")) == (2, 1)
@@ -108,7 +114,9 @@ def test_a_job_that_fails_ends_its_own_task_only(spark, tmp_path, monkeypatch, e
 
 
 def test_the_session_says_how_many_tasks_run_at_once(spark):
-    assert compaction.spark.parallelism(spark) == spark.sparkContext.defaultParallelism == 2
+    assert (
+        eventlog.compaction.spark.parallelism(spark) == spark.sparkContext.defaultParallelism == 2
+    )
 
 
 def test_without_a_session_it_says_so(monkeypatch, tmp_path, spark):

@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import count_if, expr, lit
 from support import predicates
 
-import compaction
-import readers.spark
-from eventlog import Table, encoding, limits, predicate
+import eventlog.readers.spark
+from eventlog import Table, compaction, encoding, limits, predicate
 from eventlog.errors import InvalidInput
-from readers.spark.filters import to_column
-from writers import append
+from eventlog.readers.spark.filters import to_column
+from eventlog.writers import append
 
 ENGINES = ("arrow", "jvm")
 TWO_DAYS = predicates.TIMES[:1] + predicates.TIMES[4:6]
@@ -59,7 +58,7 @@ def test_random_questions_have_one_answer(spark, world):
 
 def _filtered(spark, table, version, asked):
     """Filters on one DataFrame, where Spark's own columns can say them."""
-    whole = readers.spark.read(spark, table.uri, version=version, engine="jvm")
+    whole = eventlog.readers.spark.read(spark, table.uri, version=version, engine="jvm")
     schema = table.head().stored_schema
     said = {q.sql: to_column(predicate.parse(q.sql, schema).condition) for q in asked}
     return {sql: whole.where(column) for sql, column in said.items() if column is not None}
@@ -67,7 +66,9 @@ def _filtered(spark, table, version, asked):
 
 def _read(spark, table, version, asked, engine):
     """A DataFrame for each question."""
-    read = functools.partial(readers.spark.read, spark, table.uri, version=version, engine=engine)
+    read = functools.partial(
+        eventlog.readers.spark.read, spark, table.uri, version=version, engine=engine
+    )
     return {question.sql: read(["id"], question.sql) for question in asked}
 
 
@@ -95,7 +96,7 @@ def test_every_value_comes_back_bit_by_bit(spark, world):
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         for version, engine in itertools.product(versions, ENGINES):
-            found = readers.spark.read(spark, table.uri, version=version, engine=engine)
+            found = eventlog.readers.spark.read(spark, table.uri, version=version, engine=engine)
             assert predicates.bits(found.toArrow().sort_by("id")) == expected, (version, engine)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -140,7 +141,7 @@ def test_filters_on_the_frame_see_every_row(spark, world):
         text: [row["id"] for row in rows if holds(row) is True] for text, holds in FILTERS.items()
     }
     for engine, version in zip(ENGINES, versions, strict=True):
-        whole = readers.spark.read(spark, table.uri, version=version, engine=engine)
+        whole = eventlog.readers.spark.read(spark, table.uri, version=version, engine=engine)
         counts = [count_if(expr(text)) for text in FILTERS]
         counted = dict(zip(FILTERS, whole.select(*counts).first(), strict=True))
         assert counted == {text: len(ids) for text, ids in expected.items()}
@@ -158,7 +159,7 @@ def test_no_row_is_dropped_by_a_session_that_filters_records(spark, world):
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
-        frame = readers.spark.read(spark, table.uri, version=versions[0], engine="jvm")
+        frame = eventlog.readers.spark.read(spark, table.uri, version=versions[0], engine="jvm")
         asked = {
             name: frame.where(f"{name} = 0").count() for name in ("f32", "f64", "i64", "dec38")
         }
@@ -171,7 +172,7 @@ def test_no_row_is_dropped_by_a_session_that_filters_records(spark, world):
 def test_the_jvm_still_prunes_and_reads_few_columns(spark, world):
     """Guarding floats costs no pruning elsewhere: the plan reads and pushes down what it did."""
     table, _, _ = world
-    frame = readers.spark.read(spark, table.uri, engine="jvm")
+    frame = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
     plan = _plan(frame.where("i32 > 3 AND f64 > 0").select("text"))
     assert "ReadSchema: struct<i32:int,f64:double,text:string>" in plan
     assert "PushedFilters: [IsNotNull(i32), GreaterThan(i32,3)]" in plan
@@ -224,7 +225,7 @@ def test_days_that_the_hybrid_calendar_lacks_are_found(spark, tmp_path, monkeypa
     """Spark pushes dates and instants into Parquet in a calendar without 1582-10-05 to 14."""
     monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 1)
     table, days = _old_and_new(tmp_path / "table", first)
-    whole = readers.spark.read(spark, table.uri, engine="jvm")
+    whole = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
     frames, expected = {}, {}
     places = itertools.cycle([("d", "ts"), ("st.d", "at"), ("d", "st.ts")])
     for (said, passes), text in zip(DAYS.items(), itertools.cycle(GAP), strict=False):
@@ -236,7 +237,7 @@ def test_days_that_the_hybrid_calendar_lacks_are_found(spark, tmp_path, monkeypa
         expected[sql] = [at for at, day in enumerate(days) if passes(day, asked)]
     for column in ("d", "at"):
         ours = f"{column} >= '1582-10-10'"
-        frames[ours] = readers.spark.read(spark, table.uri, where=ours, engine="jvm")
+        frames[ours] = eventlog.readers.spark.read(spark, table.uri, where=ours, engine="jvm")
         expected[ours] = [at for at, day in enumerate(days) if day >= predicates.days("1582-10-10")]
     assert _ids(frames) == expected
 
@@ -245,7 +246,7 @@ def test_only_old_dates_and_instants_are_kept_from_parquet(spark, tmp_path):
     frames = {}
     for day in ("2013-01-07", "1582-10-04"):
         table, _ = _old_and_new(tmp_path / day, day)
-        frames[day] = readers.spark.read(spark, table.uri, engine="jvm")
+        frames[day] = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
     for name, kind in (("at", "TIMESTAMP"), ("d", "DATE"), ("ts", "TIMESTAMP")):
         asked = f"{name} > {kind} '2013-01-08'"
         assert f"GreaterThan({name},2013-01-08" in _plan(frames["2013-01-07"].where(asked))
@@ -274,11 +275,11 @@ def test_any_root_is_read_once(spark, tmp_path):
             table = Table.create(tmp_path / "roots" / name, schema, time_column="ts")
             append(table, rows)
             assert len(table.head().segments()) == 3
-            frames[name] = readers.spark.read(spark, table.uri)
+            frames[name] = eventlog.readers.spark.read(spark, table.uri)
             assert ("FileScan parquet" in _plan(frames[name])) == (name in ROOTS)
             if name in NOT_FOR_HADOOP:
                 with pytest.raises(InvalidInput, match=r"colon .* use engine='arrow'"):
-                    readers.spark.read(spark, table.uri, engine="jvm")
+                    eventlog.readers.spark.read(spark, table.uri, engine="jvm")
     finally:
         spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
     assert _ids(frames) == {name: [0, 1, 2] for name in frames}

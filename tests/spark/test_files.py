@@ -6,10 +6,10 @@ import pytest
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
+from eventlog.readers import scan
 from eventlog.schema_text import parse_schema
-from readers import scan
-from writers import append
-from writers.files import open_rows
+from eventlog.writers import append
+from eventlog.writers.files import open_rows
 
 COLUMNS = "at:timestamp, id:int64, s:string, f:float64, d:date, st:struct<x:int32>, l:list<string>"
 FLAT = "at, id, s, f, d"

@@ -12,9 +12,9 @@ import boto3
 import pytest
 from support import lambda_queue
 
-from compaction.aws.settings import Settings
-from compaction.lambda_handler import Container, handler
 from eventlog import Table
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.lambda_handler import Container, handler
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS::")
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from compaction import vacuum
 from eventlog import Table
-from readers.spark import read
+from eventlog.compaction import vacuum
+from eventlog.readers.spark import read
 
 
 def raising_the_fence(uri):

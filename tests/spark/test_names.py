@@ -5,11 +5,11 @@ import pyarrow.compute as pc
 import pytest
 from support.column_names import NAMES, SCHEMA, quoted, rows
 
-import readers.spark
+import eventlog.readers.spark
 from eventlog import Table
 from eventlog.errors import InvalidInput
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def uri(spark, tmp_path_factory):
     source = Table.create((folder / "python").as_uri(), SCHEMA, time_column="at")
     for day in (1, 2):
         append(source, rows(day))
-    frame = readers.spark.read(spark, source.uri, engine="arrow")
+    frame = eventlog.readers.spark.read(spark, source.uri, engine="arrow")
     target = (folder / "spark").as_uri()
     options = {"timeColumn": "at", "path": target, "orderBy": '["a,b", ".x"]'}
     frame.write.format("eventlog").options(**options).mode("append").save()
@@ -31,14 +31,16 @@ def uri(spark, tmp_path_factory):
 @pytest.mark.hazard("W8")
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
-    frame = readers.spark.read(spark, uri, engine=engine)
+    frame = eventlog.readers.spark.read(spark, uri, engine=engine)
     assert frame.columns == SCHEMA.names
     found = sorted(row.asDict(recursive=True)["x"] for row in frame.collect())
     assert found == [10, 11, 12, 20, 21, 22]
     for name in (".x", "b`b", "_metadata", "__filename"):
         wanted = rows(1).column(name)[1].as_py()
         where = f"{quoted(name)} = {wanted}"
-        rows_found = readers.spark.read(spark, uri, columns=[name], where=where, engine=engine)
+        rows_found = eventlog.readers.spark.read(
+            spark, uri, columns=[name], where=where, engine=engine
+        )
         assert [tuple(row) for row in rows_found.collect()] == [(wanted,)]
 
 
@@ -46,11 +48,11 @@ def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
 def test_w8_every_name_alone(spark, uri):
     for engine in ("arrow", "jvm"):
         condition = " AND ".join(f"{quoted(n)} = {rows(2).column(n)[2].as_py()}" for n in NAMES)
-        frame = readers.spark.read(spark, uri, where=condition, engine=engine)
+        frame = eventlog.readers.spark.read(spark, uri, where=condition, engine=engine)
         (row,) = frame.collect()
         assert list(row)[3:] == [column[2].as_py() for column in rows(2).columns[3:]]
     expression = pc.field("a.b") == rows(1).column("a.b")[0]
-    assert readers.spark.read(spark, uri, where=expression, engine="arrow").count() == 1
+    assert eventlog.readers.spark.read(spark, uri, where=expression, engine="arrow").count() == 1
 
 
 def struct_table(path, fields):
@@ -66,7 +68,7 @@ def struct_table(path, fields):
 def test_a_struct_may_have_many_fields(spark, tmp_path):
     uri = struct_table(tmp_path / "many", [f"f{n}" for n in range(40)])
     for engine in ("arrow", "jvm"):
-        frame = readers.spark.read(spark, uri, engine=engine)
+        frame = eventlog.readers.spark.read(spark, uri, engine=engine)
         (row,) = frame.where("st.f39 = 39.5").collect()
         assert list(row.st) == [n + 0.5 for n in range(40)]
 
@@ -75,13 +77,13 @@ def test_a_struct_may_have_many_fields(spark, tmp_path):
 @pytest.mark.parametrize("two", ["\u00b5\u03bc", "\u03c2\u03c3", "S\u017f", "I\u0131"], ids=ascii)
 def test_w8_fields_that_spark_takes_for_one(spark, tmp_path, two):
     uri = struct_table(tmp_path / "two", [*two])
-    (row,) = readers.spark.read(spark, uri).collect()
+    (row,) = eventlog.readers.spark.read(spark, uri).collect()
     assert list(row.st) == [0.5, 1.5]
     with pytest.raises(InvalidInput, match="which Spark takes for one"):
-        readers.spark.read(spark, uri, engine="jvm")
+        eventlog.readers.spark.read(spark, uri, engine="jvm")
     try:
         spark.conf.set("spark.sql.caseSensitive", "true")
-        (row,) = readers.spark.read(spark, uri, engine="jvm").collect()
+        (row,) = eventlog.readers.spark.read(spark, uri, engine="jvm").collect()
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert list(row.st) == [0.5, 1.5]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from support.distribution import SHORT_JVM
 
 from eventlog import Table
-from writers import append
+from eventlog.writers import append
 
 # A Python of its own: the same, but msgspec is not there.
 BLOCK = """

@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql.functions import coalesce, lit, timestamp_micros, when
 from support import predicates
 
-import readers.spark
+import eventlog.readers.spark
 from eventlog import Table
 from eventlog.errors import InvalidInput, TableNotFound
-from readers.spark.source import load_schema, make_reader
-from writers import append, overwrite
+from eventlog.readers import scan
+from eventlog.readers.spark.source import load_schema, make_reader
+from eventlog.writers import append, overwrite
 
 DAY = 10  # rows of `events` in one day
 START_US = 1_357_516_800_000_000
@@ -60,7 +61,7 @@ def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
     nulls = [when(df.i8 != 50, df[name]).alias(name) for name in df.columns]
     df = df.select(*nulls).withColumn("ts", coalesce("ts", timestamp_micros(lit(7))))
     save(df, local_uri)
-    found = readers.spark.read(spark, local_uri, engine=engine)
+    found = eventlog.readers.spark.read(spark, local_uri, engine=engine)
     assert [f.dataType.simpleString() for f in found.schema] == [
         f.dataType.simpleString() for f in df.schema
     ]
@@ -114,7 +115,7 @@ def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, ta
     uri, known = table.uri, {"path": table.uri, "tableId": table.id}
     pinned, schema = load_schema({"path": uri})
     assert make_reader(known, schema, None).partitions()
-    frames = [load(uri), readers.spark.read(spark, uri, engine="arrow")]
+    frames = [load(uri), eventlog.readers.spark.read(spark, uri, engine="arrow")]
     _replaced(uri, 30, first=1000)
     assert ids(load(uri)) == list(range(1000, 1030))
     for frame in frames:
@@ -139,7 +140,7 @@ def test_nor_one_that_is_younger(table):
 def test_segments_from_before_a_column_read_as_null(spark, table, engine):
     table.add_columns(pa.schema([*SCHEMA, ("extra", pa.decimal128(10, 2))]))
     append(table, rows(1, first=99).append_column("extra", pa.array([7], pa.decimal128(10, 2))))
-    found = readers.spark.read(spark, table.uri, where="id >= 29", engine=engine).collect()
+    found = eventlog.readers.spark.read(spark, table.uri, where="id >= 29", engine=engine).collect()
     assert sorted((row.id, row.extra) for row in found) == [(29, None), (99, 7)]
 
 
@@ -154,14 +155,14 @@ def test_a_schema_given_by_the_user_is_a_projection(spark, table):
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_a_table_without_rows(spark, local_uri, engine):
     Table.create(local_uri, SCHEMA, time_column="ts")
-    found = readers.spark.read(spark, local_uri, engine=engine, where="id > 3")
+    found = eventlog.readers.spark.read(spark, local_uri, engine=engine, where="id > 3")
     assert found.columns == SCHEMA.names
     assert found.collect() == []
 
 
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_self_join_union_and_two_filters_of_one_frame(spark, table, engine):
-    df = readers.spark.read(spark, table.uri, engine=engine)
+    df = eventlog.readers.spark.read(spark, table.uri, engine=engine)
     assert df.where("id = 5").count() == 1
     assert df.count() == 30
     assert df.alias("a").join(df.alias("b"), "id").where("a.id < 12").count() == 12
@@ -173,7 +174,7 @@ def test_a_lost_segment_is_never_skipped(spark, table, load):
     store = table.store
     key = next(o.key for o in store.list("data/") if segment.id in o.key)
     df = load(table.uri)
-    jvm = readers.spark.read(spark, table.uri, engine="jvm")
+    jvm = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
     store.delete([key])
     with pytest.raises(Exception, match=r"DataLoss.*the object is missing"):
         df.collect()
@@ -197,12 +198,12 @@ def test_both_engines_keep_the_same_rows_in_any_zone(spark, table, where):
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         jvm, arrow = (
-            ids(readers.spark.read(spark, table.uri, where=where, engine=engine))
+            ids(eventlog.readers.spark.read(spark, table.uri, where=where, engine=engine))
             for engine in ("jvm", "arrow")
         )
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    expected = readers.scan(table, columns=["id"], where=where).to_table()
+    expected = scan(table, columns=["id"], where=where).to_table()
     assert jvm == arrow == sorted(expected.column("id").to_pylist())
     assert 0 < len(jvm) < 30
 
@@ -220,35 +221,37 @@ def test_floats_compare_alike(spark, local_uri):
         "x IS NULL OR x = -0.0": [0, 1, 4],
     }.items():
         for engine in ("jvm", "arrow"):
-            found = readers.spark.read(spark, local_uri, where=where, engine=engine)
+            found = eventlog.readers.spark.read(spark, local_uri, where=where, engine=engine)
             assert ids(found) == expected, (where, engine)
 
 
 def test_an_arrow_expression_is_read_by_arrow(spark, table):
     where = pc.multiply(pc.field("id"), 2) == 14
-    found = readers.spark.read(spark, table.uri, where=where, columns=["id"])
+    found = eventlog.readers.spark.read(spark, table.uri, where=where, columns=["id"])
     assert ids(found) == [7]
     with pytest.raises(InvalidInput, match="use engine='arrow'"):
-        readers.spark.read(spark, table.uri, where=where, engine="jvm")
+        eventlog.readers.spark.read(spark, table.uri, where=where, engine="jvm")
 
 
 def test_auto_takes_the_engine_that_reaches_the_store(spark, table, s3, bucket):
-    plan = _plan(readers.spark.read(spark, table.uri))
+    plan = _plan(eventlog.readers.spark.read(spark, table.uri))
     assert "FileScan parquet" in plan
     uri = f"s3://{bucket}/t"
     add(Table.create(uri, SCHEMA, time_column="ts"), 3)
-    found = readers.spark.read(spark, uri, columns=["id"], storage_options=s3.storage_options())
+    found = eventlog.readers.spark.read(
+        spark, uri, columns=["id"], storage_options=s3.storage_options()
+    )
     assert "FileScan" not in _plan(found)
     assert ids(found) == [0, 1, 2]
     with pytest.raises(InvalidInput, match="hadoop-aws"):
-        readers.spark.read(spark, uri, engine="jvm")
+        eventlog.readers.spark.read(spark, uri, engine="jvm")
     with pytest.raises(InvalidInput, match="auto, arrow or jvm"):
-        readers.spark.read(spark, uri, engine="fast")
+        eventlog.readers.spark.read(spark, uri, engine="fast")
 
 
 def test_read_works_from_any_thread(spark, table):
     def job():
-        return ids(readers.spark.read(spark, table.uri, where="id < 3", engine="arrow"))
+        return ids(eventlog.readers.spark.read(spark, table.uri, where="id < 3", engine="arrow"))
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(job).result() == [0, 1, 2]

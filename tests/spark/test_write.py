@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from eventlog import Table
+from eventlog.readers.spark import activate
 from pyspark_eventlog import DefaultSource
-from readers.spark import activate
 
 DAY = 10  # rows of `events` in one day
 

@@ -2,10 +2,10 @@
 
 from support.builders import live
 
-from compaction.policy import Policy
-from compaction.tasks import Task, task_id
 from eventlog.chunks import parse_chunk
-from readers import scan
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task, task_id
+from eventlog.readers import scan
 
 MIB = 2**20
 SMALL = Policy(target_bytes=MIB, max_task_bytes=64 * MIB, small_task_bytes=0, memory_bytes=64 * MIB)

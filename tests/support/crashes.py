@@ -28,15 +28,15 @@ from support.builders import (
     live,
 )
 
-from compaction import Policy, perform, plan, run, vacuum
 from eventlog import Table, codec, errors, fold, keyframe, keys, proposal
 from eventlog.clock import ManualClock
+from eventlog.compaction import Policy, perform, plan, run, vacuum
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import Analysed, Assess, ChunkChange, ChunkState, Fence, Replace
 from eventlog.restage import commit_staged
-from writers import append, overwrite
-from writers.batch import stage
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
 
 HOUR_MS = 3_600_000
 HOWS = ("before", "after", "lost", "refused")
@@ -49,7 +49,6 @@ COMPACTION = Policy(target_bytes=4096, max_task_bytes=16_384, claim_bytes=0, bac
 MOST_RUNS = 5
 SMALL_LEAVES = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 3, "LEAF_SMALL": 1}
 BASE = range(4)
-PACKAGES = ("eventlog", "readers", "writers", "compaction")
 
 
 class MortalStore(CrashingStore):
@@ -429,7 +428,7 @@ def quick():
     try:
         with ExitStack() as stack:
             for name, module in list(sys.modules.items()):
-                if name.split(".")[0] in PACKAGES and hasattr(module, "ThreadPoolExecutor"):
+                if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):
                     stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InTurn))
             for patch in (check_leaf, decode, sizes):
                 stack.enter_context(patch)

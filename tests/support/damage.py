@@ -9,7 +9,7 @@ from eventlog import Table, codec, keyframe, keys, segments
 from eventlog.clock import ManualClock
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
-from writers import append
+from eventlog.writers import append
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])
 DAY_US = 86_400_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from readers import scan
+from eventlog.readers import scan
 
 _PATH = Path(__file__).parents[2] / "localstack" / "lambda_queue.py"
 
@@ -42,7 +42,7 @@ without_function = _module.without_function
 def logging_of_its_own():
     """Let the handler set loggers up as it does in Lambda, and take that back."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("compaction", "eventlog"):
+        for name in ("eventlog",):
             logger = logging.getLogger(name)
             patch.setattr(logger, "handlers", [])
             patch.setattr(logger, "propagate", logger.propagate)

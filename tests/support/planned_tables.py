@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from math import ceil
 
-from compaction.planner.assessing import Result, noted
-from compaction.planner.planning import Known, Plan, plan_entries, renewed_entries
-from compaction.policy import Policy
-from compaction.tasks import Task
 from eventlog import segments
 from eventlog.assessment import assess
 from eventlog.chunks import TimeChunk, chunk_of, parse_chunk
+from eventlog.compaction.planner.assessing import Result, noted
+from eventlog.compaction.planner.planning import Known, Plan, plan_entries, renewed_entries
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import Task
 from eventlog.model import Meta, Segment
 
 TABLE = "7a" * 16

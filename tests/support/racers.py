@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.location import open_store
-from writers import append
+from eventlog.writers import append
 
 # Each is forked from a process that has no threads and has imported what all of them need.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["boto3", "pyarrow.dataset", "eventlog", "readers", "writers"])
+_processes.set_forkserver_preload(
+    ["boto3", "pyarrow.dataset", "eventlog", "eventlog.readers", "eventlog.writers"]
+)
 
 
 def run(target, count, *args, environment=None, seconds=280):

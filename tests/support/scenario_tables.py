@@ -10,7 +10,7 @@ import pyarrow as pa
 from support.builders import SCHEMA, live
 
 from eventlog import Table, keys
-from readers import scan
+from eventlog.readers import scan
 
 START = datetime(2013, 1, 7, tzinfo=UTC)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from bench.tries import TryCounter
 
-from compaction import run
 from eventlog import Table
+from eventlog.compaction import run
 from eventlog.location import open_store
-from writers import append
+from eventlog.writers import append
 
 DAYS = 10
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])

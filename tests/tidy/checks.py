@@ -34,10 +34,24 @@ Check = Callable[[Sources], list[str]]
 def read_packages() -> Sources:
     """Return the source of every module, by its dotted name; a package ends in `.__init__`."""
     return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+        ".".join([*prefix_of(package), *path.relative_to(ROOT).with_suffix("").parts]): (
+            path.read_text(encoding="utf-8")
+        )
         for package in PACKAGE_MAY_IMPORT
         for path in sorted((ROOT / package).rglob("*.py"))
     }
+
+
+def prefix_of(package: str) -> list[str]:
+    """Return what stands before the name of a folder at the root: links in eventlog/ lead there."""
+    return ["eventlog"] if (ROOT / "eventlog" / package).is_symlink() else []
+
+
+def package_of(module: str) -> str:
+    """Return which of the packages a module is in; the first name of one that is in none."""
+    first, _, rest = module.partition(".")
+    second = rest.partition(".")[0]
+    return second if first == "eventlog" and second in PACKAGE_MAY_IMPORT else first
 
 
 @cache
@@ -98,7 +112,7 @@ def is_within(module: str, owner: str) -> bool:
 
 def table_findings(sources: Sources) -> list[str]:
     """Compare the table of layers with the modules that are there."""
-    there = {name.removeprefix("eventlog.") for name in sources if name.startswith("eventlog.")}
+    there = {name.removeprefix("eventlog.") for name in sources if package_of(name) == "eventlog"}
     missing = [
         f"eventlog/{name.replace('.', '/')}.py is in no layer: enter it in LAYER_OF of"
         " tests/tidy/tables.py, as low as its imports allow"
@@ -121,11 +135,11 @@ def layer_findings(sources: Sources) -> list[str]:
     found = []
     for module, source in sources.items():
         here = LAYER_OF.get(module.removeprefix("eventlog."))
-        if not module.startswith("eventlog.") or here is None:
+        if package_of(module) != "eventlog" or here is None:
             continue
         for line, target in imported_by(module, source, set(sources)):
             there = LAYER_OF.get(target.removeprefix("eventlog."))
-            if not target.startswith("eventlog.") or there is None:
+            if package_of(target) != "eventlog" or there is None:
                 continue
             if LAYERS.index(there) > LAYERS.index(here):
                 found.append(f"{module}:{line} ({here}) imports {target} ({there}): upward")
@@ -138,9 +152,9 @@ def package_findings(sources: Sources) -> list[str]:
     for module, source in sources.items():
         if DEMO.search(module):
             continue
-        package = module.split(".")[0]
+        package = package_of(module)
         for line, target in imported_by(module, source, set(sources)):
-            other = target.split(".")[0]
+            other = package_of(target)
             if other in PACKAGE_MAY_IMPORT and other not in {package, *PACKAGE_MAY_IMPORT[package]}:
                 allowed = ", ".join(sorted(PACKAGE_MAY_IMPORT[package])) or "none of the others"
                 found.append(f"{module}:{line} imports {target}: {package} may import {allowed}")

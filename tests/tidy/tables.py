@@ -126,13 +126,13 @@ _S3 = {
     "eventlog.s3_clients": "the adapter's clients, one per thread pool and process",
     "eventlog.s3_way": "asks a client where it would send a request",
     "eventlog.local_server": "makes the bucket of the embedded server",
-    "compaction.lambda_handler": "asks its queue for the rest of the work",
+    "eventlog.compaction.lambda_handler": "asks its queue for the rest of the work",
 }
 _SPARK = {
-    "readers.spark": "Spark's reader",
-    "writers.spark": "Spark's writer",
-    "compaction.spark": "tasks on executors",
-    "compaction.runner": "the type of a session, for the type checker",
+    "eventlog.readers.spark": "Spark's reader",
+    "eventlog.writers.spark": "Spark's writer",
+    "eventlog.compaction.spark": "tasks on executors",
+    "eventlog.compaction.runner": "the type of a session, for the type checker",
     "pyspark_eventlog": "what Spark discovers",
 }
 # Top-level package -> the modules that may import it, each with its reason. A package that is not

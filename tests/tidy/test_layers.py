@@ -17,6 +17,7 @@ from tidy.checks import (
     layer_findings,
     owner_findings,
     package_findings,
+    package_of,
     path_findings,
     read_packages,
     size_findings,
@@ -29,7 +30,7 @@ from tidy.tables import EXTRAS, PACKAGE_MAY_IMPORT
 @pytest.fixture(scope="module")
 def sources() -> Sources:
     found = read_packages()
-    assert {name.split(".")[0] for name in found} == set(PACKAGE_MAY_IMPORT)
+    assert {package_of(name) for name in found} == set(PACKAGE_MAY_IMPORT)
     return found
 
 
@@ -47,29 +48,74 @@ PLANTED = [
     (layer_findings, "eventlog.keys", "from .clock import Clock", "keys:1 (pure) imports"),
     (layer_findings, "eventlog.store", "from eventlog import Table", "imports eventlog.__init__"),
     (layer_findings, "eventlog.keys", "def f():\n    from . import store", "keys:2 (pure)"),
-    (package_findings, "eventlog.codec", "import readers", "codec:1 imports readers"),
-    (package_findings, "compaction.run", "def f():\n    import writers.append", "run:2 imports"),
-    (package_findings, "writers.append", "from compaction import plan", "append:1 imports"),
-    (package_findings, "readers.scan", "from writers import append", "scan:1 imports writers"),
+    (package_findings, "eventlog.codec", "import eventlog.readers", "codec:1 imports eventlog"),
+    (
+        package_findings,
+        "eventlog.compaction.run",
+        "def f():\n    import eventlog.writers.append",
+        "run:2 imports eventlog.writers",
+    ),
+    (
+        package_findings,
+        "eventlog.writers.append",
+        "from eventlog.compaction import plan",
+        "append:1 imports eventlog.compaction",
+    ),
+    (
+        package_findings,
+        "eventlog.readers.scan",
+        "from eventlog.writers import append",
+        "scan:1 imports eventlog.writers",
+    ),
     (owner_findings, "eventlog.codec", "import time", "codec:1 imports time: only eventlog.clock"),
-    (owner_findings, "readers.scan", "from botocore.config import Config", "scan:1 imports boto"),
+    (
+        owner_findings,
+        "eventlog.readers.scan",
+        "from botocore.config import Config",
+        "scan:1 imports boto",
+    ),
     (owner_findings, "eventlog.s3", "import moto.server", "s3:1 imports moto"),
-    (owner_findings, "compaction.run", "def f():\n    import pyspark.sql", "run:2 imports pyspark"),
-    (call_findings, "writers.append", "import datetime\ndatetime.datetime.now()", "append:2 calls"),
-    (docstring_findings, "readers.scan", '"""Scan."""\ndef f(): ...', "readers.scan.f has no"),
-    (docstring_findings, "readers.scan", "x = 1", "readers.scan has no docstring"),
+    (
+        owner_findings,
+        "eventlog.compaction.run",
+        "def f():\n    import pyspark.sql",
+        "run:2 imports pyspark",
+    ),
+    (
+        call_findings,
+        "eventlog.writers.append",
+        "import datetime\ndatetime.datetime.now()",
+        "append:2 calls",
+    ),
     (
         docstring_findings,
-        "readers.scan",
+        "eventlog.readers.scan",
+        '"""Scan."""\ndef f(): ...',
+        "readers.scan.f has no",
+    ),
+    (docstring_findings, "eventlog.readers.scan", "x = 1", "readers.scan has no docstring"),
+    (
+        docstring_findings,
+        "eventlog.readers.scan",
         '"""Scan."""\nclass C:\n    """C."""\n    def m(self): ...',
         "readers.scan.C.m has no docstring",
     ),
-    (size_findings, "readers.scan", "x = 1\n" * 401, "readers.scan has 401 lines"),
-    (size_findings, "readers.scan", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
-    (word_findings, "readers.scan", "class ScanManager: ...", "readers.scan.ScanManager has"),
-    (word_findings, "readers.utils", '"""U."""', "readers.utils has"),
-    (word_findings, "readers.scan", "def f(info_text): ...", "readers.scan.f.info_text has"),
-    (word_findings, "readers.scan", "class C:\n    file_handle: int", "C.file_handle has"),
+    (size_findings, "eventlog.readers.scan", "x = 1\n" * 401, "readers.scan has 401 lines"),
+    (size_findings, "eventlog.readers.scan", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
+    (
+        word_findings,
+        "eventlog.readers.scan",
+        "class ScanManager: ...",
+        "readers.scan.ScanManager has",
+    ),
+    (word_findings, "eventlog.readers.utils", '"""U."""', "readers.utils has"),
+    (
+        word_findings,
+        "eventlog.readers.scan",
+        "def f(info_text): ...",
+        "readers.scan.f.info_text has",
+    ),
+    (word_findings, "eventlog.readers.scan", "class C:\n    file_handle: int", "C.file_handle has"),
 ]
 
 
@@ -85,9 +131,9 @@ def test_planted_fault_is_reported(check, module, source, expected, sources):
         ("eventlog.codec", "from eventlog import errors, model\nfrom eventlog.keys import x"),
         ("eventlog.clock", "import time, random, secrets"),
         ("eventlog.s3", "def f():\n    import boto3"),
-        ("writers.append", "import eventlog.codec\nfrom readers import scan"),
-        ("readers.spark", "from pyspark.sql import DataFrame"),
-        ("compaction.demo", "import pyspark"),
+        ("eventlog.writers.append", "import eventlog.codec\nfrom eventlog.readers import scan"),
+        ("eventlog.readers.spark", "from pyspark.sql import DataFrame"),
+        ("eventlog.compaction.demo", "import pyspark"),
     ],
 )
 def test_right_imports_are_not_reported(module, source, sources):
@@ -129,7 +175,9 @@ def import_without(missing: tuple[str, ...], *packages: str) -> subprocess.Compl
 
 
 def test_base_install_imports_without_the_extras():
-    done = import_without(EXTRAS, "eventlog", "readers", "writers", "compaction")
+    done = import_without(
+        EXTRAS, "eventlog", "eventlog.readers", "eventlog.writers", "eventlog.compaction"
+    )
     assert done.returncode == 0, (
         f"the packages must import where none of {', '.join(EXTRAS)} is installed: import it"
         f" inside the function that needs it\n{done.stderr}"
@@ -138,7 +186,7 @@ def test_base_install_imports_without_the_extras():
 
 def test_nothing_loads_pandas_before_it_is_needed():
     """It takes half as long to load as everything else, at each start of the program."""
-    packages = "eventlog.cli, readers, writers.files, compaction"
+    packages = "eventlog.cli, eventlog.readers, eventlog.writers.files, eventlog.compaction"
     look = f"import {packages}, sys; print('pandas' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, timeout=240

@@ -16,9 +16,9 @@ from support.effort import calls_of
 
 from eventlog import codec, errors, keys
 from eventlog.chunks import parse_chunk
+from eventlog.readers import scan
 from eventlog.staging import MIN_MEMORY_BYTES
-from readers import scan
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 UTC = dt.UTC
 AT = dt.datetime(2013, 1, 7, 5, 30, tzinfo=UTC)

@@ -15,12 +15,11 @@ import pytest
 from click.testing import CliRunner
 from support.builders import create, events
 
-import compaction
-from eventlog import Table, errors
+from eventlog import Table, compaction, errors
 from eventlog.program import build
 from eventlog.properties import SETTINGS
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 LONE = "\ud800"
 ODD = [

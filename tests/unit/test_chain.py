@@ -5,7 +5,7 @@ from support.builders import replaced
 from support.damage import Damaged, rows
 
 from eventlog import Table, errors
-from writers import append
+from eventlog.writers import append
 
 
 def forged(version, **changes):

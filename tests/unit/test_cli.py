@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from eventlog import Table, keys, terminal
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
 from eventlog.program import build
+from eventlog.readers import scan
 from eventlog.schema import from_arrow
 from eventlog.schema_text import parse_schema, type_text
-from readers import scan
-from writers import append
+from eventlog.writers import append
 
 SCHEMA = pa.schema(
     [("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64()), ("name", pa.string())]
@@ -571,7 +571,7 @@ def test_missing_packages_are_named():
     hide = "import sys; sys.modules['click'] = None; from eventlog.cli import main; main()"
     answer = subprocess.run([sys.executable, "-c", hide], capture_output=True, timeout=240)
     assert answer.returncode == 1
-    assert b"pip install 'eventlog[cli]'" in answer.stderr
+    assert b"pip install 'eventlog-tables[cli]'" in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
 
 

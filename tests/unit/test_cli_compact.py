@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 from support import builders
 
-from compaction import Policy, plan, run, runner
 from eventlog import keys
 from eventlog.clock import SystemClock
+from eventlog.compaction import Policy, plan, run, runner
 from eventlog.local import LocalStore
 from eventlog.program import build
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 # No task takes in all segments of `table` and of `another_month`.
 TWO_TASKS = ("--target-mb", "0.002", "--max-task-mb", "0.008")

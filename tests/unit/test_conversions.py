@@ -15,9 +15,9 @@ from support.builders import SCHEMA, create
 
 from eventlog import errors
 from eventlog.decoding import pieces
+from eventlog.readers import count, scan
 from eventlog.rows import conform
-from readers import count, scan
-from writers import append
+from eventlog.writers import append
 
 AT = SCHEMA.field("at").type
 THREE = pa.array([0, 1, 2], AT)

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from support.builders import create, events, reopen
 
-from compaction import Policy, plan, run
+from eventlog.compaction import Policy, plan, run
 from eventlog.local import LocalStore
-from readers import scan
-from writers import append, demo_spark
-from writers.demo import Result
-from writers.demo_compaction import Ongoing, compact_beside, meetings
+from eventlog.readers import scan
+from eventlog.writers import append, demo_spark
+from eventlog.writers.demo import Result
+from eventlog.writers.demo_compaction import Ongoing, compact_beside, meetings
 
 BATCHES = 4
 

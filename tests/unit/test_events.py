@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.aws.events import (
+from eventlog import keys
+from eventlog.compaction.aws.events import (
     MAX_BODY_CHARS,
     MAX_SKIPPED,
     Ask,
@@ -18,7 +19,6 @@ from compaction.aws.events import (
     parse,
     table_of,
 )
-from eventlog import keys
 from eventlog.errors import InvalidInput
 
 ROOT = "tables/a b+c=é"

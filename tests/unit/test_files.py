@@ -32,10 +32,10 @@ from pyarrow.parquet import encryption
 from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.program import build
+from eventlog.readers import scan
 from eventlog.schema_text import parse_schema
-from readers import scan
-from writers import append
-from writers.files import open_rows
+from eventlog.writers import append
+from eventlog.writers.files import open_rows
 
 HOUR = datetime(2013, 1, 7, 5, tzinfo=UTC)
 AT = "2013-01-07T05:00:00Z"

@@ -6,8 +6,8 @@ from support.damage import Damaged
 
 from eventlog import Table, codec, errors, keys, proposal, segments
 from eventlog.model import Spill
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 
 def forged(change, *, dropped=False):

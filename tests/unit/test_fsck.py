@@ -12,7 +12,7 @@ from eventlog.errors import TableNotFound
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import Commit, Transaction
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from eventlog import Table, codec, findings, keys, walk
 from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.fsck import fsck
 from eventlog.model import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 
 @pytest.fixture

@@ -11,23 +11,23 @@ from support import builders
 from support.lambda_queue import Invocation, commits, logging_of_its_own, row_list
 from tidy.tables import EXTRAS
 
-from compaction import lambda_handler
-from compaction.aws import bundle, json_lines
-from compaction.aws import work as lambda_work
-from compaction.aws.settings import Settings
-from compaction.lambda_handler import Container, handler
-from compaction.perform import Outcome
-from compaction.planner.planning import plan
-from compaction.policy import MIB, Policy
 from eventlog import Table, keys
 from eventlog.clock import ManualClock, SystemClock
+from eventlog.compaction import lambda_handler
+from eventlog.compaction.aws import bundle, json_lines
+from eventlog.compaction.aws import work as lambda_work
+from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.lambda_handler import Container, handler
+from eventlog.compaction.perform import Outcome
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 from eventlog.leases import SILENT_S
 from eventlog.log import Log
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 # The package exports a function of the module's name.
-performing = importlib.import_module("compaction.perform")
+performing = importlib.import_module("eventlog.compaction.perform")
 
 EACH = Policy(small_task_bytes=0)  # a task for each chunk
 
@@ -70,7 +70,7 @@ def queued(root, sent):
 @pytest.fixture
 def lines(caplog):
     """A function: the facts of what was logged under a name."""
-    caplog.set_level(logging.INFO, logger="compaction")
+    caplog.set_level(logging.INFO, logger="eventlog.compaction")
 
     def said(event):
         return [r.facts for r in caplog.records if r.getMessage() == event]
@@ -600,21 +600,23 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in sys.argv[1].split(","):
+        missing = sys.argv[1].split(",")
+        if name.partition(".")[0] in missing or ".".join(name.split(".")[:2]) in missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
-import compaction.lambda_handler, compaction.aws.bundle_check
+import eventlog.compaction.lambda_handler, eventlog.compaction.aws.bundle_check
 print(*sys.modules)
 """
 
 
 def test_it_needs_nothing_that_a_bundle_lacks():
     """Neither an extra, nor the packages that are left out; boto3 only once it is used."""
-    missing = (*EXTRAS, *bundle.IN_THE_RUNTIME, "botocore", "numpy", "writers", "pyspark_eventlog")
+    ours = ("eventlog.writers", "pyspark_eventlog")
+    missing = (*EXTRAS, *bundle.IN_THE_RUNTIME, "botocore", "numpy", *ours)
     command = [sys.executable, "-c", ALONE, ",".join(missing)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    ours = {name.partition(".")[0] for name in done.stdout.split()}
-    assert {"eventlog", "readers", "compaction"} <= ours
-    assert set(bundle.PACKAGES) >= ours & {"eventlog", "readers", "compaction", "writers"}
+    loaded = {"/".join(name.split(".")[:2]) for name in done.stdout.split()}
+    parts = {f"eventlog/{part}" for part in ("readers", "writers", "compaction")}
+    assert {"eventlog", *(loaded & parts)} == set(bundle.PACKAGES)

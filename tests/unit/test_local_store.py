@@ -16,12 +16,12 @@ from support.builders import (
     reopen,
 )
 
-from compaction import vacuum
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
 from eventlog.local import LocalStore
-from writers import append
+from eventlog.writers import append
 
 
 @pytest.fixture

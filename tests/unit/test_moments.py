@@ -13,8 +13,8 @@ from eventlog import Ms, errors
 from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.moments import LEAST_MS, MOST_MS, to_ms
 from eventlog.program import build
-from readers import scan
-from writers import append, overwrite
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
 
 JANUARY = 1_357_534_800_000  # 2013-01-07T05:00:00Z
 MIDNIGHT = JANUARY - 5 * 3_600_000

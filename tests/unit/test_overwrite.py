@@ -6,8 +6,8 @@ from support import builders
 from support.builders import SCHEMA, Spy, check_sound, create, events, live, reopen, row_names
 
 from eventlog import Ms, errors, keys
-from readers import count, scan
-from writers import append, overwrite
+from eventlog.readers import count, scan
+from eventlog.writers import append, overwrite
 
 DAY_MS = Ms(86_400_000)
 EMPTY = SCHEMA.empty_table()

@@ -23,14 +23,14 @@ from support.builders import (
 from support.compaction_tasks import SMALL, content, policy, task_of
 from support.crashes import ENDS, MortalStore, fresh, furnished, names, quick, rows_of
 
-from compaction import vacuum
-from compaction.perform import Outcome, needs_claim, perform
-from compaction.rewriting.rewrite import rewrite
 from eventlog import Ms, Table, errors, keys
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
+from eventlog.compaction.perform import Outcome, needs_claim, perform
+from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.leases import RENEW_S, SILENT_S
 from eventlog.model import Fence
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 CLAIMING = policy(claim_bytes=0)
 HOWS = ("before", "lost", "refused")
@@ -130,7 +130,7 @@ def test_i4_a_delivery_in_the_middle_of_another(table, settings):
 
 
 def deliver(number, start, uri, body):
-    from compaction.tasks import decode  # noqa: PLC0415 - a child process starts with less
+    from eventlog.compaction.tasks import decode  # noqa: PLC0415 - a child process starts with less
 
     table = Table.open(uri)
     start.wait(240)
@@ -140,7 +140,7 @@ def deliver(number, start, uri, body):
 
 @pytest.mark.hazard("I4")
 def test_i4_deliveries_to_several_processes(tmp_path):
-    from compaction.tasks import encode  # noqa: PLC0415
+    from eventlog.compaction.tasks import encode  # noqa: PLC0415
 
     table = Table.create(tmp_path, events().schema, time_column="at")
     for n in range(4):
@@ -428,7 +428,7 @@ def test_a_full_disk_fails_the_task(table, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("compaction.rewriting.rewrite.sort_rows", full)
+    monkeypatch.setattr("eventlog.compaction.rewriting.rewrite.sort_rows", full)
     found = perform(table, task_of(table), policy(sort_by=("value",)))
     assert found.status == "failed"
     assert "No space left" in found.error
@@ -464,7 +464,7 @@ def test_a_store_that_does_not_answer_fails_the_task(table):
 
 @pytest.mark.hazard("K6")
 def test_k6_a_replacement_with_other_rows_is_void(table):
-    from compaction.perform import replacement  # noqa: PLC0415
+    from eventlog.compaction.perform import replacement  # noqa: PLC0415
 
     task = task_of(table)
     made = rewrite(table, task, SMALL)

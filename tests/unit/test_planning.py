@@ -4,13 +4,13 @@ import pytest
 from support.builders import add, commit, create, reopen
 from support.planned_tables import TABLE, Pretended
 
-from compaction.planner.assessing import REFRESH, Result, noted, record
-from compaction.planner.candidates import MAX_INPUTS
-from compaction.planner.planning import explain, known_of, plan
-from compaction.policy import Policy
-from compaction.tasks import decode, encode, task_id
 from eventlog.assessment import MAX_STATES
 from eventlog.chunks import parse_chunk
+from eventlog.compaction.planner.assessing import REFRESH, Result, noted, record
+from eventlog.compaction.planner.candidates import MAX_INPUTS
+from eventlog.compaction.planner.planning import explain, known_of, plan
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.tasks import decode, encode, task_id
 from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.memory import MemoryStore

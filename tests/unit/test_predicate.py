@@ -375,6 +375,6 @@ def test_without_sqlglot_the_extra_is_named(monkeypatch):
         if name == "sqlglot" or name.startswith("sqlglot."):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlglot", None)
-    with pytest.raises(InvalidInput, match=r"pip install 'eventlog\[sql\]'"):
+    with pytest.raises(InvalidInput, match=r"pip install 'eventlog-tables\[sql\]'"):
         predicate.parse("id = 1", STORED)
     assert predicate.parse(pc.field("id") == 1, STORED).columns() == {"id"}

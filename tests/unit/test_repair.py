@@ -12,7 +12,7 @@ from support.damage import Damaged, rows
 from eventlog import Table, codec, fsck, keys
 from eventlog.errors import InvalidInput
 from eventlog.memory import MemoryStore
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 
 def contents(store):

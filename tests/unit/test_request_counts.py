@@ -6,7 +6,7 @@ from support.builders import add, commit, create, events, reopen
 from eventlog.history import PAGE
 from eventlog.memory import MemoryStore
 from eventlog.wrappers import CountingStore
-from writers import append, overwrite
+from eventlog.writers import append, overwrite
 
 LENGTHS = [1, 100, 1000]
 

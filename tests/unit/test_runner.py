@@ -5,16 +5,16 @@ import threading
 import pytest
 from support.builders import create, events
 
-import compaction.spark
-from compaction import Policy, plan, run, runner
-from compaction.perform import Outcome, perform
-from compaction.planner.assessing import record
-from compaction.policy import GIB
+import eventlog.compaction.spark
 from eventlog import keys
+from eventlog.compaction import Policy, plan, run, runner
+from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.planner.assessing import record
+from eventlog.compaction.policy import GIB
 from eventlog.errors import InvalidInput
 from eventlog.local import LocalStore
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 SMALL = Policy(target_bytes=4096, max_task_bytes=16_384, small_task_bytes=0, max_tasks=2)
 
@@ -271,7 +271,9 @@ class Session:
 
 def on_spark(monkeypatch, performing):
     monkeypatch.setattr(
-        compaction.spark, "perform_on", lambda _, t, task, policy: performing(t, task, policy)
+        eventlog.compaction.spark,
+        "perform_on",
+        lambda _, t, task, policy: performing(t, task, policy),
     )
 
 

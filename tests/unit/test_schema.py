@@ -9,8 +9,8 @@ from eventlog import Table, errors, limits, schema, schema_text
 from eventlog.fsck import fsck
 from eventlog.memory import MemoryStore
 from eventlog.model import Column
-from readers import scan
-from writers import append
+from eventlog.readers import scan
+from eventlog.writers import append
 
 BASE = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False), ("n", pa.int64())])
 

@@ -3,10 +3,17 @@
 import pytest
 from support.planned_tables import Pretended
 
-from compaction.planner.scoring import FILE_COST, aged, score, worth
-from compaction.planner.spans import Span, Sums, TargetChunk, empty_between, spans, target_chunks
-from compaction.policy import MIB, Policy
 from eventlog.chunks import TimeChunk, parse_chunk
+from eventlog.compaction.planner.scoring import FILE_COST, aged, score, worth
+from eventlog.compaction.planner.spans import (
+    Span,
+    Sums,
+    TargetChunk,
+    empty_between,
+    spans,
+    target_chunks,
+)
+from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import InvalidInput
 from eventlog.model import ChunkState
 

@@ -27,7 +27,7 @@ from eventlog.clock import ManualClock
 from eventlog.memory import MemoryStore
 from eventlog.model import PropertyChange, SetProperties, SetSchema
 from eventlog.schema import extend
-from writers import append
+from eventlog.writers import append
 
 
 @pytest.fixture

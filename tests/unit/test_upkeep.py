@@ -12,7 +12,7 @@ from eventlog.leases import RENEW_S
 from eventlog.local import LocalStore
 from eventlog.model import Horizon
 from eventlog.program import build
-from writers import append
+from eventlog.writers import append
 
 
 def run(*arguments):

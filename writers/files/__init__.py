@@ -16,11 +16,11 @@ import pyarrow as pa
 from eventlog.decoding import pieces
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.rows import check_columns
-from writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
-from writers.files.folders import find_files
-from writers.files.partitions import Partition
-from writers.files.sources import FORMATS, STDIN, Opened, Source
-from writers.files.texts import is_text
+from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
+from eventlog.writers.files.folders import find_files
+from eventlog.writers.files.partitions import Partition
+from eventlog.writers.files.sources import FORMATS, STDIN, Opened, Source
+from eventlog.writers.files.texts import is_text
 
 __all__ = ["FORMATS", "STDIN", "Rows", "counted", "exactly", "open_rows"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from writers.files.sources import Opened, Source, check_alone
+from eventlog.writers.files.sources import Opened, Source, check_alone
 
 _FILE_MAGIC = b"ARROW1"
 

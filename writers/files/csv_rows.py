@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from writers.files.sources import Opened, Source
-from writers.files.texts import Misfit, parse, short_fractions
+from eventlog.writers.files.sources import Opened, Source
+from eventlog.writers.files.texts import Misfit, parse, short_fractions
 
 _BLOCK_BYTES = 4 * 2**20  # also the longest row; Arrow holds some fifty times as much
 _BOM = b"\xef\xbb\xbf"

@@ -16,8 +16,8 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 
 from eventlog.errors import InvalidInput
-from writers.files.partitions import Partition, parse_parts
-from writers.files.sources import CODECS, FORMATS, Source
+from eventlog.writers.files.partitions import Partition, parse_parts
+from eventlog.writers.files.sources import CODECS, FORMATS, Source
 
 _BY_SUFFIX = {
     "parquet": "parquet",

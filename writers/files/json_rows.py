@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from writers.files.json_values import Rounded, to_array
-from writers.files.sources import Opened, Source
-from writers.files.texts import Misfit, short_fractions
+from eventlog.writers.files.json_values import Rounded, to_array
+from eventlog.writers.files.sources import Opened, Source
+from eventlog.writers.files.texts import Misfit, short_fractions
 
 _BLOCK_BYTES = 2**20
 _LONGEST_LINE = 64 * 2**20

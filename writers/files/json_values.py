@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from writers.files.texts import Misfit, parse
+from eventlog.writers.files.texts import Misfit, parse
 
 _SAYS_FLOAT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _None = type(None)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog.rows import PANDAS
-from writers.files.sources import Opened, Source, check_alone, open_path
+from eventlog.writers.files.sources import Opened, Source, check_alone, open_path
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from writers.files.texts import Misfit, is_text, parse
+from eventlog.writers.files.texts import Misfit, is_text, parse
 
 if TYPE_CHECKING:
-    from writers.files.sources import Opened
+    from eventlog.writers.files.sources import Opened
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
-from writers.files.partitions import Partition
+from eventlog.writers.files.partitions import Partition
 
 STDIN = "-"
 FORMATS = ("parquet", "csv", "json", "arrow")

@@ -12,5 +12,5 @@ if "pyspark.daemon" in sys.orig_argv:
     import pandas  # noqa: ICN001, F401
     import pyarrow.parquet  # noqa: F401
 
-    import readers.spark  # noqa: F401
-    import writers.spark  # noqa: F401
+    import eventlog.readers.spark
+    import eventlog.writers.spark  # noqa: F401
