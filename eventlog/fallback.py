@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eventlog import keys, proposal
+from eventlog import keys, spills
 from eventlog.errors import KeyNotFound
 from eventlog.lineage import Change, change_of, members
 from eventlog.log import Log
@@ -211,7 +211,7 @@ class _Search:
     def _steps_of(self, version: int) -> list[_Step]:
         """Return what the accepted transactions of a commit did, in order."""
         if version not in self._commits:
-            commit = proposal.unpack(self._log.read(version)[0], self._log.spill)
+            commit = spills.unpack(self._log.read(version)[0], self._log.spill)
             effect = self._log.effect(commit)
             entries = {segment.id: segment for segment in (*effect.adds, *effect.drops)}
             accepted = [t for t in commit.transactions if t.id in effect.accepted]

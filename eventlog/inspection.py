@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from eventlog import fsck as checks
-from eventlog import keys, proposal, terminal
+from eventlog import keys, spills, terminal
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
 from eventlog.findings import Report
@@ -32,7 +32,7 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
     opened = place.open()
     snapshot = opened.snapshot(version, timestamp)
     commit, body = opened.log.read(snapshot.version)
-    whole = proposal.unpack(commit, opened.log.spill)
+    whole = spills.unpack(commit, opened.log.spill)
     void = dict(opened.log.effect(commit).void)
     if place.as_json:
         terminal.json_document(_show_json(opened, snapshot, commit, whole, void))

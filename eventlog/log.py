@@ -14,7 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-from eventlog import chain, codec, fold, keyframe, keys, proposal, resolve, segments
+from eventlog import chain, codec, fold, keyframe, keys, resolve, segments, spills
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -170,7 +170,7 @@ class Log:
                 commit, body = self.read(start)
         for later, later_body in reversed(pending):
             meta = codec.meta_patch(found.meta, later.state)
-            delta = proposal.delta_of(later, self.spill)
+            delta = spills.delta_of(later, self.spill)
             found = resolve.over(found, later, later_body, delta, meta)
         return found
 
@@ -225,7 +225,7 @@ class Log:
         """
         version = commit.header.version
         before = self.snapshot(version - 1) if version else fold.NoState()
-        whole = proposal.unpack(commit, self.spill)
+        whole = spills.unpack(commit, self.spill)
         return fold.judge(whole.transactions, before, commit.header.time)
 
     def keyframe(self, version: int) -> KeyFrame:
@@ -362,7 +362,7 @@ class Log:
     def _on_keyframe(self, commit: Commit, body: bytes) -> Snapshot:
         start = commit.header.keyframe
         base = None if start is None else self.keyframe(start)
-        delta = proposal.delta_of(commit, self.spill)
+        delta = spills.delta_of(commit, self.spill)
         return resolve.from_commit(commit, body, base, delta, self)
 
     def _check_table(self, header: Header) -> None:

@@ -6,37 +6,26 @@ shell only stores it (FORMAT.md "Algorithms").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-import pyarrow as pa
-
-from eventlog import codec, fold, keys, segments
-from eventlog.delta import Delta, add_of, from_lists
+from eventlog import codec, fold, spills
+from eventlog.delta import Delta
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.model import (
     FORMAT_NAME,
     FORMAT_VERSION,
-    Add,
     Commit,
-    DeltaRecord,
-    Drop,
     Header,
     Meta,
-    Segment,
-    Spill,
     Transaction,
 )
 from eventlog.properties import setting
 from eventlog.resolve import commit_size
 from eventlog.snapshot import Frames, Snapshot
 
-SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
 MAX_WRITER = 120
 _MAX_INFO = 16 * 1024
-
-Fetch = Callable[[Spill], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +55,7 @@ def propose(
     version = head.version + 1 if head else 0
     base = head.base if head else None
     delta = (head.delta if head else Delta()).then(effect.adds, effect.drops)
-    packed = tuple(_pack(transaction, objects) for transaction in transactions)
+    packed = tuple(spills.pack(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.after(head.header if head else None, _meta(head), effect)
     header = Header(
         format=FORMAT_NAME,
@@ -86,7 +75,7 @@ def propose(
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
     if count != totals.segments:  # a slot that holds what nobody can open is lost for ever
         raise InvalidInput("the commit would break the format: a segment id is live already")
-    commit = Commit(header, state, packed, _record(delta, version, objects))
+    commit = Commit(header, state, packed, spills.record(delta, version, objects))
     body = _checked(codec.encode_commit(commit), version)
     after = Snapshot(
         header=header,
@@ -122,44 +111,6 @@ def keyframe_due(snapshot: Snapshot) -> bool:
     return snapshot.version > start and (
         snapshot.version - start >= commits or snapshot.commit_bytes > size
     )
-
-
-def delta_of(commit: Commit, fetch: Fetch) -> Delta:
-    """Return the commit's delta.
-
-    Args:
-        commit: the commit.
-        fetch: returns the table of a spill object.
-
-    Raises:
-        Corrupt: the delta breaks the format.
-    """
-    record, header = commit.delta, commit.header
-    adds: Sequence[Segment] = record.adds
-    drops: Sequence[Drop] = record.drops
-    if record.spill is not None:
-        adds, drops = _unspill(record.spill, header.version, fetch)
-    return from_lists(adds, drops, header.keyframe, header.version)
-
-
-def unpack(commit: Commit, fetch: Fetch) -> Commit:
-    """Return the commit with the adds and drops of every spilled transaction in its actions.
-
-    Raises:
-        Corrupt: a spill object is not what the transaction says.
-    """
-    if all(t.spill is None for t in commit.transactions):
-        return commit
-    version = commit.header.version
-    whole = []
-    for transaction in commit.transactions:
-        if transaction.spill is not None:
-            added, dropped = _unspill(transaction.spill, version, fetch)
-            adds = tuple(add_of(segment) for segment in added)
-            actions = (*transaction.actions, *adds, *dropped)
-            transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
-        whole.append(transaction)
-    return msgspec.structs.replace(commit, transactions=tuple(whole))
 
 
 def check_transaction(transaction: Transaction) -> None:
@@ -209,37 +160,3 @@ def _checked(body: bytes, version: int) -> bytes:
 
 def _meta(head: Snapshot | None) -> Meta:
     return head.meta if head else Meta()
-
-
-def _pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
-    """Return the transaction as stored: large adds and drops move into a spill object."""
-    bulk = [a for a in transaction.actions if isinstance(a, Add | Drop)]
-    if len(msgspec.json.encode(bulk)) <= SPILL_BYTES:
-        return transaction
-    adds = [a for a in bulk if isinstance(a, Add)]
-    drops = [a for a in bulk if isinstance(a, Drop)]
-    spill = _store(segments.spill(adds, drops), len(adds), len(drops), objects)
-    rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop))
-    return msgspec.structs.replace(transaction, actions=rest, spill=spill)
-
-
-def _record(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:
-    record = delta.record()
-    if len(msgspec.json.encode(record)) <= SPILL_BYTES:
-        return record
-    table = segments.spill(record.adds, record.drops, version)
-    return DeltaRecord(spill=_store(table, len(record.adds), len(record.drops), objects))
-
-
-def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) -> Spill:
-    body = segments.to_parquet(table)
-    digest = codec.sha256(body)
-    objects[keys.frame_key(digest)] = body
-    return Spill(digest, len(body), adds, drops)
-
-
-def _unspill(spill: Spill, version: int, fetch: Fetch) -> tuple[list[Segment], list[Drop]]:
-    added, dropped = segments.from_spill(fetch(spill), version)
-    if (len(added), len(dropped)) != (spill.adds, spill.drops):
-        raise Corrupt("a spill object holds other counts than its commit says", version=version)
-    return added, dropped

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import TypeVar
 
-from eventlog import codec, keyframe, keys, proposal, resolve, segments
+from eventlog import codec, keyframe, keys, proposal, resolve, segments, spills
 from eventlog.audit import Audit, Past
 from eventlog.delta import Delta
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound, UnsupportedFormat
@@ -186,8 +186,8 @@ class Walk:
         try:
             commit = codec.decode_commit(body, version)
             self.census.note_commit(commit)
-            delta = proposal.delta_of(commit, self.log.spill)
-            return proposal.unpack(commit, self.log.spill), delta, codec.sha256(body)
+            delta = spills.delta_of(commit, self.log.spill)
+            return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
         except (Corrupt, NotFound) as error:
             self._find("error", error.message, key, version)
             return None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from eventlog import Table, proposal
+from eventlog import Table, spills
 from eventlog.arguments import choice, opened, text, whole
 from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.delta import drop_of
@@ -162,7 +162,7 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> Non
     mark = head.meta.apps.get(app.id) if app else None
     if app is None or mark is None or mark.seq != app.seq or not isinstance(rows, int):
         return
-    commit = proposal.unpack(t.log.read(mark.version)[0], t.log.spill)
+    commit = spills.unpack(t.log.read(mark.version)[0], t.log.spill)
     for transaction in commit.transactions:
         known = sum(a.rows for a in transaction.actions if isinstance(a, Add))
         if transaction.app == app and known != rows:

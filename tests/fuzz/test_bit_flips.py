@@ -166,7 +166,7 @@ def test_every_bit_of_every_leaf_is_noticed():
 
 
 def test_every_byte_of_every_spill_is_noticed(monkeypatch):
-    monkeypatch.setattr("eventlog.proposal.SPILL_BYTES", 1500)
+    monkeypatch.setattr("eventlog.spills.SPILL_BYTES", 1500)
     store = corpus.leaf_store(spilled=6)
     head = Table(store).log
     named = {}

@@ -307,7 +307,7 @@ def main() -> int:
         make_typed(clock)
         make_granularities(clock)
         make_kept(clock)
-        with small, patch("eventlog.proposal.SPILL_BYTES", 6000):
+        with small, patch("eventlog.spills.SPILL_BYTES", 6000):
             make_leaves(clock)
         with eager:
             make_shared(ManualClock(START_MS, seed=2014))

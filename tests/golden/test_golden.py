@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import builders
 
-from eventlog import Table, codec, keys, proposal, segments
+from eventlog import Table, codec, keys, segments, spills
 from eventlog.local import LocalStore
 from eventlog.model import Action, Meta
 
@@ -81,7 +81,7 @@ def test_the_tables_hold_what_they_are_for():
             }
             features |= {"txn spill" for t in stored.transactions if t.spill}
             features |= {"app" for t in stored.transactions if t.app}
-            whole = proposal.unpack(stored, table.log.spill)
+            whole = spills.unpack(stored, table.log.spill)
             features |= {type(a).__name__ for t in whole.transactions for a in t.actions}
             features |= {"several transactions"} if len(stored.transactions) > 1 else set()
             features |= {"published" for t in stored.transactions[1:] if t.until is not None}

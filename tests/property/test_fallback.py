@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from support.builders import bodies, create, events, live
 from support.replacements import replace
 
-from eventlog import codec, errors, fallback, keys, proposal
+from eventlog import codec, errors, fallback, keys, spills
 from eventlog.lineage import change_of, members
 from eventlog.memory import MemoryStore
 from eventlog.readers import scan
@@ -47,7 +47,7 @@ def whole_timeline(table, lost):
     """What every accepted transaction of the log says, with these objects lost."""
     changes = []
     for version, body in enumerate(bodies(table.store)):
-        commit = proposal.unpack(codec.decode_commit(body, version), table.log.spill)
+        commit = spills.unpack(codec.decode_commit(body, version), table.log.spill)
         changes += [change_of(transaction) for transaction in commit.transactions]
     found = members(changes).values()
     return Timeline((m for m in found if m.id not in lost), lost=(m for m in found if m.id in lost))

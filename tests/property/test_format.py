@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import builders
 from support.builders import replaced
 
-from eventlog import chunks, codec, delta, fold, keys, places, proposal, schema, segments, stats
+from eventlog import chunks, codec, delta, fold, keys, places, schema, segments, spills, stats
 from eventlog.errors import Corrupt
 from eventlog.memory import MemoryStore
 from eventlog.model import (
@@ -108,8 +108,8 @@ schemas = st.builds(Schema, small, small, st.lists(columns, max_size=3).map(tupl
 layouts = st.builds(Layout, names, granularities, st.lists(names, max_size=2).map(tuple))
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
-spills = st.builds(Spill, hex64, counts, counts, counts)
-sweeps = st.builds(Sweep, counts, counts, counts, st.none() | spills)
+spilled = st.builds(Spill, hex64, counts, counts, counts)
+sweeps = st.builds(Sweep, counts, counts, counts, st.none() | spilled)
 noted = st.none() | st.builds(Analysed, counts, hex64)
 chunk_states = st.builds(
     ChunkState,
@@ -166,7 +166,7 @@ transactions = st.builds(
     app=st.none() | st.builds(App, texts, counts),
     claim=st.none() | st.builds(Token, hex32, counts),
     actions=st.lists(actions, max_size=3).map(tuple),
-    spill=st.none() | spills,
+    spill=st.none() | spilled,
     info=st.dictionaries(texts, texts, max_size=2).map(ordered),
 )
 totals = st.builds(Totals, counts, counts, counts)
@@ -241,7 +241,7 @@ def commits(draw):
         header,
         as_read(codec.meta_diff(draw(metas), draw(metas))),
         tuple(listed),
-        draw(st.builds(DeltaRecord, spill=spills) | records(header.keyframe, version)),
+        draw(st.builds(DeltaRecord, spill=spilled) | records(header.keyframe, version)),
     )
 
 
@@ -264,7 +264,7 @@ def test_a_commit_has_one_encoding(commit):
     again = codec.decode_commit(body, commit.header.version)
     assert again == commit
     if again.delta.spill is None:
-        assert proposal.delta_of(again, None).record() == again.delta
+        assert spills.delta_of(again, None).record() == again.delta
     assert codec.encode_commit(again) == body
     assert codec.decode_header(body[: codec.HEADER_BYTES], commit.header.version) == commit.header
 

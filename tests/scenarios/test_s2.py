@@ -11,7 +11,7 @@ from support.builders import live
 from support.replacements import replace, rewrite
 from support.scenario_tables import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
-from eventlog import errors, keys, proposal
+from eventlog import errors, keys, spills
 from eventlog.compaction.perform import perform
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
@@ -78,7 +78,7 @@ def history(table):
     """What the log says of every segment that it has seen."""
     changes = []
     for version in range(table.refresh().version + 1):
-        commit = proposal.unpack(table.log.read(version)[0], table.log.spill)
+        commit = spills.unpack(table.log.read(version)[0], table.log.spill)
         accepted = table.log.effect(commit).accepted
         changes += [change_of(t) for t in commit.transactions if t.id in accepted]
     return list(members(changes).values())

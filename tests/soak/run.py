@@ -28,8 +28,8 @@ from eventlog import Table, codec, fold
 from eventlog.errors import EventLogError
 from eventlog.fsck import fsck
 from eventlog.model import Transaction
-from eventlog.proposal import unpack
 from eventlog.readers import scan
+from eventlog.spills import unpack
 
 BUCKET = "soak"
 KILL_EVERY_S = (1.5, 4.0)

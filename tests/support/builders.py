@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import Segment, Snapshot, Table, codec, fold, keys, proposal, schema, segments
+from eventlog import Segment, Snapshot, Table, codec, fold, keys, schema, segments, spills
 from eventlog.clock import ManualClock
 from eventlog.delta import drop_of
 from eventlog.errors import OutcomeUnknown, Unavailable
@@ -84,7 +84,7 @@ def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
     steps: list[tuple[fold.State, fold.Effect]] = []
     state = None
     for version, body in enumerate(bodies(store)):
-        stored = proposal.unpack(codec.decode_commit(body, version), log.spill)
+        stored = spills.unpack(codec.decode_commit(body, version), log.spill)
         state, effect = fold.advance(state, stored, codec.sha256(body))
         steps.append((state, effect))
     return steps

@@ -28,7 +28,7 @@ from support.builders import (
     live,
 )
 
-from eventlog import Table, codec, errors, fold, keyframe, keys, proposal
+from eventlog import Table, codec, errors, fold, keyframe, keys, spills
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, perform, plan, run, vacuum
 from eventlog.fsck import fsck
@@ -341,7 +341,7 @@ class Past:
             if version < len(self.steps):
                 assert codec.sha256(body) == self.steps[version][0].commit_hash
                 continue
-            whole = proposal.unpack(commit, log.spill)
+            whole = spills.unpack(commit, log.spill)
             steps.append(fold.advance(steps[-1][0], whole, codec.sha256(body)))
         return steps
 

@@ -73,6 +73,7 @@ LAYER_OF = {
     "frames": "pure",
     "sweep": "pure",
     "rules": "pure",
+    "spills": "pure",
     "s3_answers": "pure",
     "schema": "pure",
     "seal": "pure",
