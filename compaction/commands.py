@@ -11,12 +11,12 @@ from typing import Any
 import click
 import msgspec
 
-from eventlog import terminal
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, common
 from eventlog.compaction import compact_commands
 from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog.errors import InvalidInput
-from eventlog.holds import Hold, holds
-from eventlog.program import Place, common
+from eventlog.state.holds import Hold, holds
 
 
 @click.command("vacuum")

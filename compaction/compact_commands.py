@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
-from eventlog import Table, terminal
+from eventlog import Table
 from eventlog.arguments import names
-from eventlog.chunks import TimeChunk, parse_chunk
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, common
 from eventlog.compaction.planner.planning import Plan, explain, judged, known_of, plan
 from eventlog.compaction.planner.scoring import Verdict
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.model import GRANULARITIES, ChunkState
-from eventlog.program import Place, common
+from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.model.records import GRANULARITIES, ChunkState
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport

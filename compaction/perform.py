@@ -17,18 +17,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from eventlog import Ms, Table
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.rewrite import Progress, Rewritten, rewrite
 from eventlog.compaction.tasks import Task
-from eventlog.delta import drop_of
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
-from eventlog.history import find_transaction
-from eventlog.leases import RENEW_S, Lease
-from eventlog.model import Action, Release, Replace, Transaction
-from eventlog.restage import commit_staged
-from eventlog.snapshot import Snapshot
-from eventlog.writer import writer_name
+from eventlog.log.history import find_transaction
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Action, Release, Replace, Transaction
+from eventlog.state.delta import drop_of
+from eventlog.state.snapshot import Snapshot
+from eventlog.table.leases import RENEW_S, Lease
+from eventlog.table.restage import commit_staged
+from eventlog.table.writer import writer_name
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
 _MAX_REASON = 500
@@ -98,8 +98,9 @@ def perform(
     A task whose inputs are at least `policy.claim_bytes` takes an exclusive claim on them, one that
     changes the granularity on the whole range of its chunks. All attempts at one task share it, and
     it ends with the one that took it, or with the one that commits. A claim in the way whose holder
-    passes for dead is broken first (`eventlog.leases.is_silent`); what this handle saw in earlier
-    calls counts for that. What arrives in the chunks meanwhile stays beside the new segments.
+    passes for dead is broken first (`eventlog.table.leases.is_silent`); what this handle saw in
+    earlier calls counts for that. What arrives in the chunks meanwhile stays beside the new
+    segments.
 
     Args:
         t: the table.

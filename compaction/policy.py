@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from eventlog import arguments
-from eventlog.chunks import check_granularity
-from eventlog.codec import sha256
 from eventlog.errors import InvalidInput
-from eventlog.model import Granularity
+from eventlog.format.codec import sha256
+from eventlog.model.chunks import check_granularity
+from eventlog.model.records import Granularity
 
 MIB = 2**20
 GIB = 2**30

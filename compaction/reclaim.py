@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 
-from eventlog import Snapshot, Table, history, keys, sweep
-from eventlog.codec import sha256
+from eventlog import Snapshot, Table
+from eventlog.commit.proposal import check_writable
+from eventlog.commit.slot import put_once
 from eventlog.errors import (
     CommitConflict,
     CommitUnknown,
@@ -24,13 +25,15 @@ from eventlog.errors import (
     InvalidInput,
     VersionNotFound,
 )
-from eventlog.log import HEAD_PAGE
-from eventlog.model import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
-from eventlog.properties import setting
-from eventlog.proposal import check_writable
-from eventlog.slot import put_once
-from eventlog.sweep import Dropped, Marks
-from eventlog.timing import check_leap
+from eventlog.format import keys
+from eventlog.format.codec import sha256
+from eventlog.log import history
+from eventlog.log.log import HEAD_PAGE
+from eventlog.model.properties import setting
+from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
+from eventlog.recovery import sweep
+from eventlog.recovery.sweep import Dropped, Marks
+from eventlog.state.timing import check_leap
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set at once

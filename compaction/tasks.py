@@ -11,9 +11,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from eventlog.codec import sha256
 from eventlog.errors import InvalidInput
-from eventlog.model import Granularity, Segment
+from eventlog.format.codec import sha256
+from eventlog.model.records import Granularity, Segment
 
 Color = Literal["red", "black"]
 

@@ -7,11 +7,11 @@ this folder. Reading order: `model`, `fold`, `rebase`, `proposal`, `snapshot`, `
 """
 
 from eventlog import errors
-from eventlog.chunks import TimeChunk
-from eventlog.model import Segment
-from eventlog.moments import Ms
-from eventlog.snapshot import Snapshot
-from eventlog.table import Table
+from eventlog.model.chunks import TimeChunk
+from eventlog.model.records import Segment
+from eventlog.query.moments import Ms
+from eventlog.state.snapshot import Snapshot
+from eventlog.table.table import Table
 
 DISTRIBUTION = "eventlog-tables"  # what pip calls it; `eventlog` is another project there
 

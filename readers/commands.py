@@ -11,13 +11,14 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from eventlog import keys, terminal
 from eventlog.arguments import names
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
-from eventlog.program import Place, at_timestamp, at_version, common
+from eventlog.format import keys
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import scan
-from eventlog.scan import ScanPlan
+from eventlog.state.scan import ScanPlan
 
 _TABLE_ROWS = 100  # of a table for people, unless more are asked for
 _NUMBERS = ("int", "uint", "float", "double", "decimal")

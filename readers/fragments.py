@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
-from eventlog.guarantees import trusted
-from eventlog.model import Segment
-from eventlog.parts import chunk_span, decoded_sizes
+from eventlog.format.parts import chunk_span, decoded_sizes
+from eventlog.model.records import Segment
+from eventlog.query.guarantees import trusted
 from eventlog.readers.ahead import read_ahead, threads
 from eventlog.readers.batches import (
     clashes,
@@ -35,7 +35,7 @@ from eventlog.readers.batches import (
 from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.readers.objects import SegmentObject
 from eventlog.readers.together import better_together, together
-from eventlog.store import ObjectStore
+from eventlog.store.port import ObjectStore
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20

@@ -2,8 +2,9 @@
 
 Imports eventlog only. Small objects are fetched and checked whole. Of large ones first the tail is,
 whose size and sha256 the entry has, and then each part that is asked for, by the checksums in the
-tail (`eventlog.parts`). So a decoder never sees a byte that is not the one that was committed: no
-bit that rots on a disk or on the way can make it loop, crash or answer with other rows.
+tail (`eventlog.format.parts`). So a decoder never sees a byte that is not the one that was
+committed: no bit that rots on a disk or on the way can make it loop, crash or answer with other
+rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from eventlog import codec, keys, limits, parts
+from eventlog import limits
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -29,11 +30,12 @@ from eventlog.errors import (
     Unavailable,
     VersionVacuumed,
 )
-from eventlog.holds import check_kept
-from eventlog.log import Log
-from eventlog.model import Segment
-from eventlog.parts import Parts
-from eventlog.store import ObjectStore
+from eventlog.format import codec, keys, parts
+from eventlog.format.parts import Parts
+from eventlog.log.log import Log
+from eventlog.model.records import Segment
+from eventlog.state.holds import check_kept
+from eventlog.store.port import ObjectStore
 
 _ATTEMPTS = 3  # of one fetch: what was damaged on the way only is right the next time
 # Requests: what lies so near to each other is fetched in one, up to so much.

@@ -15,18 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import Snapshot, Table, fallback, keys
-from eventlog import scan as planning
+from eventlog import Snapshot, Table
 from eventlog.arguments import opened, whole
-from eventlog.chunks import parse_chunk
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
-from eventlog.holds import check_kept
-from eventlog.log import Log
-from eventlog.model import Segment
-from eventlog.moments import Moment
-from eventlog.predicate import Where
+from eventlog.format import keys
+from eventlog.log.log import Log
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Segment
+from eventlog.query.moments import Moment
+from eventlog.query.predicate import Where
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
-from eventlog.scan import ScanPlan
+from eventlog.recovery import fallback
+from eventlog.state import scan as planning
+from eventlog.state.holds import check_kept
+from eventlog.state.scan import ScanPlan
 
 _THREADS = 8  # that look for lost segments
 
@@ -286,7 +288,7 @@ def kept_snapshot(
 
 
 def _scan_order(segment: Segment) -> tuple[int, int, int, int]:
-    """See `eventlog.scan.SCAN_ORDER`."""
+    """See `eventlog.state.scan.SCAN_ORDER`."""
     chunk = parse_chunk(segment.chunk)
     return chunk.start, chunk.end, segment.version, segment.partition
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.guarantees import expression_bytes
+from eventlog.query.guarantees import expression_bytes
 from eventlog.readers.batches import counted, filtered
 
 _SMALL_FILTER_BYTES = 32 * 1024

@@ -17,9 +17,9 @@ from threading import BoundedSemaphore
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import keys
 from eventlog.errors import EventLogError
-from eventlog.model import Segment
+from eventlog.format import keys
+from eventlog.model.records import Segment
 from eventlog.readers.ahead import WINDOW, read_ahead, threads
 from eventlog.readers.batches import conform
 from eventlog.readers.decoding import most_bytes

@@ -16,7 +16,7 @@ import pytest
 from botocore.loaders import create_loader
 from support import distribution, repeatable
 
-from eventlog.local_server import LocalServer
+from eventlog.store.testing.local_server import LocalServer
 
 repeatable.load_profile()
 

@@ -12,20 +12,21 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from eventlog import Table, spills
+from eventlog import Table
 from eventlog.arguments import choice, opened, text, whole
-from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.delta import drop_of
-from eventlog.encoding import Recipe
+from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.identity import WINDOW_S
-from eventlog.model import Action, Add, App, Unchanged
-from eventlog.moments import Moment, to_ms
-from eventlog.restage import commit_staged
-from eventlog.rows import batches, check_columns, to_reader
-from eventlog.segments import to_segments
-from eventlog.snapshot import Snapshot
-from eventlog.staging import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.format.segments import to_segments
+from eventlog.log import spills
+from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.model.records import Action, Add, App, Unchanged
+from eventlog.query.moments import Moment, to_ms
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.rows import batches, check_columns, to_reader
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.state.delta import drop_of
+from eventlog.state.snapshot import Snapshot
+from eventlog.table.restage import commit_staged
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
         start: begin of the range (inclusive), at a chunk boundary; the beginning of time if None.
-            `eventlog.moments.to_ms` says which times are taken.
+            `eventlog.query.moments.to_ms` says which times are taken.
         end: end of the range (exclusive), at a chunk boundary; the end of time if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.
         read_version: the version that `data` was made from: what was live then is dropped, what

@@ -1,6 +1,6 @@
-"""The verbs that write rows: append, demo.
+"""The verb that writes rows: append.
 
-Needs the extra `cli`. Imports eventlog, and the demo only when it runs.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import click
 
-from eventlog import Table, terminal
-from eventlog.program import Place, committed, common, options
-from eventlog.staging import DEFAULT_MEMORY_BYTES
+from eventlog import Table
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, committed, common
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import already, append, make_app
 from eventlog.writers.files import FORMATS, counted, exactly, open_rows
 
 _MEGABYTE = 2**20
-_QUICK_DAYS = 10
 
 
 @click.command("append")
@@ -87,25 +87,7 @@ def append_(
             _answer(place, table, done, read, committed=done > head.version, app_id=app_id)
 
 
-@click.command("demo")
-@options
-@click.option("--local", type=click.Path(file_okay=False), help="Use a new table in this folder.")
-@click.option("--quick", is_flag=True, help=f"Every {_QUICK_DAYS}th day of the year only.")
-def demo_(
-    *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
-) -> int:
-    """See it work: a year of flights, four Spark jobs at once, three engines that agree."""
-    del storage_option, debug
-    from eventlog.writers import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
-
-    plan = demo.Plan(folder=local, every=_QUICK_DAYS if quick else 1)
-    result = demo.run(plan, quiet=as_json)
-    if as_json:
-        terminal.json_document(result.facts())
-    return 0 if result.ok else 1
-
-
-COMMANDS = [append_, demo_]
+COMMANDS = [append_]
 
 
 def _answer(

@@ -38,16 +38,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eventlog import Snapshot, Table
-from eventlog.encoding import Recipe
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
-from eventlog.history import find_transaction
-from eventlog.location import open_store
-from eventlog.model import Action, Add, Transaction
+from eventlog.log.history import find_transaction
+from eventlog.model.records import Action, Add, Transaction
 from eventlog.readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
 from eventlog.readers.spark.types import to_arrow
-from eventlog.restage import commit_staged
-from eventlog.rows import check_columns
-from eventlog.staging import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Stager
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.rows import check_columns
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES, Stager
+from eventlog.store.location import open_store
+from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, make_app, overwrite_actions, range_drops, to_range
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
 

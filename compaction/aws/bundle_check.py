@@ -15,11 +15,11 @@ from pyarrow.fs import S3FileSystem
 
 from eventlog import Table
 from eventlog.compaction.lambda_handler import handler
-from eventlog.encoding import Recipe
 from eventlog.errors import DataLoss
 from eventlog.readers import scan
-from eventlog.s3 import S3Store
-from eventlog.staging import Stager
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.stager import Stager
+from eventlog.store.s3.adapter import S3Store
 
 _SEGMENTS = 3
 

@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from eventlog.errors import InvalidInput
-from eventlog.keys import LOG_PREFIX, parse_log_key
-from eventlog.store import check_key
+from eventlog.format.keys import LOG_PREFIX, parse_log_key
+from eventlog.store.port import check_key
 
 MAX_BODY_CHARS = 1024 * 1024  # the most that SQS takes, in bytes
 MAX_TABLES = 1000  # of one message
@@ -285,7 +285,7 @@ def _of_bridge(event: _Bridged) -> list[Ask]:
     if event.kind != "Object Created":
         return []
     # EventBridge hands the key over as it is. LocalStack quotes it, which cannot be mistaken: no
-    # root of a table has a percent sign (`eventlog.store.check_key`).
+    # root of a table has a percent sign (`eventlog.store.port.check_key`).
     key = event.detail.object.key
     return _of_key(event.detail.bucket.name, unquote(key) if "%" in key else key)
 

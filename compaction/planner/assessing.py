@@ -21,15 +21,14 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from eventlog import Table
-from eventlog.assessment import MAX_STATES, is_current
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.planner.planning import Known, Plan, known_of, plan
 from eventlog.compaction.planner.scoring import Verdict
 from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict
-from eventlog.model import (
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
     GRANULARITIES,
     Analysed,
     Assess,
@@ -38,6 +37,7 @@ from eventlog.model import (
     Granularity,
     Segment,
 )
+from eventlog.state.assessment import MAX_STATES, is_current
 
 # Versions after which an analysis that found nothing new is noted all the same: the difference to
 # it, which the next plan reads, grows with every commit.

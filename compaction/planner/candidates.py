@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.chunks import TimeChunk
 from eventlog.compaction.planner.scoring import Verdict, aged, worth
 from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
-from eventlog.model import Granularity
-from eventlog.segments import to_segments
+from eventlog.format.segments import to_segments
+from eventlog.model.chunks import TimeChunk
+from eventlog.model.records import Granularity
 
 # Segments that one task replaces at most: its commit names each, and all claims together name at
 # most 10,000.

@@ -18,9 +18,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from eventlog import segments
-from eventlog.assessment import assess
-from eventlog.chunks import DAY_MS, chunk_of
 from eventlog.clock import ManualClock
 from eventlog.compaction.planner.assessing import Result, noted
 from eventlog.compaction.planner.planning import Known, Plan, plan_entries
@@ -28,7 +25,10 @@ from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.planner.scoring import aged
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
-from eventlog.model import Meta, Segment
+from eventlog.format import segments
+from eventlog.model.chunks import DAY_MS, chunk_of
+from eventlog.model.records import Meta, Segment
+from eventlog.state.assessment import assess
 
 HOUR_MIN = 60
 MINUTE_MS = 60_000

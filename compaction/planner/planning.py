@@ -17,10 +17,8 @@ from typing import Literal
 import pyarrow as pa
 from msgspec import Struct
 
-from eventlog import Snapshot, Table, diff
+from eventlog import Snapshot, Table
 from eventlog.arguments import text
-from eventlog.assessment import is_current
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.planner.candidates import (
     Draft,
     Scored,
@@ -46,8 +44,11 @@ from eventlog.compaction.planner.spans import (
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, NotFound
-from eventlog.model import Analysed, ChunkState, Granularity, Leaf
-from eventlog.places import first_key
+from eventlog.format.places import first_key
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
+from eventlog.state import diff
+from eventlog.state.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]
 Interval = tuple[int, int]
@@ -203,7 +204,7 @@ def plan_entries(
     """Return the plan over live entries, which hold the chunks to look at as a whole.
 
     Args:
-        entries: columns of `eventlog.segments`.
+        entries: columns of `eventlog.format.segments`.
         known: the rest of the table.
         policy: the settings, checked.
         now_ms: what back-off is judged by, ms UTC.

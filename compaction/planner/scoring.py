@@ -30,10 +30,10 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from eventlog.assessment import is_current
 from eventlog.compaction.planner.spans import Sums, TargetChunk
 from eventlog.compaction.policy import MIB, Policy
-from eventlog.model import ChunkState
+from eventlog.model.records import ChunkState
+from eventlog.state.assessment import is_current
 
 Act = Literal["empty", "stable", "compact", "no opinion"]
 Rule = Literal[

@@ -19,9 +19,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
 from eventlog.compaction.policy import Policy
-from eventlog.model import Granularity
+from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
+from eventlog.model.records import Granularity
 
 # Columns that `classified` adds: one of the first two is true, or none.
 SMALL, LARGE, SPLITS = "small", "large", "splits"

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog import cutting
+from eventlog.staging import cutting
 
 # A value's place in the order: its class (value, NaN, null), and the value where it has one.
 _Part = tuple[int, Any]

@@ -16,16 +16,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.chunks import parse_chunk
 from eventlog.clock import Clock
 from eventlog.compaction.rewriting.digest import NOTHING, digest
-from eventlog.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.errors import Corrupt
-from eventlog.memory import MemoryStore
-from eventlog.model import Add, Segment
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Add, Segment
+from eventlog.model.schema import to_arrow
 from eventlog.readers.objects import SegmentObject
-from eventlog.schema import to_arrow
-from eventlog.store import ObjectStore
+from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
+from eventlog.store.memory import MemoryStore
+from eventlog.store.port import ObjectStore
 
 _UPLOADS = 2
 _GROUP_BYTES = 32 * 2**20

@@ -17,19 +17,19 @@ import msgspec
 import pyarrow as pa
 
 from eventlog import Table
-from eventlog.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import Outputs, writing_bytes
 from eventlog.compaction.tasks import Task
-from eventlog.cutting import chunk_starts, split
-from eventlog.encoding import Recipe
 from eventlog.errors import InvalidInput
-from eventlog.model import Add, Granularity, Segment
+from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
+from eventlog.model.records import Add, Granularity, Segment
+from eventlog.model.schema import to_arrow
 from eventlog.readers.fragments import Reading
 from eventlog.readers.whole import read_runs
-from eventlog.schema import to_arrow
+from eventlog.staging.cutting import chunk_starts, split
+from eventlog.staging.encoding import Recipe
 
 Progress = Callable[[str, int, int], None]
 Pulse = Callable[[], None]

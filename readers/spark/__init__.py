@@ -15,10 +15,11 @@ import msgspec
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from eventlog import Table, keys, scan
+from eventlog import Table
 from eventlog.errors import InvalidInput
-from eventlog.moments import Moment
-from eventlog.predicate import SqlPredicate, Where
+from eventlog.format import keys
+from eventlog.query.moments import Moment
+from eventlog.query.predicate import SqlPredicate, Where
 from eventlog.readers.objects import check_sizes
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark.expressions import pack_expression
@@ -27,7 +28,8 @@ from eventlog.readers.spark.lateness import late_columns
 from eventlog.readers.spark.options import STORAGE_PREFIX
 from eventlog.readers.spark.types import to_spark
 from eventlog.readers.spark.workers import explained, share_python
-from eventlog.scan import ScanPlan
+from eventlog.state import scan
+from eventlog.state.scan import ScanPlan
 
 __all__ = ["activate", "read"]
 
@@ -76,7 +78,7 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
         version: which version; the newest if neither this nor `timestamp` is given.
         timestamp: see `Table.snapshot`.
         engine: see above.
-        storage_options: see `eventlog.options`.
+        storage_options: see `eventlog.store.options`.
 
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot do it.

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users write it
 
-from eventlog.conditions import (
+from eventlog.errors import InvalidInput
+from eventlog.query.conditions import (
     FLOATS,
     And,
     Compare,
@@ -28,7 +29,6 @@ from eventlog.conditions import (
     Or,
     Prefix,
 )
-from eventlog.errors import InvalidInput
 
 # Both calendars agree on what is later than 1900-01-01, in every zone. What Spark pushes for an
 # earlier value is another one at times, but still earlier than `LATE`: to rows from there on both

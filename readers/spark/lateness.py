@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from eventlog import Snapshot
 from eventlog.readers.spark.filters import LATE
-from eventlog.scan import ScanPlan
+from eventlog.state.scan import ScanPlan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE_MS = (LATE - _EPOCH) // timedelta(milliseconds=1)

@@ -47,7 +47,7 @@ class SparkOptions:
     Attributes:
         path: the table's root URI.
         named: the options of `READ_NAMES` and `WRITE_NAMES`, spelled as there.
-        storage: storage options (`storage.<name>`), see `eventlog.options`.
+        storage: storage options (`storage.<name>`), see `eventlog.store.options`.
         properties: table properties (`property.<name>`); Spark lower-cases their names.
     """
 

@@ -28,15 +28,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from eventlog import Segment, Snapshot, Table, scan
+from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
-from eventlog.location import open_store
-from eventlog.predicate import Where
+from eventlog.query.predicate import Where
 from eventlog.readers.fragments import Reading
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import SparkOptions, parse_spark_options
 from eventlog.readers.spark.types import declared, to_spark
+from eventlog.state import scan
+from eventlog.store.location import open_store
 
 DEFAULT_TARGET_BYTES = 128 * 2**20
 # What opening one more segment costs a task, in bytes read meanwhile.

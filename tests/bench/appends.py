@@ -13,11 +13,11 @@ from harness import Server, alternate, medians
 from peers import small_rows
 
 from eventlog import Table
-from eventlog.local import LocalStore
-from eventlog.local_server import LocalServer
-from eventlog.location import open_store
-from eventlog.memory import MemoryStore
-from eventlog.wrappers import CountingStore
+from eventlog.store.local import LocalStore
+from eventlog.store.location import open_store
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.local_server import LocalServer
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append
 
 DELAY_MS = 50

@@ -31,7 +31,8 @@ def main():
 # What a program that uses the system has imported by the time it opens a table.
 _MODULES = {
     "eventlog": (
-        "eventlog", "eventlog.scan", "eventlog.local", "eventlog.wrappers", "pyarrow.parquet",
+        "eventlog", "eventlog.state.scan", "eventlog.store.local",
+        "eventlog.store.testing.wrappers", "pyarrow.parquet",
         "pyarrow.dataset",
     ),
     "deltalake": ("deltalake",),
@@ -41,7 +42,7 @@ _MODULES = {
 
 
 def _imports(name, options):
-    for module in (*_MODULES[name], *(("boto3", "eventlog.s3") if options else ())):
+    for module in (*_MODULES[name], *(("boto3", "eventlog.store.s3.adapter") if options else ())):
         import_module(module)
     return peak_rss_mb()
 
@@ -63,8 +64,8 @@ def _timed(ask, before_mb):
 
 def _eventlog_local(root, question):
     before_mb = _imports("eventlog", None)
-    from eventlog.local import LocalStore
-    from eventlog.wrappers import CountingStore
+    from eventlog.store.local import LocalStore
+    from eventlog.store.testing.wrappers import CountingStore
 
     store = CountingStore(LocalStore(root))
     told = _timed(lambda: _plan(store, question), before_mb)
@@ -77,8 +78,8 @@ def _plan(store, question):
     import pyarrow.compute as pc
 
     from eventlog import Table
-    from eventlog.location import open_store
-    from eventlog.scan import plan
+    from eventlog.state.scan import plan
+    from eventlog.store.location import open_store
 
     if isinstance(store, tuple):
         store = open_store(*store)

@@ -54,7 +54,7 @@ class Eventlog(peers.Eventlog):
         from tries import TryCounter
 
         from eventlog import Table
-        from eventlog.location import open_store
+        from eventlog.store.location import open_store
 
         self.counter = TryCounter(open_store(self.root, self.options))
         self.table = Table.open(self.root, store=self.counter)

@@ -16,8 +16,8 @@ from harness import alternate, medians
 from peers import TIME, small_rows
 
 from eventlog import Table
-from eventlog.local_server import LocalServer
-from eventlog.memory import MemoryStore
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.local_server import LocalServer
 
 BUCKET = "bench"
 LENGTHS = (10, 100, 1_000, 10_000)

@@ -55,7 +55,7 @@ class Eventlog:
 
     def open_version(self, number):
         from eventlog import Table
-        from eventlog.location import open_store
+        from eventlog.store.location import open_store
 
         return Table(open_store(self.root, self.options)).snapshot(number)
 

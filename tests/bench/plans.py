@@ -12,12 +12,12 @@ import synthetic
 from harness import MEGABYTE, Failed, child, short
 
 from eventlog import Table
-from eventlog.delta import drop_of
-from eventlog.keys import commit_key
-from eventlog.local import LocalStore
-from eventlog.local_server import LocalServer
-from eventlog.segments import to_segments
-from eventlog.wrappers import CountingStore
+from eventlog.format.keys import commit_key
+from eventlog.format.segments import to_segments
+from eventlog.state.delta import drop_of
+from eventlog.store.local import LocalStore
+from eventlog.store.testing.local_server import LocalServer
+from eventlog.store.testing.wrappers import CountingStore
 
 BUCKET = "bench"
 RUNS = 3

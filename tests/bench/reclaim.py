@@ -8,11 +8,11 @@ import synthetic
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
-from eventlog.delta import drop_of
-from eventlog.keys import key_of
-from eventlog.memory import MemoryStore
-from eventlog.segments import to_segments
-from eventlog.wrappers import CountingStore
+from eventlog.format.keys import key_of
+from eventlog.format.segments import to_segments
+from eventlog.state.delta import drop_of
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
 
 HOUR_MS = 3_600_000
 NEWS = 200  # commits of the day, a tenth of them replacements of what came before

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from eventlog.local_server import LocalServer
+from eventlog.store.testing.local_server import LocalServer
 
 BUCKET = "bench"
 

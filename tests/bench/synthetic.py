@@ -16,7 +16,7 @@ import peers
 import pyarrow as pa
 
 from eventlog import Table
-from eventlog.model import Add, ColumnStats
+from eventlog.model.records import Add, ColumnStats
 
 DAYS = 365
 FIRST_DAY = date(2024, 1, 1)

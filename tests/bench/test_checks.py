@@ -5,7 +5,7 @@ from bench.ids import BLOCK, block, misplaced
 from bench.tries import TryCounter
 from support import builders
 
-from eventlog.memory import MemoryStore
+from eventlog.store.memory import MemoryStore
 
 
 def ids(*blocks):

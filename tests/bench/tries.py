@@ -3,8 +3,8 @@
 import json
 from collections import Counter
 
-from eventlog import codec, keys
-from eventlog.wrappers import CountingStore
+from eventlog.format import codec, keys
+from eventlog.store.testing.wrappers import CountingStore
 
 
 class TryCounter(CountingStore):

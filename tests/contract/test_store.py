@@ -20,11 +20,11 @@ from support import repeatable
 
 from eventlog.clock import SystemClock
 from eventlog.errors import InvalidInput, KeyNotFound
-from eventlog.local import LocalStore
-from eventlog.memory import MemoryStore
-from eventlog.s3 import S3Store
-from eventlog.store import ObjectInfo
-from eventlog.wrappers import CountingStore, FaultyStore, PrefixedStore
+from eventlog.store.local import LocalStore
+from eventlog.store.memory import MemoryStore
+from eventlog.store.port import ObjectInfo
+from eventlog.store.s3.adapter import S3Store
+from eventlog.store.testing.wrappers import CountingStore, FaultyStore, PrefixedStore
 
 _MAKERS = {
     "memory": lambda place: MemoryStore(),

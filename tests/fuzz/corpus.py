@@ -8,10 +8,11 @@ from fuzz import targets
 from support import builders
 from support.builders import add, create
 
-from eventlog import codec, keyframe, keys, segments
-from eventlog.local import LocalStore
-from eventlog.memory import MemoryStore
-from eventlog.model import ColumnStats, Fence
+from eventlog.format import codec, keys, segments
+from eventlog.model.records import ColumnStats, Fence
+from eventlog.state import keyframe
+from eventlog.store.local import LocalStore
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 _GOLDEN = Path(__file__).parent.parent / "golden" / "tables"

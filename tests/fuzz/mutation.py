@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from fuzz import corpus, targets
 from support import builders
 
-from eventlog import codec, errors
+from eventlog import errors
+from eventlog.format import codec
 
 MAX_BYTES = 64_000
 

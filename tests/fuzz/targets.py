@@ -16,11 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support import builders
 
-from eventlog import Table, codec, errors, keyframe, keys, predicate, proposal, segments, stats
-from eventlog.memory import MemoryStore
-from eventlog.model import ColumnStats, Leaf, Meta, Segment
-from eventlog.schema import from_arrow
-from eventlog.schema_text import parse_schema, type_text
+from eventlog import Table, errors
+from eventlog.commit import proposal
+from eventlog.format import codec, keys, segments
+from eventlog.model import stats
+from eventlog.model.records import ColumnStats, Leaf, Meta, Segment
+from eventlog.model.schema import from_arrow
+from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.query import predicate
+from eventlog.state import keyframe
+from eventlog.store.memory import MemoryStore
 
 REFUSALS = (errors.Corrupt, errors.InvalidInput, errors.UnsupportedFormat)
 MAX_ROWS = 100_000  # that a frame object may claim here

@@ -15,10 +15,12 @@ from fuzz import corpus, targets
 from support import builders
 from support.builders import replace_object
 
-from eventlog import Table, codec, errors, keyframe, keys
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.memory import MemoryStore
-from eventlog.publish import WINDOW, Intents
+from eventlog.commit.publish import WINDOW, Intents
+from eventlog.format import codec, keys
+from eventlog.state import keyframe
+from eventlog.store.memory import MemoryStore
 
 ALL = os.environ.get("EVENTLOG_FLIPS") == "all"
 EACH = 1 if ALL else 97  # one of so many damages is put into a table; no divisor of 8
@@ -166,7 +168,7 @@ def test_every_bit_of_every_leaf_is_noticed():
 
 
 def test_every_byte_of_every_spill_is_noticed(monkeypatch):
-    monkeypatch.setattr("eventlog.spills.SPILL_BYTES", 1500)
+    monkeypatch.setattr("eventlog.log.spills.SPILL_BYTES", 1500)
     store = corpus.leaf_store(spilled=6)
     head = Table(store).log
     named = {}
@@ -232,8 +234,8 @@ def test_a_damage_that_is_believed_is_seen(monkeypatch):
     believing = lambda body, version: decode(builders.resealed(body), version)
     monkeypatch.setattr(codec, "decode_keyframe", believing)
     monkeypatch.setattr(keyframe, "check", lambda root: None)
-    monkeypatch.setattr("eventlog.verification.check_sums", lambda *parts: None)
-    monkeypatch.setattr("eventlog.verification.check_totals", lambda *parts: None)
+    monkeypatch.setattr("eventlog.state.verification.check_sums", lambda *parts: None)
+    monkeypatch.setattr("eventlog.state.verification.check_totals", lambda *parts: None)
     with pytest.raises(AssertionError, match="a planted digit"):
         check_in_table(store, key, body, bad)
 

@@ -20,9 +20,12 @@ from hypothesis import strategies as st
 from support import builders
 from support.repeatable import EXAMPLES
 
-from eventlog import codec, errors, keys, predicate, pruning, schema_text, segments
-from eventlog.predicate import SqlPredicate
-from eventlog.schema import from_arrow
+from eventlog import errors
+from eventlog.format import codec, keys, segments
+from eventlog.model import schema_text
+from eventlog.model.schema import from_arrow
+from eventlog.query import predicate, pruning
+from eventlog.query.predicate import SqlPredicate
 
 RUN = Path(__file__).with_name("run.py")
 EACH = 4  # mutations an example
@@ -187,8 +190,8 @@ def believes_any_footer(monkeypatch):
 
 
 def believes_any_sum(monkeypatch):
-    monkeypatch.setattr("eventlog.keyframe.check", lambda root: None)
-    monkeypatch.setattr("eventlog.verification.check_sums", lambda *parts: None)
+    monkeypatch.setattr("eventlog.state.keyframe.check", lambda root: None)
+    monkeypatch.setattr("eventlog.state.verification.check_sums", lambda *parts: None)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,12 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import Ms, Table, keys, segments
+from eventlog import Ms, Table
 from eventlog.clock import ManualClock
+from eventlog.commit.publish import Intents, publication
 from eventlog.compaction import vacuum
-from eventlog.delta import drop_of
-from eventlog.encoding import Recipe
-from eventlog.local import LocalStore
-from eventlog.model import (
+from eventlog.format import keys, segments
+from eventlog.model.records import (
     Ack,
     Add,
     Analysed,
@@ -39,8 +38,10 @@ from eventlog.model import (
     Horizon,
     Replace,
 )
-from eventlog.publish import Intents, publication
-from eventlog.staging import Stager
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.stager import Stager
+from eventlog.state.delta import drop_of
+from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite
 
 HERE = Path(__file__).parent
@@ -297,17 +298,17 @@ def main() -> int:
     shutil.rmtree(TABLES, ignore_errors=True)
     clock = ManualClock(START_MS, seed=2013)
     small = patch.multiple(
-        "eventlog.keyframe", INLINE_SEGMENTS=20, LEAF_TARGET=12, LEAF_SMALL=4, LEAF_MAX=40
+        "eventlog.state.keyframe", INLINE_SEGMENTS=20, LEAF_TARGET=12, LEAF_SMALL=4, LEAF_MAX=40
     )
     # One upload at a time: the ids of segments come from one sequence.
-    alone = patch("eventlog.staging._UPLOADS", 1)
-    named = patch("eventlog.table.writer_name", lambda: "golden@example")
-    eager = patch("eventlog.publish._SELDOM", 1)  # every append looks for what was published
+    alone = patch("eventlog.staging.stager._UPLOADS", 1)
+    named = patch("eventlog.table.table.writer_name", lambda: "golden@example")
+    eager = patch("eventlog.commit.publish._SELDOM", 1)  # every append looks for what was published
     with alone, named:
         make_typed(clock)
         make_granularities(clock)
         make_kept(clock)
-        with small, patch("eventlog.spills.SPILL_BYTES", 6000):
+        with small, patch("eventlog.log.spills.SPILL_BYTES", 6000):
             make_leaves(clock)
         with eager:
             make_shared(ManualClock(START_MS, seed=2014))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 import eventlog
-import eventlog.table
+import eventlog.table.table
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.memory import MemoryStore
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 _TITLE = "## 17 An example\n"

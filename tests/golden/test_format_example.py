@@ -5,10 +5,12 @@ import re
 from pathlib import Path
 
 import eventlog
-from eventlog import Table, codec, fold
-from eventlog.keys import key_of, keyframe_key
-from eventlog.memory import MemoryStore
+from eventlog import Table
+from eventlog.format import codec
+from eventlog.format.keys import key_of, keyframe_key
 from eventlog.readers import scan
+from eventlog.state import fold
+from eventlog.store.memory import MemoryStore
 
 _TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
 _OBJECT = re.compile(

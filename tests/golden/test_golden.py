@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from support import builders
 
-from eventlog import Table, codec, keys, segments, spills
-from eventlog.local import LocalStore
-from eventlog.model import Action, Meta
+from eventlog import Table
+from eventlog.format import codec, keys, segments
+from eventlog.log import spills
+from eventlog.model.records import Action, Meta
+from eventlog.store.local import LocalStore
 
 HERE = Path(__file__).parent
 NAMES = ("all", "clocks", "hour", "kept", "leaves", "month", "shared", "typed", "year")

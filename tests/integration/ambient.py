@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import Table
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.compaction import run
-from eventlog.program import build
 from eventlog.readers import scan
 from eventlog.writers import append, overwrite
 

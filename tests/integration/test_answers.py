@@ -17,7 +17,8 @@ import pytest
 from support import predicates
 from support.builders import create
 
-from eventlog import compaction, encoding, limits, readers
+from eventlog import compaction, limits, readers
+from eventlog.staging import encoding
 from eventlog.writers import append
 
 AT = pa.timestamp("us", "UTC")

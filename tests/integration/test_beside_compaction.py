@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from support import builders
 
-from eventlog import Table, encoding, limits
+from eventlog import Table, limits
 from eventlog.compaction import Policy, perform, plan, run
 from eventlog.compaction.planner.assessing import Result, record
-from eventlog.local import LocalStore
 from eventlog.readers import scan
+from eventlog.staging import encoding
+from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
 DAY = datetime(2013, 1, 7, tzinfo=UTC)

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from support.builders import DAY_US, commit, create, drop_of, live, reopen, replaced
 
-from eventlog import compaction, keys, limits, parts
-from eventlog.delta import add_of
-from eventlog.encoding import SegmentWriter
+from eventlog import compaction, limits
 from eventlog.errors import DataLoss
-from eventlog.memory import MemoryStore
+from eventlog.format import keys, parts
 from eventlog.readers import count, scan
+from eventlog.staging.encoding import SegmentWriter
+from eventlog.state.delta import add_of
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 EVERY = "EVENTLOG_EXAMPLES" in os.environ

@@ -21,15 +21,17 @@ from support.builders import (
     replaced,
 )
 
-from eventlog import codec, errors, fold, keys
-from eventlog.commit import CROWD
-from eventlog.faults import Fault, FaultyStore
-from eventlog.memory import MemoryStore
-from eventlog.model import App
-from eventlog.proposal import propose
-from eventlog.publish import WINDOW
-from eventlog.rules import MAX_WINDOW
-from eventlog.wrappers import CountingStore
+from eventlog import errors
+from eventlog.commit.committer import CROWD
+from eventlog.commit.proposal import propose
+from eventlog.commit.publish import WINDOW
+from eventlog.format import codec, keys
+from eventlog.model.records import App
+from eventlog.state import fold
+from eventlog.state.rules import MAX_WINDOW
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
+from eventlog.store.testing.wrappers import CountingStore
 
 
 def table_at(store=None, **properties):

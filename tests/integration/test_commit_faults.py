@@ -21,12 +21,14 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import codec, errors, keyframe, keys
-from eventlog.delta import Delta
-from eventlog.faults import Fault, FaultyStore
-from eventlog.memory import MemoryStore
-from eventlog.model import App, SetProperties
-from eventlog.wrappers import CountingStore
+from eventlog import errors
+from eventlog.format import codec, keys
+from eventlog.model.records import App, SetProperties
+from eventlog.state import keyframe
+from eventlog.state.delta import Delta
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
 TRIES = 8

@@ -9,7 +9,7 @@ from support import builders, racers
 from support.builders import SCHEMA, fold_all
 
 from eventlog import Table
-from eventlog.location import open_store
+from eventlog.store.location import open_store
 
 PROCESSES = 8
 APPENDS = 50  # of each process on LocalStack

@@ -14,11 +14,12 @@ from bench.tries import TryCounter
 from support import racers, workloads
 from support.builders import START_MS, Spy, check_sound, create, events, reopen, row_names
 
-from eventlog import Table, keys
-from eventlog import commit as committing
+from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.commit import committer as committing
 from eventlog.compaction import Policy, perform, plan, run
-from eventlog.fsck import fsck
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.writers import append
 

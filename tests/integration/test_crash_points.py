@@ -21,8 +21,9 @@ from support.crashes import (
     sweep,
 )
 
-from eventlog import errors, keys
-from eventlog.memory import MemoryStore
+from eventlog import errors
+from eventlog.format import keys
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))

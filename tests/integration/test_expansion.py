@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import DAY_US, commit, create, live, reopen
 
-from eventlog import codec, compaction, keys, limits
+from eventlog import compaction, limits
 from eventlog.errors import InvalidInput
-from eventlog.memory import MemoryStore
-from eventlog.model import Add
+from eventlog.format import codec, keys
+from eventlog.model.records import Add
 from eventlog.readers import count, scan
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 SCHEMA = pa.schema(

@@ -9,13 +9,15 @@ from click.testing import CliRunner
 from support.builders import SCHEMA, create, drop_of, events, live, reopen, replace_object
 from support.replacements import replace, rewrite
 
-from eventlog import Table, errors, fallback, keys
-from eventlog.chunks import HOUR_MS
+from eventlog import Table, errors
+from eventlog.cli.program import build
 from eventlog.compaction import vacuum
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
-from eventlog.program import build
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.model.chunks import HOUR_MS
 from eventlog.readers import scan
+from eventlog.recovery import fallback
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 

@@ -13,9 +13,12 @@ from support.builders import (
     reopen,
 )
 
-from eventlog import errors, fold, keys, proposal
-from eventlog.memory import MemoryStore
-from eventlog.model import PropertyChange, SetProperties
+from eventlog import errors
+from eventlog.commit import proposal
+from eventlog.format import keys
+from eventlog.model.records import PropertyChange, SetProperties
+from eventlog.state import fold
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 

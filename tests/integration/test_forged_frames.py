@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 from support.damage import DAY_US, Damaged, rows
 
-from eventlog import Table, errors, keyframe
+from eventlog import Table, errors
 from eventlog.readers import count, scan
+from eventlog.state import keyframe
 from eventlog.writers import append, overwrite
 
 DAYS = 20

@@ -19,9 +19,11 @@ from support.builders import (
     replace_object,
 )
 
-from eventlog import Table, codec, errors, keyframe, keys, segments
-from eventlog.memory import MemoryStore
-from eventlog.model import Add, ColumnStats, Drop, SetProperties, SetSchema
+from eventlog import Table, errors
+from eventlog.format import codec, keys, segments
+from eventlog.model.records import Add, ColumnStats, Drop, SetProperties, SetSchema
+from eventlog.state import keyframe
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 COMMIT = keys.commit_key(2)

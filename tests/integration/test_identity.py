@@ -12,15 +12,17 @@ import pyarrow as pa
 import pytest
 from support.builders import SCHEMA, START_MS, App, add, commit, events, replaced, row_names
 
-from eventlog import Table, errors, fsck, keys
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
-from eventlog.location import open_store
-from eventlog.memory import MemoryStore
-from eventlog.model import Drop
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Drop
 from eventlog.readers import scan
-from eventlog.store import ObjectStore
-from eventlog.wrappers import CountingStore
+from eventlog.store.location import open_store
+from eventlog.store.memory import MemoryStore
+from eventlog.store.port import ObjectStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
 VERSIONS = 5  # of the table that is removed
@@ -160,7 +162,7 @@ def test_w9_on_every_kind_of_store(verb, versions, root_uri):
     }
     assert before.items() <= after.items()
     if new is not None:
-        assert fsck.fsck(Table.open(root_uri)).ok
+        assert fsck(Table.open(root_uri)).ok
         assert len(scan(Table.open(root_uri)).to_table()) == versions
 
 

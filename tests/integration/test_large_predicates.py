@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 import pytest
 from support.builders import DAY_US, create
 
-from eventlog import predicate, readers, scan
+from eventlog import readers
 from eventlog.errors import InvalidInput
-from eventlog.model import ColumnStats, Leaf
+from eventlog.model.records import ColumnStats, Leaf
+from eventlog.query import predicate
 from eventlog.readers import together
+from eventlog.state import scan
 from eventlog.writers import append
 
 SCHEMA = pa.schema(

@@ -13,10 +13,12 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import Table, codec, keyframe, keys, segments
+from eventlog import Table
 from eventlog.compaction import vacuum
-from eventlog.fsck import fsck
+from eventlog.format import codec, keys, segments
+from eventlog.fsck.check import fsck
 from eventlog.readers import scan
+from eventlog.state import keyframe
 from eventlog.writers import append
 
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}

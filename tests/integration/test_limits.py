@@ -7,12 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import DAY_US, SCHEMA, check_sound, commit, create, events, live, reopen
 
-from eventlog import Table, codec, compaction, keys, limits, segments
+from eventlog import Table, compaction, limits
 from eventlog.clock import ManualClock
+from eventlog.commit.framing import write_keyframe
 from eventlog.errors import InvalidInput
-from eventlog.framing import write_keyframe
-from eventlog.memory import MemoryStore
+from eventlog.format import codec, keys, segments
 from eventlog.readers import count, scan
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 

@@ -13,10 +13,10 @@ from support.builders import (
 )
 
 from eventlog import Table, errors
-from eventlog.delta import add_of
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
-from eventlog.wrappers import CountingStore
+from eventlog.fsck.check import fsck
+from eventlog.state.delta import add_of
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append
 
 
@@ -33,7 +33,7 @@ def test_an_id_that_is_live_is_refused_in_a_later_epoch_too():
 
 
 def test_an_append_of_fresh_ids_still_reads_no_leaf(monkeypatch):
-    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
     counting = CountingStore(MemoryStore())
     table = create(counting, properties={"keyframe_commits": "4"})
     for n in range(9):

@@ -12,8 +12,8 @@ from moto.s3.models import s3_backends
 
 from eventlog.clock import SystemClock
 from eventlog.errors import InvalidInput
-from eventlog.local_server import LocalServer
-from eventlog.location import open_store
+from eventlog.store.location import open_store
+from eventlog.store.testing.local_server import LocalServer
 
 
 def test_counts_requests_by_kind(s3, bucket):
@@ -109,7 +109,7 @@ def test_the_lock_is_what_makes_conditional_puts_atomic(mode, wait_s, winners):
 
 @pytest.fixture
 def program():
-    command = [sys.executable, "-m", "eventlog.local_server", "--port", "0"]
+    command = [sys.executable, "-m", "eventlog.store.testing.local_server", "--port", "0"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     timer = threading.Timer(240, child.kill)
     timer.start()

@@ -11,12 +11,13 @@ from support.builders import (
     reopen,
 )
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.compaction import vacuum
-from eventlog.fsck import fsck
-from eventlog.keys import key_of
+from eventlog.format import keys
+from eventlog.format.keys import key_of
+from eventlog.fsck.check import fsck
 from eventlog.readers.objects import check_sizes
-from eventlog.restoration import restoration
+from eventlog.table.restoration import restoration
 from eventlog.writers import append, overwrite
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}

@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from support.builders import create
 from support.column_names import PLAIN, SCANNER, SCHEMA, quoted, rows, schema_of
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
+from eventlog.cli.program import build
 from eventlog.compaction import run
-from eventlog.program import build
+from eventlog.format import keys
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 
@@ -217,7 +218,7 @@ def pa_json(name: str) -> str:
 
 def test_a_table_of_before_that_is_sorted_by_a_nested_column_takes_rows(monkeypatch):
     """Older releases created it, and could not append to it."""
-    monkeypatch.setattr("eventlog.creation.check_order", lambda *_: None)
+    monkeypatch.setattr("eventlog.table.creation.check_order", lambda *_: None)
     schema = pa.schema([SCHEMA.field("at"), ("s", pa.list_(pa.int64())), ("x", pa.int64())])
     t = create(schema=schema, order_by=["s", "x"])
     part = pa.table([rows(1).column("at"), [[1], [2], None], [3, 2, 1]], schema=schema)

@@ -12,15 +12,16 @@ from botocore.exceptions import ClientError
 from support import builders, iam
 from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum as reclaim
 from eventlog.compaction.perform import perform
 from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
+from eventlog.format import keys
 from eventlog.readers import scan
-from eventlog.s3 import S3Store
+from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append, overwrite
 
 PREFIX = "tables/one"
@@ -195,7 +196,7 @@ def test_each_permission_is_needed(role, number, action, place):
 
 @pytest.mark.parametrize("part", ["_log", "_frames", "data"])
 def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place, monkeypatch):
-    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
     compact(place)
     assert place.refused() == []
     (found,) = (s for s in place.gate.identities["compactor"]["Statement"]
@@ -232,7 +233,7 @@ def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
 
 @pytest.mark.parametrize("who", ["writer", "compactor", "vacuum", "admin"])
 def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
-    monkeypatch.setattr("eventlog.keyframe.INLINE_SEGMENTS", 2)
+    monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
     table = place.create("writer", keyframe_commits="1")
     append(table, builders.events(6, days=3))
     table.write_keyframe()

@@ -7,10 +7,11 @@ where it lies now. The first commit of a program finds out.
 import pytest
 from support.builders import add, commit, create, events, reopen
 
-from eventlog import Table, errors, location
-from eventlog.memory import MemoryStore
-from eventlog.s3 import S3Store
-from eventlog.wrappers import CountingStore
+from eventlog import Table, errors
+from eventlog.store import location
+from eventlog.store.memory import MemoryStore
+from eventlog.store.s3.adapter import S3Store
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
 

@@ -16,13 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from support.builders import SCHEMA, commit, create, events, reopen, replace_object
 
-from eventlog import codec, keys, limits, predicate, readers
+from eventlog import limits, readers
 from eventlog.errors import DataLoss, InvalidInput, Unavailable, VersionNotFound
-from eventlog.memory import MemoryStore
-from eventlog.model import Add
+from eventlog.format import codec, keys
+from eventlog.model.records import Add
+from eventlog.query import predicate
 from eventlog.readers import fragments
-from eventlog.table import Table
-from eventlog.wrappers import CountingStore
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
+from eventlog.table.table import Table
 from eventlog.writers import append, overwrite
 
 

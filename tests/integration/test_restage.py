@@ -16,11 +16,12 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.compaction import vacuum
-from eventlog.model import Fence
+from eventlog.format import keys
+from eventlog.model.records import Fence
 from eventlog.readers import count
-from eventlog.restage import commit_staged
+from eventlog.table.restage import commit_staged
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 

@@ -22,10 +22,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from support.builders import SCHEMA
 
-from eventlog import Table, s3_clients
+from eventlog import Table
 from eventlog.errors import InvalidInput, KeyNotFound, Unavailable
 from eventlog.readers import scan
-from eventlog.s3 import S3Store
+from eventlog.store.s3 import clients
+from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -76,7 +77,7 @@ def surroundings(monkeypatch, tmp_path):
         for name, value in {**BASE, **variables}.items():
             if value is not None:
                 monkeypatch.setenv(name, value)
-        monkeypatch.setattr(s3_clients, "READ_ATTEMPTS", 1)
+        monkeypatch.setattr(clients, "READ_ATTEMPTS", 1)
 
     return surround
 

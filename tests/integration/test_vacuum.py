@@ -19,15 +19,16 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
-from eventlog.delta import add_of
-from eventlog.faults import Fault, FaultyStore
-from eventlog.memory import MemoryStore
-from eventlog.model import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
+from eventlog.format import keys
+from eventlog.model.records import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
 from eventlog.readers import count, scan
-from eventlog.wrappers import CountingStore
+from eventlog.state.delta import add_of
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 
@@ -456,7 +457,7 @@ def test_properties_say_how_long_things_are_kept():
 def test_the_program_shows_then_deletes(tmp_path):
     from click.testing import CliRunner  # noqa: PLC0415
 
-    from eventlog.program import build  # noqa: PLC0415
+    from eventlog.cli.program import build  # noqa: PLC0415
 
     uri = str(tmp_path / "t")
     table = Table.create(uri, pa.schema([("at", pa.timestamp("us", "UTC"))]), time_column="at")
@@ -507,7 +508,7 @@ def test_v6_a_stale_head_takes_no_row_of_a_newer_one():
 def test_the_program_refuses_hours_that_are_none(hours, tmp_path):
     from click.testing import CliRunner  # noqa: PLC0415
 
-    from eventlog.program import build  # noqa: PLC0415
+    from eventlog.cli.program import build  # noqa: PLC0415
 
     uri = str(tmp_path / "t")
     Table.create(uri, pa.schema([("at", pa.timestamp("us", "UTC"))]), time_column="at")

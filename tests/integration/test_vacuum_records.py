@@ -11,10 +11,11 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.compaction import vacuum
-from eventlog.fsck import fsck
-from eventlog.model import Sweep, Swept
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Sweep, Swept
 from eventlog.writers import append, overwrite
 
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}

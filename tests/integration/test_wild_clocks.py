@@ -26,14 +26,17 @@ from support.builders import (
     replace_object,
 )
 
-from eventlog import Table, codec, errors, fsck, rules, timing
-from eventlog.chunks import MAX_MS
+from eventlog import Table, errors
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
-from eventlog.local import LocalStore
-from eventlog.model import Correction, SetClock
-from eventlog.program import build
+from eventlog.format import codec
+from eventlog.fsck.check import fsck
+from eventlog.model.chunks import MAX_MS
+from eventlog.model.records import Correction, SetClock
 from eventlog.readers import count, scan
+from eventlog.state import rules, timing
+from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite
 
 DAY_MS = 86_400_000
@@ -188,13 +191,13 @@ def test_a_claim_is_not_taken_for_abandoned_because_the_clock_was_set(early):
 def test_fsck_names_the_way_out(early, late):
     for table, says in ((early, "nothing can be committed"), (late, "kept longer")):
         looking = at(table, NOW_MS)
-        report = fsck.fsck(looking)
+        report = fsck(looking)
         (finding,) = report.findings
         assert (report.errors, report.warnings) == (0, 1)
         assert says in finding.message
         assert "eventlog clock --set" in finding.message
         looking.set_clock()
-        assert fsck.fsck(looking).findings == ()
+        assert fsck(looking).findings == ()
 
 
 def test_a_time_that_falls_without_a_correction_is_corrupt(late):
@@ -204,7 +207,7 @@ def test_a_time_that_falls_without_a_correction_is_corrupt(late):
     header = msgspec.structs.replace(stored.header, time=START_MS)
     changed = codec.encode_commit(msgspec.structs.replace(stored, header=header))
     replace_object(store, f"_log/{999_999_999_999 - header.version:012d}.json", changed)
-    report = fsck.fsck(at(late, START_MS + 9 * YEAR_MS))
+    report = fsck(at(late, START_MS + 9 * YEAR_MS))
     assert any("time does not grow" in finding.message for finding in report.findings)
 
 

@@ -9,8 +9,10 @@ from typing import get_args
 from model import rules
 from support.builders import HASH
 
-from eventlog import actions, codec, fold
-from eventlog import model as words
+from eventlog.format import codec
+from eventlog.model import actions
+from eventlog.model import records as words
+from eventlog.state import fold
 
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_357_344_000_000  # chunk 0 is 2013-01-05

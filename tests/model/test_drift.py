@@ -10,9 +10,9 @@ from model.alphabet import transactions
 from model.checker import explore
 from model.scopes import SCOPES
 
-from eventlog import assessment, holds
-from eventlog import rules as package_rules
-from eventlog.model import Meta
+from eventlog.model.records import Meta
+from eventlog.state import assessment, holds
+from eventlog.state import rules as package_rules
 
 A_MODEL = 12  # states taken from each model
 SEEDS = (

@@ -21,10 +21,13 @@ from support.builders import (
     row_names,
 )
 
-from eventlog import Table, codec, errors, fold, keys, proposal, rebase
+from eventlog import Table, errors
+from eventlog.commit import proposal, rebase
 from eventlog.compaction import Policy, plan, run, vacuum
-from eventlog.faults import Crash
-from eventlog.model import Add, App, Fence, PropertyChange, SetProperties
+from eventlog.format import codec, keys
+from eventlog.model.records import Add, App, Fence, PropertyChange, SetProperties
+from eventlog.state import fold
+from eventlog.store.testing.faults import Crash
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 

@@ -5,11 +5,14 @@ from hypothesis import strategies as st
 from support.builders import bodies, create, events, live
 from support.replacements import replace
 
-from eventlog import codec, errors, fallback, keys, spills
-from eventlog.lineage import change_of, members
-from eventlog.memory import MemoryStore
+from eventlog import errors
+from eventlog.format import codec, keys
+from eventlog.log import spills
 from eventlog.readers import scan
-from eventlog.timeline import Timeline
+from eventlog.recovery import fallback
+from eventlog.recovery.lineage import change_of, members
+from eventlog.recovery.timeline import Timeline
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 some = st.integers(0, 99)

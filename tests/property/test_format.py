@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from support import builders
 from support.builders import replaced
 
-from eventlog import chunks, codec, delta, fold, keys, places, schema, segments, spills, stats
 from eventlog.errors import Corrupt
-from eventlog.memory import MemoryStore
-from eventlog.model import (
+from eventlog.format import codec, keys, places, segments
+from eventlog.log import spills
+from eventlog.model import chunks, schema, stats
+from eventlog.model.records import (
     GRANULARITIES,
     Ack,
     Action,
@@ -66,6 +67,8 @@ from eventlog.model import (
     Unchanged,
     Unpin,
 )
+from eventlog.state import delta, fold
+from eventlog.store.memory import MemoryStore
 
 
 def ordered(items):

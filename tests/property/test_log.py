@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 from support import builders, repeatable
 from support.builders import create, live, reopen
 
-from eventlog import chunks, codec, errors, fold, keyframe, keys, places, segments, snapshot
-from eventlog.memory import MemoryStore
-from eventlog.model import App, ColumnStats, PropertyChange, SetProperties, SetSchema, Unchanged
+from eventlog import errors
+from eventlog.format import codec, keys, places, segments
+from eventlog.model import chunks
+from eventlog.model.records import (
+    App,
+    ColumnStats,
+    PropertyChange,
+    SetProperties,
+    SetSchema,
+    Unchanged,
+)
+from eventlog.state import fold, keyframe, snapshot
+from eventlog.store.memory import MemoryStore
 
 DAYS = [(date(2013, 1, 1) + timedelta(n)).isoformat() for n in range(12)]
 CHUNKS = [*DAYS, "2013-01-03T05", "2013-01", "2013", "all"]

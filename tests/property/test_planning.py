@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.planned_tables import Pretended
 
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.policy import Policy
+from eventlog.model.chunks import parse_chunk
 
 TARGET = 1024
 POLICY = Policy(target_bytes=TARGET, max_task_bytes=8 * TARGET, small_task_bytes=TARGET // 2)

@@ -13,11 +13,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import repeatable
 
-from eventlog import keyframe, places, predicate, scan, segments, stats
-from eventlog.chunks import chunk_of
 from eventlog.errors import InvalidInput
-from eventlog.model import Layout, Segment, Totals
-from eventlog.schema import from_arrow
+from eventlog.format import places, segments
+from eventlog.model import stats
+from eventlog.model.chunks import chunk_of
+from eventlog.model.records import Layout, Segment, Totals
+from eventlog.model.schema import from_arrow
+from eventlog.query import predicate
+from eventlog.state import keyframe, scan
 
 SCHEMA = pa.schema(
     [

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from support.builders import create, live
 from support.compaction_tasks import policy, task_of
 
-from eventlog import schema, stats
 from eventlog.compaction.perform import replacement
 from eventlog.compaction.rewriting.digest import NOTHING, digest
 from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.rewrite import rewrite
+from eventlog.model import schema, stats
 from eventlog.readers import scan
 from eventlog.writers import append
 

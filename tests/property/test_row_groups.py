@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import DAY_US, create, live, reopen
 
-from eventlog import compaction, limits, parts
-from eventlog.memory import MemoryStore
+from eventlog import compaction, limits
+from eventlog.format import parts
 from eventlog.readers import count, fragments, scan
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 SCHEMA = pa.schema(

@@ -12,9 +12,10 @@ from hypothesis import assume, example, given, note
 from hypothesis import strategies as st
 from support.builders import create
 
-from eventlog import decoding, errors
+from eventlog import errors
 from eventlog.compaction import run
 from eventlog.readers import scan
+from eventlog.staging import decoding
 from eventlog.writers import append
 
 EPOCH = dt.datetime(1970, 1, 1)

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from support import builders
 
-from eventlog import Table, errors, keys
-from eventlog.fsck import fsck
-from eventlog.local import LocalStore
-from eventlog.memory import MemoryStore
+from eventlog import Table, errors
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.store.local import LocalStore
+from eventlog.store.memory import MemoryStore
 
 TABLES = Path(__file__).parents[1] / "golden" / "tables"
 NAMES = ("kept", "leaves", "shared", "typed")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.lineage import Change, Member, members
-from eventlog.timeline import Timeline
+from eventlog.recovery.lineage import Change, Member, members
+from eventlog.recovery.timeline import Timeline
 
 
 @dataclass

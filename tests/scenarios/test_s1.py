@@ -15,15 +15,16 @@ from moto.s3.models import s3_backends
 from support.builders import Spy, add, check_snapshot, commit, create, drop_of, fold_all, live
 from support.scenario_tables import cut_in, fresh, ids, names, objects, once, other, rows
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.compaction import vacuum
 from eventlog.compaction.perform import perform
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
-from eventlog.location import open_store
-from eventlog.memory import MemoryStore
+from eventlog.format import keys
 from eventlog.readers import scan
-from eventlog.wrappers import CountingStore
+from eventlog.store.location import open_store
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
 POLICY = Policy(min_gain=0)

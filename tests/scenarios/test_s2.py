@@ -11,13 +11,15 @@ from support.builders import live
 from support.replacements import replace, rewrite
 from support.scenario_tables import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
-from eventlog import errors, keys, spills
+from eventlog import errors
 from eventlog.compaction.perform import perform
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
-from eventlog.lineage import change_of, members
+from eventlog.format import keys
+from eventlog.log import spills
 from eventlog.readers import scan
-from eventlog.timeline import Timeline
+from eventlog.recovery.lineage import change_of, members
+from eventlog.recovery.timeline import Timeline
 from eventlog.writers import append
 
 POLICY = Policy(min_gain=0)

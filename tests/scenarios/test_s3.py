@@ -16,11 +16,11 @@ from support.builders import check_sound, live
 from support.scenario_tables import fresh, names, other, rows
 
 from eventlog import Table
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, plan, run
-from eventlog.leases import SILENT_S
-from eventlog.location import open_store
-from eventlog.program import build
+from eventlog.store.location import open_store
+from eventlog.table.leases import SILENT_S
 from eventlog.writers import append, overwrite
 
 ALONE = Policy(small_task_bytes=0)  # a task for each chunk

@@ -6,9 +6,9 @@ from msgspec import structs
 from simulation.world import CHUNKS, CUTS, Crash, drop_of, live
 
 from eventlog import errors
-from eventlog.chunks import parse_chunk
-from eventlog.model import App, PropertyChange, SetProperties, Unchanged
-from eventlog.restage import commit_staged
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import App, PropertyChange, SetProperties, Unchanged
+from eventlog.table.restage import commit_staged
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS

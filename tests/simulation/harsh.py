@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from support.builders import Crash
 
-from eventlog import errors, keys
+from eventlog import errors
+from eventlog.format import keys
 
 PUTS = (
     "lost",

@@ -6,9 +6,9 @@ from simulation import actors
 from simulation.world import CHUNKS, live
 
 from eventlog import compaction
-from eventlog.chunks import parse_chunk
 from eventlog.errors import CommitConflict
-from eventlog.model import (
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
     Ack,
     Attach,
     Break,

@@ -10,11 +10,12 @@ from simulation.history import Call
 from simulation.ledger import hold
 from simulation.world import live
 
-from eventlog import compaction, errors, keys
-from eventlog.chunks import chunk_of, parse_chunk
+from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.digest import NOTHING
 from eventlog.compaction.rewriting.rewrite import Rewritten, enclosing_chunk
+from eventlog.format import keys
+from eventlog.model.chunks import chunk_of, parse_chunk
 
 SMALL = Policy(
     target_bytes=1024,

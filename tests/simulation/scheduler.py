@@ -7,7 +7,6 @@ sleeps, and nowhere else.
 import gc
 import importlib
 import os
-import pkgutil
 import random
 import sys
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from unittest import mock
 from greenlet import GreenletExit, getcurrent, greenlet
 from support.builders import START_MS
 
-from eventlog import codec
 from eventlog.clock import ManualClock
+from eventlog.format import codec
 
 MAX_STEPS = 20_000
 
@@ -148,17 +147,18 @@ class InTurn:
         pass
 
 
-PACKAGES = ("eventlog", "eventlog.writers", "eventlog.compaction")
+# Modules that start threads, loaded or not.
+THREADED = (
+    *("eventlog.commit.publish", "eventlog.log.history", "eventlog.log.log"),
+    *("eventlog.table.restage", "eventlog.compaction.reclaim", "eventlog.compaction.runner"),
+)
 
 
 @contextmanager
 def one_thread():
     """Let no module of ours start threads; the simulation's order depends on it."""
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for found in pkgutil.iter_modules(package.__path__):
-            if found.name in {"log", "publish", "history", "reclaim", "restage", "runner"}:
-                importlib.import_module(f"{name}.{found.name}")
+    for name in THREADED:
+        importlib.import_module(name)
     changed = []
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):

@@ -14,8 +14,9 @@ from simulation.history import check
 from simulation.ledger import hold
 from simulation.world import World, as_json, live, plain
 
-from eventlog import Table, compaction, keyframe
+from eventlog import Table, compaction
 from eventlog.clock import ManualClock
+from eventlog.state import keyframe
 
 NOW = timedelta(0)
 # The package shows the function of that name.

@@ -10,10 +10,11 @@ from simulation.scheduler import Scheduler, WaitingClock, one_thread
 from support.builders import START_MS, Crash, add, create, drop_of, fold_all, live
 from support.repeatable import EXAMPLES
 
-from eventlog import Table, errors, keys
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.memory import MemoryStore
-from eventlog.model import App, Fence, PropertyChange, SetProperties
+from eventlog.format import keys
+from eventlog.model.records import App, Fence, PropertyChange, SetProperties
+from eventlog.store.memory import MemoryStore
 
 SEEDS = EXAMPLES or 60
 ACCIDENTS = frozenset(

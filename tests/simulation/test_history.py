@@ -18,8 +18,8 @@ from simulation.simulate import check_production, finish, run
 from simulation.world import WatchedStore, World
 
 from eventlog import compaction
-from eventlog.chunks import parse_chunk
-from eventlog.model import (
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
     Analysed,
     App,
     Assess,

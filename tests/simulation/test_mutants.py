@@ -15,10 +15,14 @@ from simulation.shrink import failure, kind, shrink, told
 from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
 
-from eventlog import assessment, claims, commit, errors, fold, holds, keys, rules, slot, sweep
+from eventlog import errors
+from eventlog.commit import committer, slot
 from eventlog.compaction import reclaim
 from eventlog.compaction.planner import assessing
-from eventlog.model import Fence, Horizon
+from eventlog.format import keys
+from eventlog.model.records import Fence, Horizon
+from eventlog.recovery import sweep
+from eventlog.state import assessment, claims, fold, holds, rules
 
 SEEDS = 300
 
@@ -134,8 +138,8 @@ MUTANTS = {
     "the vacuum, taking nothing for live": (reclaim._Sweep, "_live", lambda *_: []),
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
     "a refusal taken for success": (slot, "_try_slot", taken_for_success),
-    "an unclear answer taken for a refusal": (commit, "settle", never_unclear),
-    "a doubt that is forgotten": (commit.Committer, "_open", never_in_doubt),
+    "an unclear answer taken for a refusal": (committer, "settle", never_unclear),
+    "a doubt that is forgotten": (committer.Committer, "_open", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
     "pins below the horizon": (holds, "_unheld", nothing),

@@ -14,9 +14,11 @@ from simulation.simulate import check_production, finish
 from simulation.world import World
 from support.builders import drop_of, live
 
-from eventlog import Ms, claims, errors, rebase
-from eventlog.chunks import parse_chunk
-from eventlog.model import Fence, Horizon, Replace, SetPin, Unchanged
+from eventlog import Ms, errors
+from eventlog.commit import rebase
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Fence, Horizon, Replace, SetPin, Unchanged
+from eventlog.state import claims
 
 PREEMPTIONS = 2
 

@@ -12,10 +12,11 @@ from simulation.ledger import COMMIT, SEGMENT, Ledger, Violation, hold, segment_
 from simulation.scheduler import Scheduler, WaitingClock
 from support.builders import Crash, create, drop_of, live
 
-from eventlog import Table, errors, keys
-from eventlog.memory import MemoryStore
-from eventlog.model import Add
-from eventlog.slot import put_once
+from eventlog import Table, errors
+from eventlog.commit.slot import put_once
+from eventlog.format import keys
+from eventlog.model.records import Add
+from eventlog.store.memory import MemoryStore
 
 # What says that nothing was committed.
 REFUSED = (errors.CommitConflict, errors.ClaimLost, errors.Unavailable, errors.InvalidInput)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from soak.model import Model, Unit, units_of
 
-from eventlog.model import Transaction
+from eventlog.model.records import Transaction
 
 _SHOWN = 5
 _ERROR_TEXT = 600

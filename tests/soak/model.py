@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from soak.journal import DAY_MS, N_COLUMN, TOKEN, add_hashes, part_hash
 
-from eventlog.chunks import parse_chunk
-from eventlog.model import (
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
     Action,
     Add,
     App,

@@ -24,12 +24,14 @@ from soak.crew import Crew, environment
 from soak.history import History, violations
 from soak.model import units_of
 
-from eventlog import Table, codec, fold
+from eventlog import Table
 from eventlog.errors import EventLogError
-from eventlog.fsck import fsck
-from eventlog.model import Transaction
+from eventlog.format import codec
+from eventlog.fsck.check import fsck
+from eventlog.log.spills import unpack
+from eventlog.model.records import Transaction
 from eventlog.readers import scan
-from eventlog.spills import unpack
+from eventlog.state import fold
 
 BUCKET = "soak"
 KILL_EVERY_S = (1.5, 4.0)
@@ -100,7 +102,7 @@ def _child(*module: str):
 def soak(minutes: float, seed: int, directory: Path) -> Outcome:
     """Run for so many minutes, then check; journals are left in `directory`."""
     with ExitStack() as stack:
-        server = stack.enter_context(_child("eventlog.local_server", "--port", "0"))
+        server = stack.enter_context(_child("eventlog.store.testing.local_server", "--port", "0"))
         endpoint = server.stdout.readline().strip()
         direct = {"endpoint_url": endpoint, **CREDENTIALS}
         table = _create(direct)

@@ -7,8 +7,7 @@ import pytest
 from soak.history import History, violations
 from soak.journal import N_COLUMN, TOKEN, Journal, add_hashes, part_hash, read_journal
 
-from eventlog.delta import drop_of
-from eventlog.model import (
+from eventlog.model.records import (
     Add,
     App,
     ColumnStats,
@@ -24,6 +23,7 @@ from eventlog.model import (
     Unchanged,
     Unpin,
 )
+from eventlog.state.delta import drop_of
 
 DAY = 10
 CHUNK = "1970-01-11"  # day 10

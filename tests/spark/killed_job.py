@@ -12,9 +12,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from eventlog.keys import parse_log_key
-from eventlog.local import LocalStore
-from eventlog.s3 import S3Store
+from eventlog.format.keys import parse_log_key
+from eventlog.store.local import LocalStore
+from eventlog.store.s3.adapter import S3Store
 from pyspark_eventlog import DefaultSource
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import GeometryType, LongType, StructField, StructType
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
-from eventlog.model import Segment
+from eventlog.model.records import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
 from eventlog.readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack

@@ -10,7 +10,7 @@ import eventlog.compaction.spark
 from eventlog import Table
 from eventlog.compaction import Policy, plan, run
 from eventlog.errors import InvalidInput
-from eventlog.fsck import fsck
+from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.writers import append
 

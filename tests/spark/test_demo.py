@@ -9,7 +9,7 @@ import pytest
 from support.distribution import SHORT_JVM
 
 from eventlog import Table
-from eventlog.fsck import fsck
+from eventlog.fsck.check import fsck
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 STEPS = {

@@ -10,9 +10,9 @@ import pytest
 from support.distribution import SHORT_JVM
 
 from eventlog import Table
-from eventlog.keys import parse_log_key
-from eventlog.local import LocalStore
-from eventlog.s3 import S3Store
+from eventlog.format.keys import parse_log_key
+from eventlog.store.local import LocalStore
+from eventlog.store.s3.adapter import S3Store
 from pyspark_eventlog import DefaultSource
 
 JOB = Path(__file__).with_name("killed_job.py")

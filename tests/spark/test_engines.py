@@ -16,9 +16,11 @@ from pyspark.sql.functions import count_if, expr, lit
 from support import predicates
 
 import eventlog.readers.spark
-from eventlog import Table, compaction, encoding, limits, predicate
+from eventlog import Table, compaction, limits
 from eventlog.errors import InvalidInput
+from eventlog.query import predicate
 from eventlog.readers.spark.filters import to_column
+from eventlog.staging import encoding
 from eventlog.writers import append
 
 ENGINES = ("arrow", "jvm")

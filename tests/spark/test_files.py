@@ -6,8 +6,8 @@ import pytest
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
+from eventlog.model.schema_text import parse_schema
 from eventlog.readers import scan
-from eventlog.schema_text import parse_schema
 from eventlog.writers import append
 from eventlog.writers.files import open_rows
 

@@ -9,14 +9,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import Segment, Snapshot, Table, codec, fold, keys, schema, segments, spills
+from eventlog import Segment, Snapshot, Table
 from eventlog.clock import ManualClock
-from eventlog.delta import drop_of
 from eventlog.errors import OutcomeUnknown, Unavailable
-from eventlog.faults import Crash
-from eventlog.memory import MemoryStore
-from eventlog.model import Add, App, ColumnStats, PropertyChange
-from eventlog.store import Body, ObjectInfo, ObjectStore
+from eventlog.format import codec, keys, segments
+from eventlog.log import spills
+from eventlog.model import schema
+from eventlog.model.records import Add, App, ColumnStats, PropertyChange
+from eventlog.state import fold
+from eventlog.state.delta import drop_of
+from eventlog.store.memory import MemoryStore
+from eventlog.store.port import Body, ObjectInfo, ObjectStore
+from eventlog.store.testing.faults import Crash
 
 _SEAL = re.compile(rb',"digest":"[0-9a-f]{64}"}$')
 

@@ -2,9 +2,9 @@
 
 from support.builders import live
 
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
+from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan
 
 MIB = 2**20

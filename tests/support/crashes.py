@@ -28,13 +28,16 @@ from support.builders import (
     live,
 )
 
-from eventlog import Table, codec, errors, fold, keyframe, keys, spills
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, perform, plan, run, vacuum
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
-from eventlog.model import Analysed, Assess, ChunkChange, ChunkState, Fence, Replace
-from eventlog.restage import commit_staged
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.log import spills
+from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState, Fence, Replace
+from eventlog.state import fold, keyframe
+from eventlog.store.memory import MemoryStore
+from eventlog.table.restage import commit_staged
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 

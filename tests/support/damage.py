@@ -5,10 +5,12 @@ import itertools
 import msgspec
 import pyarrow as pa
 
-from eventlog import Table, codec, keyframe, keys, segments
+from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
+from eventlog.format import codec, keys, segments
+from eventlog.fsck.check import fsck
+from eventlog.state import keyframe
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", tz="UTC")), ("id", pa.int64())])

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
-from eventlog import local_server
+from eventlog.store.testing import local_server
 
 POLICIES = Path(__file__).parents[2] / "localstack" / "policies"
 ROLES = ("reader", "writer", "compactor", "vacuum")

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from math import ceil
 
-from eventlog import segments
-from eventlog.assessment import assess
-from eventlog.chunks import TimeChunk, chunk_of, parse_chunk
 from eventlog.compaction.planner.assessing import Result, noted
 from eventlog.compaction.planner.planning import Known, Plan, plan_entries, renewed_entries
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
-from eventlog.model import Meta, Segment
+from eventlog.format import segments
+from eventlog.model.chunks import TimeChunk, chunk_of, parse_chunk
+from eventlog.model.records import Meta, Segment
+from eventlog.state.assessment import assess
 
 TABLE = "7a" * 16
 HASH = "ab" * 32

@@ -9,7 +9,7 @@ import traceback
 import pyarrow as pa
 
 from eventlog import Table
-from eventlog.location import open_store
+from eventlog.store.location import open_store
 from eventlog.writers import append
 
 # Each is forked from a process that has no threads and has imported what all of them need.

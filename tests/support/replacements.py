@@ -10,12 +10,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog import codec, keys
-from eventlog.delta import drop_of
-from eventlog.encoding import Recipe
-from eventlog.model import Replace
-from eventlog.schema import to_arrow
-from eventlog.staging import Stager
+from eventlog.format import codec, keys
+from eventlog.model.records import Replace
+from eventlog.model.schema import to_arrow
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.stager import Stager
+from eventlog.state.delta import drop_of
 
 
 def read(table, segments):

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from support.builders import SCHEMA, live
 
-from eventlog import Table, keys
+from eventlog import Table
+from eventlog.format import keys
 from eventlog.readers import scan
 
 START = datetime(2013, 1, 7, tzinfo=UTC)

@@ -12,7 +12,7 @@ from bench.tries import TryCounter
 
 from eventlog import Table
 from eventlog.compaction import run
-from eventlog.location import open_store
+from eventlog.store.location import open_store
 from eventlog.writers import append
 
 DAYS = 10

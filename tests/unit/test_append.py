@@ -14,10 +14,11 @@ from support import builders
 from support.builders import SCHEMA, check_sound, create, events, live, reopen
 from support.effort import calls_of
 
-from eventlog import codec, errors, keys
-from eventlog.chunks import parse_chunk
+from eventlog import errors
+from eventlog.format import codec, keys
+from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan
-from eventlog.staging import MIN_MEMORY_BYTES
+from eventlog.staging.stager import MIN_MEMORY_BYTES
 from eventlog.writers import append, overwrite
 
 UTC = dt.UTC

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from support.builders import create, events
 
 from eventlog import Table, compaction, errors
-from eventlog.program import build
-from eventlog.properties import SETTINGS
+from eventlog.cli.program import build
+from eventlog.model.properties import SETTINGS
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 

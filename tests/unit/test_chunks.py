@@ -2,8 +2,9 @@
 
 import pytest
 
-from eventlog import chunks, errors
-from eventlog.chunks import MAX_MS, MIN_MS, TimeChunk, chunk_of, parse_chunk
+from eventlog import errors
+from eventlog.model import chunks
+from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, chunk_of, parse_chunk
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 from support.builders import add, check_sound, commit, create, drop_of, live, reopen, replaced
 
-from eventlog import claims, errors
-from eventlog.model import (
+from eventlog import errors
+from eventlog.model.records import (
     Ack,
     Attach,
     Break,
@@ -20,6 +20,7 @@ from eventlog.model import (
     Token,
     Unpin,
 )
+from eventlog.state import claims
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 S1, S2, S3 = "1" * 32, "2" * 32, "3" * 32

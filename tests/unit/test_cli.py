@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from eventlog import Table, keys, terminal
+from eventlog import Table
+from eventlog.cli import terminal
+from eventlog.cli.program import build
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
-from eventlog.program import build
+from eventlog.format import keys
+from eventlog.model.schema import from_arrow
+from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.readers import scan
-from eventlog.schema import from_arrow
-from eventlog.schema_text import parse_schema, type_text
 from eventlog.writers import append
 
 SCHEMA = pa.schema(

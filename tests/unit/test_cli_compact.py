@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 from support import builders
 
-from eventlog import keys
+from eventlog.cli.program import build
 from eventlog.clock import SystemClock
 from eventlog.compaction import Policy, plan, run, runner
-from eventlog.local import LocalStore
-from eventlog.program import build
+from eventlog.format import keys
+from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite
 
 # No task takes in all segments of `table` and of `another_month`.

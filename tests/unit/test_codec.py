@@ -3,8 +3,9 @@
 import pytest
 from support.builders import create, replaced
 
-from eventlog import codec, errors
-from eventlog.model import AppMark, Meta, Segment
+from eventlog import errors
+from eventlog.format import codec
+from eventlog.model.records import AppMark, Meta, Segment
 
 
 def test_hashes_of_the_format_do_not_change():

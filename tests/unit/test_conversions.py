@@ -14,9 +14,9 @@ import pytest
 from support.builders import SCHEMA, create
 
 from eventlog import errors
-from eventlog.decoding import pieces
 from eventlog.readers import count, scan
-from eventlog.rows import conform
+from eventlog.staging.decoding import pieces
+from eventlog.staging.rows import conform
 from eventlog.writers import append
 
 AT = SCHEMA.field("at").type
@@ -403,10 +403,10 @@ def test_text_with_a_time_of_day_is_no_date():
 
 def test_a_batch_that_repeats_a_long_text_is_written_piece_by_piece(monkeypatch):
     """A view or a category takes a few bytes a row; what they stand for may pass 32-bit offsets."""
-    monkeypatch.setattr("eventlog.staging.pieces", lambda batch: pieces(batch, 2**20))
+    monkeypatch.setattr("eventlog.staging.stager.pieces", lambda batch: pieces(batch, 2**20))
     seen = []
     monkeypatch.setattr(
-        "eventlog.staging.conform", lambda *args: seen.append(conform(*args)) or seen[-1]
+        "eventlog.staging.stager.conform", lambda *args: seen.append(conform(*args)) or seen[-1]
     )
     texts = [chr(65 + n) * 2**16 for n in range(4)]
     rows = 64

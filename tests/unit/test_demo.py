@@ -6,11 +6,12 @@ import pytest
 from support.builders import create, events, reopen
 
 from eventlog.compaction import Policy, plan, run
-from eventlog.local import LocalStore
+from eventlog.demo import jobs
+from eventlog.demo.compaction import Ongoing, compact_beside, meetings
+from eventlog.demo.demo import Result
 from eventlog.readers import scan
-from eventlog.writers import append, demo_spark
-from eventlog.writers.demo import Result
-from eventlog.writers.demo_compaction import Ongoing, compact_beside, meetings
+from eventlog.store.local import LocalStore
+from eventlog.writers import append
 
 BATCHES = 4
 
@@ -46,7 +47,7 @@ def by_threads(table, monkeypatch):
         pool.shutdown(wait=False)
         return running
 
-    monkeypatch.setattr(demo_spark, "append_late", append_late)
+    monkeypatch.setattr(jobs, "append_late", append_late)
     return append_late
 
 
@@ -93,7 +94,7 @@ def test_a_late_job_that_fails_ends_the_demo_all_the_same(table, monkeypatch):
         pool = ThreadPoolExecutor(len(feeds))
         return [pool.submit(job, batches) for batches in feeds]
 
-    monkeypatch.setattr(demo_spark, "append_late", append_late)
+    monkeypatch.setattr(jobs, "append_late", append_late)
     found = compact_beside(None, table, late(), Policy())
     assert (found.appends, found.failed_appends, found.arrived, found.between) == (0, 2, 0, 0)
     assert not result(found).ok

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import keys
 from eventlog.compaction.aws.events import (
     MAX_BODY_CHARS,
     MAX_SKIPPED,
@@ -20,6 +19,7 @@ from eventlog.compaction.aws.events import (
     table_of,
 )
 from eventlog.errors import InvalidInput
+from eventlog.format import keys
 
 ROOT = "tables/a b+c=é"
 COMMIT = f"{ROOT}/{keys.commit_key(7)}"

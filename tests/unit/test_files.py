@@ -30,10 +30,10 @@ from click.testing import CliRunner
 from pyarrow.parquet import encryption
 
 from eventlog import Table
+from eventlog.cli.program import build
 from eventlog.errors import InvalidInput
-from eventlog.program import build
+from eventlog.model.schema_text import parse_schema
 from eventlog.readers import scan
-from eventlog.schema_text import parse_schema
 from eventlog.writers import append
 from eventlog.writers.files import open_rows
 
@@ -1294,7 +1294,10 @@ def test_half_a_stream_is_refused_and_the_job_may_come_again(table, tmp_path):
     half = arrow("stream", ids(*range(5000)))[:-8]
     call = ("append", tmp_path / "t", "-", *UNIT)
     process = subprocess.run(
-        [sys.executable, "-m", "eventlog.cli", *call], input=half, capture_output=True, timeout=240
+        [sys.executable, "-m", "eventlog.cli", *call],
+        input=half,
+        capture_output=True,
+        timeout=240,
     )
     assert (process.returncode, b"may have died half-way" in process.stderr) == (2, True)
     for content in (half, whole[:-8], whole[:-100], whole + whole, b""):

@@ -13,8 +13,9 @@ from support.builders import (
     replaced,
 )
 
-from eventlog import errors, fold, rules, segments
-from eventlog.model import (
+from eventlog import errors
+from eventlog.format import segments
+from eventlog.model.records import (
     App,
     Drop,
     Fence,
@@ -25,6 +26,7 @@ from eventlog.model import (
     Transaction,
     Unchanged,
 )
+from eventlog.state import fold, rules
 
 
 @pytest.fixture

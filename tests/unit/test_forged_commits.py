@@ -4,8 +4,10 @@ import pytest
 from support.builders import create, events, live, replaced
 from support.damage import Damaged
 
-from eventlog import Table, codec, errors, keys, proposal, segments
-from eventlog.model import Spill
+from eventlog import Table, errors
+from eventlog.commit import proposal
+from eventlog.format import codec, keys, segments
+from eventlog.model.records import Spill
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 

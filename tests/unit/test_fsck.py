@@ -6,12 +6,14 @@ import pytest
 from support import builders
 from support.damage import Damaged, rows
 
-from eventlog import Table, codec, fold, keys
+from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.errors import TableNotFound
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
-from eventlog.model import Commit, Transaction
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Commit, Transaction
+from eventlog.state import fold
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 

@@ -8,10 +8,12 @@ import pytest
 from support import builders
 from support.damage import Damaged, rows
 
-from eventlog import Table, codec, findings, keys, walk
+from eventlog import Table
 from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed
-from eventlog.fsck import fsck
-from eventlog.model import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
+from eventlog.format import codec, keys
+from eventlog.fsck import findings, walk
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
 from eventlog.writers import append, overwrite
 
 

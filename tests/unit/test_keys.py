@@ -2,7 +2,8 @@
 
 import pytest
 
-from eventlog import errors, keys
+from eventlog import errors
+from eventlog.format import keys
 
 
 def test_keys_are_those_of_the_format():

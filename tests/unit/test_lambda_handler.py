@@ -11,7 +11,7 @@ from support import builders
 from support.lambda_queue import Invocation, commits, logging_of_its_own, row_list
 from tidy.tables import EXTRAS
 
-from eventlog import Table, keys
+from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import lambda_handler
 from eventlog.compaction.aws import bundle, json_lines
@@ -22,8 +22,9 @@ from eventlog.compaction.perform import Outcome
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
-from eventlog.leases import SILENT_S
-from eventlog.log import Log
+from eventlog.format import keys
+from eventlog.log.log import Log
+from eventlog.table.leases import SILENT_S
 from eventlog.writers import append, overwrite
 
 # The package exports a function of the module's name.

@@ -4,11 +4,11 @@ import pytest
 from support.builders import HASH, START_MS, add, check_sound, commit, create, drop_of, live, reopen
 
 from eventlog import Ms, Table, errors
-from eventlog.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.clock import ManualClock
-from eventlog.leases import ABANDONED_S, SILENT_S
-from eventlog.memory import MemoryStore
-from eventlog.model import Add, Release, Replace
+from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.model.records import Add, Release, Replace
+from eventlog.store.memory import MemoryStore
+from eventlog.table.leases import ABANDONED_S, SILENT_S
 
 DAY = "2013-01-07"
 YEARS_MS = 10 * 365 * 86_400_000

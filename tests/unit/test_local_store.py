@@ -20,7 +20,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
-from eventlog.local import LocalStore
+from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
 

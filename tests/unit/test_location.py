@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import InvalidInput, OutcomeUnknown
-from eventlog.keys import parse_log_key, parse_segment_key
-from eventlog.local import LocalStore
-from eventlog.location import open_store, probe
-from eventlog.memory import MemoryStore
-from eventlog.s3 import S3Store
-from eventlog.wrappers import Fault, FaultyStore
+from eventlog.format.keys import parse_log_key, parse_segment_key
+from eventlog.store.local import LocalStore
+from eventlog.store.location import open_store, probe
+from eventlog.store.memory import MemoryStore
+from eventlog.store.s3.adapter import S3Store
+from eventlog.store.testing.wrappers import Fault, FaultyStore
 
 TOKEN = "0123456789abcdef" * 2
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from support.builders import create, events, row_names
 
 from eventlog import Ms, errors
-from eventlog.chunks import MAX_MS, MIN_MS
-from eventlog.moments import LEAST_MS, MOST_MS, to_ms
-from eventlog.program import build
+from eventlog.cli.program import build
+from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.query.moments import LEAST_MS, MOST_MS, to_ms
 from eventlog.readers import scan
 from eventlog.writers import append, overwrite
 

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from eventlog.errors import InvalidInput
-from eventlog.options import NAMES, StoreOptions, parse_options
+from eventlog.store.options import NAMES, StoreOptions, parse_options
 
 
 def test_none_given():

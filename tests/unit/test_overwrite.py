@@ -5,7 +5,8 @@ import pytest
 from support import builders
 from support.builders import SCHEMA, Spy, check_sound, create, events, live, reopen, row_names
 
-from eventlog import Ms, errors, keys
+from eventlog import Ms, errors
+from eventlog.format import keys
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 

@@ -23,13 +23,14 @@ from support.builders import (
 from support.compaction_tasks import SMALL, content, policy, task_of
 from support.crashes import ENDS, MortalStore, fresh, furnished, names, quick, rows_of
 
-from eventlog import Ms, Table, errors, keys
+from eventlog import Ms, Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.compaction.perform import Outcome, needs_claim, perform
 from eventlog.compaction.rewriting.rewrite import rewrite
-from eventlog.leases import RENEW_S, SILENT_S
-from eventlog.model import Fence
+from eventlog.format import keys
+from eventlog.model.records import Fence
+from eventlog.table.leases import RENEW_S, SILENT_S
 from eventlog.writers import append, overwrite
 
 CLAIMING = policy(claim_bytes=0)

@@ -4,18 +4,18 @@ import pytest
 from support.builders import add, commit, create, reopen
 from support.planned_tables import TABLE, Pretended
 
-from eventlog.assessment import MAX_STATES
-from eventlog.chunks import parse_chunk
 from eventlog.compaction.planner.assessing import REFRESH, Result, noted, record
 from eventlog.compaction.planner.candidates import MAX_INPUTS
 from eventlog.compaction.planner.planning import explain, known_of, plan
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import decode, encode, task_id
-from eventlog.delta import drop_of
 from eventlog.errors import InvalidInput, VersionNotFound
-from eventlog.memory import MemoryStore
-from eventlog.model import Analysed, ChunkState
-from eventlog.wrappers import CountingStore
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Analysed, ChunkState
+from eventlog.state.assessment import MAX_STATES
+from eventlog.state.delta import drop_of
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
 
 T = 100_000
 POLICY = Policy(target_bytes=T, max_task_bytes=10 * T, small_task_bytes=0)

@@ -9,11 +9,11 @@ import pytest
 from support import repeatable
 from support.effort import calls_of
 
-from eventlog import predicate
-from eventlog.chunks import MAX_MS, MIN_MS
 from eventlog.errors import InvalidInput
-from eventlog.model import ColumnStats, Leaf
-from eventlog.schema import from_arrow
+from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.records import ColumnStats, Leaf
+from eventlog.model.schema import from_arrow
+from eventlog.query import predicate
 
 SCHEMA = pa.schema(
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventlog import properties
+from eventlog.model import properties
 
 
 @pytest.mark.parametrize(

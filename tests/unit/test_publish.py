@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 from support.builders import HASH, START_MS, TABLE, Spy, add, commit, create, reopen, replaced
 
-from eventlog import Table, codec, errors, fold, keys, rebase, rules
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.faults import Fault, FaultyStore
-from eventlog.memory import MemoryStore
-from eventlog.model import Add, App, Drop, Published, Transaction
-from eventlog.publish import (
+from eventlog.commit import rebase
+from eventlog.commit.publish import (
     MAX_TAKEN,
     MAX_TAKEN_BYTES,
     WINDOW,
@@ -18,8 +16,13 @@ from eventlog.publish import (
     combinable,
     publication,
 )
-from eventlog.rules import MAX_WINDOW
-from eventlog.wrappers import CountingStore
+from eventlog.format import codec, keys
+from eventlog.model.records import Add, App, Drop, Published, Transaction
+from eventlog.state import fold, rules
+from eventlog.state.rules import MAX_WINDOW
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
+from eventlog.store.testing.wrappers import CountingStore
 
 OWN = "f" * 32
 

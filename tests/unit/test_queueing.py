@@ -7,7 +7,7 @@ from eventlog.compaction.planner.load import Load, draw, main, simulate
 from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
-from eventlog.model import Segment
+from eventlog.model.records import Segment
 
 POLICY = Policy(max_tasks=3, max_running_bytes=100, max_queue=5)
 

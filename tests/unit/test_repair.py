@@ -9,9 +9,11 @@ import pytest
 from support import builders, repeatable
 from support.damage import Damaged, rows
 
-from eventlog import Table, codec, fsck, keys
+from eventlog import Table
 from eventlog.errors import InvalidInput
-from eventlog.memory import MemoryStore
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 
@@ -222,7 +224,7 @@ def test_store_that_refuses_is_reported(planted):
         def put_if_absent(self, key, body):
             raise InvalidInput("access denied")
 
-    report = fsck.fsck(Table(ReadOnly(planted.store)), repair=True)
+    report = fsck(Table(ReadOnly(planted.store)), repair=True)
     assert report.repairs
     assert all(not told.done and "access denied" in told.message for told in report.repairs)
     assert report.warnings == 1

@@ -3,9 +3,9 @@
 import pytest
 from support.builders import add, commit, create, events, reopen
 
-from eventlog.history import PAGE
-from eventlog.memory import MemoryStore
-from eventlog.wrappers import CountingStore
+from eventlog.log.history import PAGE
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
 LENGTHS = [1, 100, 1000]

@@ -5,12 +5,14 @@ import random
 import pytest
 from support import builders
 
-from eventlog import Table, errors, fold, keys
-from eventlog.delta import drop_of
+from eventlog import Table, errors
 from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
-from eventlog.fsck import fsck
-from eventlog.model import Add, Drop, Fence, Horizon, Restore, SameSegments
-from eventlog.restoration import restoration
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Add, Drop, Fence, Horizon, Restore, SameSegments
+from eventlog.state import fold
+from eventlog.state.delta import drop_of
+from eventlog.table.restoration import restoration
 
 CHUNKS = [f"2013-01-{day:02d}" for day in range(1, 8)]
 

@@ -21,18 +21,19 @@ from support.builders import (
 )
 from support.compaction_tasks import SMALL, content, policy, task_of
 
-from eventlog import Table, errors, keys
-from eventlog.chunks import parse_chunk
+from eventlog import Table, errors
 from eventlog.compaction.perform import perform
 from eventlog.compaction.rewriting import outputs
 from eventlog.compaction.rewriting.digest import NOTHING, check_same, digest
 from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import Size, share
 from eventlog.compaction.rewriting.rewrite import rewrite
-from eventlog.memory import MemoryStore
-from eventlog.model import Replace
+from eventlog.format import keys
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Replace
 from eventlog.readers import scan, whole
 from eventlog.readers.fragments import Reading
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 WIDER = SCHEMA.append(pa.field("extra", pa.int64()))

@@ -6,14 +6,14 @@ import pytest
 from support.builders import create, events
 
 import eventlog.compaction.spark
-from eventlog import keys
 from eventlog.compaction import Policy, plan, run, runner
 from eventlog.compaction.perform import Outcome, perform
 from eventlog.compaction.planner.assessing import record
 from eventlog.compaction.policy import GIB
 from eventlog.errors import InvalidInput
-from eventlog.local import LocalStore
+from eventlog.format import keys
 from eventlog.readers import scan
+from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
 SMALL = Policy(target_bytes=4096, max_task_bytes=16_384, small_task_bytes=0, max_tasks=2)

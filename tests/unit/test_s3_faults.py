@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from eventlog import s3_clients
 from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
-from eventlog.s3 import S3Store
+from eventlog.store.s3 import clients
+from eventlog.store.s3.adapter import S3Store
 
 SERVER_MS = 1_700_000_000_000
 
@@ -122,7 +122,7 @@ def server():
 @pytest.fixture
 def silence(server, monkeypatch):
     """A step that never answers; clients wait for a second only."""
-    monkeypatch.setattr(s3_clients, "READ_TIMEOUT_S", 1)
+    monkeypatch.setattr(clients, "READ_TIMEOUT_S", 1)
 
     def step(handler):
         server.stopping.wait(240)
@@ -138,8 +138,8 @@ def clock():
 
 @pytest.fixture
 def store(server, clock, monkeypatch):
-    monkeypatch.setattr(s3_clients, "READ_ATTEMPTS", 2)
-    monkeypatch.setattr(s3_clients, "_state", s3_clients._State())
+    monkeypatch.setattr(clients, "READ_ATTEMPTS", 2)
+    monkeypatch.setattr(clients, "_state", clients._State())
     return S3Store("s3://bucket/root", _options(server), clock)
 
 
@@ -473,13 +473,13 @@ class TestConfiguration:
         first, path = store.filesystem()
         assert path == "bucket/root"
         assert store.filesystem()[0] is first
-        credentials = s3_clients.clients_for(store._options).session.get_credentials()
+        credentials = clients.clients_for(store._options).session.get_credentials()
         monkeypatch.setattr(credentials, "token", "rotated")
         assert store.filesystem()[0] is not first
 
     def test_stores_of_one_configuration_share_clients(self, server, monkeypatch):
         options = S3Store("s3://one", _options(server))._options
-        assert s3_clients.clients_for(options) is s3_clients.clients_for(options)
-        before = s3_clients.clients_for(options)
+        assert clients.clients_for(options) is clients.clients_for(options)
+        before = clients.clients_for(options)
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
-        assert s3_clients.clients_for(options) is not before
+        assert clients.clients_for(options) is not before

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.effort import calls_of
 
-from eventlog import keyframe, places, scan, segments, stats
-from eventlog.chunks import DAY_MS, TimeChunk, chunk_of
 from eventlog.errors import InvalidInput
-from eventlog.model import ColumnStats, Layout, Segment, Totals
-from eventlog.pruning import to_units
-from eventlog.schema import from_arrow
+from eventlog.format import places, segments
+from eventlog.model import stats
+from eventlog.model.chunks import DAY_MS, TimeChunk, chunk_of
+from eventlog.model.records import ColumnStats, Layout, Segment, Totals
+from eventlog.model.schema import from_arrow
+from eventlog.query.pruning import to_units
+from eventlog.state import keyframe, scan
 
 SCHEMA = pa.schema(
     [

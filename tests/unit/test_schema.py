@@ -5,11 +5,12 @@ import pyarrow as pa
 import pytest
 from support.builders import SCHEMA, check_sound, create, events, reopen
 
-from eventlog import Table, errors, limits, schema, schema_text
-from eventlog.fsck import fsck
-from eventlog.memory import MemoryStore
-from eventlog.model import Column
+from eventlog import Table, errors, limits
+from eventlog.fsck.check import fsck
+from eventlog.model import schema, schema_text
+from eventlog.model.records import Column
 from eventlog.readers import scan
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 BASE = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False), ("n", pa.int64())])

@@ -3,7 +3,6 @@
 import pytest
 from support.planned_tables import Pretended
 
-from eventlog.chunks import TimeChunk, parse_chunk
 from eventlog.compaction.planner.scoring import FILE_COST, aged, score, worth
 from eventlog.compaction.planner.spans import (
     Span,
@@ -15,7 +14,8 @@ from eventlog.compaction.planner.spans import (
 )
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import InvalidInput
-from eventlog.model import ChunkState
+from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.model.records import ChunkState
 
 T = 100_000
 POLICY = Policy(target_bytes=T, small_ratio=0.75, max_task_bytes=10 * T)

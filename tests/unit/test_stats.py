@@ -6,8 +6,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from eventlog import errors, schema, stats
-from eventlog.model import ColumnStats
+from eventlog import errors
+from eventlog.model import schema, stats
+from eventlog.model.records import ColumnStats
 
 DAY = dt.date(2013, 1, 7)
 NOON = dt.datetime(2013, 1, 7, 12, tzinfo=dt.UTC)

@@ -24,9 +24,9 @@ from support.builders import (
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.memory import MemoryStore
-from eventlog.model import PropertyChange, SetProperties, SetSchema
-from eventlog.schema import extend
+from eventlog.model.records import PropertyChange, SetProperties, SetSchema
+from eventlog.model.schema import extend
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 

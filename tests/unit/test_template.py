@@ -10,10 +10,10 @@ from cfnlint.api import lint_file
 from support import lambda_queue
 from support.iam import NOBODY, Asked, is_allowed, load
 
-from eventlog import keys
 from eventlog.compaction.aws import bundle
 from eventlog.compaction.aws.events import parse
 from eventlog.compaction.aws.settings import Settings
+from eventlog.format import keys
 
 GIVEN = {
     "Bucket": "b",

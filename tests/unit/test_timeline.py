@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from eventlog.errors import InvalidInput
-from eventlog.lineage import Change, Member, members
-from eventlog.timeline import Swap, Timeline
+from eventlog.recovery.lineage import Change, Member, members
+from eventlog.recovery.timeline import Swap, Timeline
 
 
 def plain(*names):

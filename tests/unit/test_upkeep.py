@@ -6,12 +6,13 @@ import pytest
 from click.testing import CliRunner
 from support import builders
 
-from eventlog import Table, keys
+from eventlog import Table
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
-from eventlog.leases import RENEW_S
-from eventlog.local import LocalStore
-from eventlog.model import Horizon
-from eventlog.program import build
+from eventlog.format import keys
+from eventlog.model.records import Horizon
+from eventlog.store.local import LocalStore
+from eventlog.table.leases import RENEW_S
 from eventlog.writers import append
 
 
@@ -101,7 +102,7 @@ class Alive(ManualClock):
 def test_k3_the_watch_that_nobody_asked_for_otherwise_spares_who_is_alive(table, monkeypatch):
     lease = table.claim("2013-01-07", "2013-01-08")
     clock = Alive(lease)
-    monkeypatch.setattr("eventlog.program.Place.open", lambda _: Table(table.store, clock))
+    monkeypatch.setattr("eventlog.cli.program.Place.open", lambda _: Table(table.store, clock))
     refused = run("claims", table.uri, "--break", lease.id)
     assert refused.exit_code == 3
     assert "its holder is alive" in refused.stderr

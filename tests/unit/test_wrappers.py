@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
-from eventlog.memory import MemoryStore
-from eventlog.tally import Counts
-from eventlog.wrappers import CountingStore, Crash, Fault, FaultyStore, PrefixedStore
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.tally import Counts
+from eventlog.store.testing.wrappers import CountingStore, Crash, Fault, FaultyStore, PrefixedStore
 
 
 class TestCounting:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from eventlog.decoding import pieces
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.rows import check_columns
+from eventlog.staging.decoding import pieces
+from eventlog.staging.rows import check_columns
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventlog.rows import PANDAS
+from eventlog.staging.rows import PANDAS
 from eventlog.writers.files.sources import Opened, Source, check_alone, open_path
 
 _MAGIC = b"PAR1"

@@ -1,0 +1,258 @@
+"""The verbs that look closely: show one version, check all of them (fsck).
+
+Shell layer; needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import click
+import msgspec
+
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, at_timestamp, common
+from eventlog.clock import SystemClock
+from eventlog.errors import Corrupt
+from eventlog.format import keys
+from eventlog.fsck import check as checks
+from eventlog.fsck.findings import Report
+from eventlog.log import spills
+from eventlog.model.records import Commit, Totals, Transaction
+from eventlog.model.schema_text import type_text
+from eventlog.state.snapshot import Snapshot
+from eventlog.table.table import Table
+
+
+@click.command()
+@common
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@at_timestamp
+def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
+    """Show one version: its commit, its transactions, what they changed, its state."""
+    opened = place.open()
+    snapshot = opened.snapshot(version, timestamp)
+    commit, body = opened.log.read(snapshot.version)
+    whole = spills.unpack(commit, opened.log.spill)
+    void = dict(opened.log.effect(commit).void)
+    if place.as_json:
+        terminal.json_document(_show_json(opened, snapshot, commit, whole, void))
+        return
+    _show_commit(snapshot, commit, len(body))
+    for transaction in whole.transactions:
+        _show_transaction(transaction, void.get(transaction.id))
+    _show_state(snapshot)
+
+
+@click.command()
+@common
+@click.option("--log-only", is_flag=True, help="Look at no segments and at nothing left over.")
+@click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
+@click.option(
+    "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
+    help="Trust the key frame of VERSION and fold from there, not from 0.",
+)  # fmt: skip
+@click.option(
+    "--version", type=click.IntRange(min=0),
+    help="Look for the segments of this version, not of the newest.",
+)  # fmt: skip
+@click.option("--repair", is_flag=True, help="Write key frames that are missing; nothing else.")
+def fsck(
+    place: Place,
+    *,
+    log_only: bool,
+    checksums: bool,
+    start: int | None,
+    version: int | None,
+    repair: bool,
+) -> int:
+    """Check that everything stored is what the log says; exit 4 where it is not.
+
+    Folds all commits from version 0, and compares every header, delta and key frame with it; looks
+    for the live segments; counts the objects that nothing names.
+    """
+    table, clock = place.unopened(), SystemClock()
+    begun = clock.now_ms()
+    with terminal.progress() as advance:
+        report = checks.fsck(
+            table,
+            objects=not log_only,
+            checksums=checksums,
+            start=start,
+            version=version,
+            repair=repair,
+            progress=advance,
+        )
+    if place.as_json:
+        terminal.json_document({"ok": report.ok, **msgspec.to_builtins(report)})
+    else:
+        _show_report(report, (clock.now_ms() - begun) / 1000)
+    return 0 if report.ok else Corrupt.exit_code
+
+
+def totals_text(totals: Totals) -> str:
+    """Return totals for people."""
+    return (
+        f"{terminal.count(totals.segments)} segments, {terminal.count(totals.rows)} rows, "
+        f"{terminal.size(totals.bytes)}"
+    )
+
+
+def _show_json(
+    opened: Table, snapshot: Snapshot, commit: Commit, whole: Commit, void: dict[str, str]
+) -> dict[str, Any]:
+    header = msgspec.to_builtins(commit.header)
+    transactions = [
+        {
+            "id": t.id,
+            "operation": t.operation,
+            "writer": t.writer,
+            "read_version": t.read_version,
+            "app": msgspec.to_builtins(t.app),
+            "actions": _actions(t),
+            "info": t.info,
+            "void": void.get(t.id),
+        }
+        for t in whole.transactions
+    ]
+    return {
+        "uri": opened.uri,
+        **header,
+        "time": terminal.iso(snapshot.timestamp),
+        "time_ms": commit.header.time,
+        "commit": snapshot.commit_hash,
+        "transactions": transactions,
+        "layout": msgspec.to_builtins(snapshot.layout),
+        "columns": [
+            {"name": c.name, "type": type_text(c.type), "nullable": c.nullable, "id": c.id}
+            for c in snapshot.stored_schema.columns
+        ],
+        "properties": dict(snapshot.properties),
+        "apps": msgspec.to_builtins(snapshot.meta.apps),
+    }
+
+
+def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
+    header, changes = commit.header, commit.header.changes
+    start = "none yet" if header.keyframe is None else f"version {header.keyframe}"
+    delta = snapshot.delta
+    terminal.facts(
+        [
+            ("version", snapshot.version),
+            ("time", terminal.moment(snapshot.timestamp)),
+            ("table", header.table),
+            ("commit", f"{keys.commit_key(snapshot.version)}  {terminal.size(size)}"),
+            ("sha256", snapshot.commit_hash),
+            ("key frame", f"{start}; since then {_changed(len(delta.adds), len(delta.drops))}"),
+            ("totals", totals_text(header.totals)),
+            ("changes", _changed(changes.adds, changes.drops)),
+            ("rows", f"{changes.rows:+,}"),
+            ("bytes", f"{changes.bytes:+,}"),
+        ]
+    )
+
+
+def _show_transaction(transaction: Transaction, void: str | None) -> None:
+    app = transaction.app
+    terminal.say()
+    terminal.facts(
+        [
+            ("transaction", transaction.id),
+            ("operation", transaction.operation),
+            ("writer", transaction.writer),
+            ("read version", transaction.read_version),
+            ("app", f"{app.id}, sequence {app.seq}" if app else None),
+            ("actions", ", ".join(f"{n:,} {kind}" for kind, n in _actions(transaction).items())),
+            *((f"info {name}", value) for name, value in transaction.info.items()),
+            ("void", void),
+        ]
+    )
+
+
+def _show_state(snapshot: Snapshot) -> None:
+    layout = snapshot.layout
+    terminal.say()
+    terminal.facts(
+        [
+            ("time column", layout.time_column),
+            ("chunks by", layout.granularity),
+            ("ordered by", ", ".join(layout.order_by) or None),
+            *((f"property {name}", value) for name, value in snapshot.properties.items()),
+        ]
+    )
+    terminal.say()
+    terminal.table(
+        ("column", "type", "nullable"),
+        (
+            (column.name, type_text(column.type), "" if column.nullable else "no")
+            for column in snapshot.stored_schema.columns
+        ),
+    )
+
+
+def _changed(adds: int, drops: int) -> str:
+    return f"{adds:,} segments added, {drops:,} dropped"
+
+
+def _actions(transaction: Transaction) -> dict[str, int]:
+    kinds = (str(type(action).__struct_config__.tag) for action in transaction.actions)
+    return dict(Counter(kinds))
+
+
+def _show_report(report: Report, seconds: float) -> None:
+    frames = f"{report.keyframes} agree, {report.leaves} leaves read"
+    odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
+    looked = None
+    if report.segments is not None:
+        looked = f"{terminal.count(report.segments)} of version {report.segments_version}"
+    terminal.facts(
+        [
+            ("table", report.table),
+            ("folded from", f"the key frame of version {report.start}" if report.start else None),
+            ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
+            ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
+            ("key frames", ", ".join([frames, *(f"{n} {what}" for what, n in odd if n)])),
+            ("segments", looked),
+            ("checksums", terminal.size(report.checksummed) if report.checksummed else None),
+        ]
+    )
+    for void in report.void:
+        terminal.say(
+            f"void: transaction {void.transaction} of version {void.version}: {void.reason}"
+        )
+    _show_leftovers(report)
+    _show_findings(report)
+    repaired = sum(repair.done for repair in report.repairs)
+    verdict = f"corrupt: {report.errors:,} errors" if report.errors else "all is as the log says"
+    told = f"; {repaired} repaired" if report.repairs else ""
+    terminal.say(f"\n{verdict}{told} ({seconds:.1f} s)")
+
+
+def _show_leftovers(report: Report) -> None:
+    if not report.leftovers:
+        return
+    terminal.say("\nobjects that nothing names (no fault):")
+    terminal.table(
+        ("place", "kind", "objects", "bytes", "example"),
+        (
+            (x.place, x.kind, terminal.count(x.objects), terminal.size(x.bytes), x.example)
+            for x in report.leftovers
+        ),
+        right=("objects", "bytes"),
+    )
+
+
+def _show_findings(report: Report) -> None:
+    if report.findings:
+        terminal.say()
+        terminal.table(
+            ("severity", "version", "key", "message"),
+            (
+                ("repaired" if f.repaired else f.severity, f.version, f.key, f.message)
+                for f in report.findings
+            ),
+            right=("version",),
+        )
+    for repair in report.repairs:
+        terminal.say(f"{repair.key}: {repair.message}")

@@ -1,0 +1,218 @@
+"""The click group behind `eventlog`: where verbs come from, and what an error looks like.
+
+Shell layer; needs the extra `cli`. Each import package contributes its verbs through the
+entry-point group `eventlog.commands`, as a list of click commands, so that the core never
+imports upward.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from eventlog import Table
+from eventlog.cli import terminal
+from eventlog.errors import EventLogError
+from eventlog.store.location import open_store
+
+GROUP = "eventlog.commands"
+INTERRUPTED = 130
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+at_version = click.option("--version", type=click.IntRange(min=0), help="The newest if not given.")
+at_timestamp = click.option(
+    "--timestamp", help="As it was then: 2013-01-07T05:00:00Z; UTC if it says no offset."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a verb works and how it answers: the options that every verb has.
+
+    Attributes:
+        uri: the table's root.
+        storage_options: see `eventlog.store.options`.
+        as_json: answer with JSON for programs instead of tables for people.
+    """
+
+    uri: str
+    storage_options: dict[str, str]
+    as_json: bool
+
+    def open(self) -> Table:
+        """Return a handle to the table.
+
+        Raises:
+            TableNotFound: no table lies there.
+        """
+        return Table.open(self.uri, self.storage_options)
+
+    def unopened(self) -> Table:
+        """Return a handle without reading anything, for tools that expect damage."""
+        return Table(open_store(self.uri, self.storage_options))
+
+
+class _OutputClosed(Exception):
+    """Nobody reads standard output any more."""
+
+
+class Program(click.Group):
+    """The group of all verbs. Errors become one message and an exit code."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """Run one verb and exit; `args` are those of this process if None."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        extra.pop("standalone_mode", None)
+        sys.exit(self._run(arguments, prog_name, extra))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one verb; a closed standard output is not left to click, which exits with 1."""
+        try:
+            answer = super().invoke(ctx)
+            if sys.stdout is not None:  # it is where the program was started without one
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise _OutputClosed from None
+        return answer
+
+    def _run(self, arguments: list[str], prog_name: str | None, extra: dict[str, Any]) -> int:
+        as_json, debug = "--json" in arguments, "--debug" in arguments
+        try:
+            code = super().main(arguments, prog_name, standalone_mode=False, **extra)
+        except _OutputClosed:
+            # Whoever read our output has enough.
+            _discard_output()
+            return 0
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("interrupted", err=True)
+            return INTERRUPTED
+        except click.ClickException as error:
+            if as_json:
+                terminal.json_error("InvalidInput", error.format_message(), error.exit_code)
+            else:
+                error.show()
+            return error.exit_code
+        except EventLogError as error:
+            _show(error, as_json=as_json, debug=debug)
+            return error.exit_code
+        except Exception as error:  # noqa: BLE001 - the last line of defence: a message, not a trace
+            _show(error, as_json=as_json, debug=debug)
+            return 1
+        return code if isinstance(code, int) else 0
+
+
+def build() -> Program:
+    """Return the program with the verbs of every installed package."""
+    program = Program(name="eventlog", help=_HELP, context_settings={"max_content_width": 100})
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+        for command in entry.load():
+            program.add_command(command)
+    return program
+
+
+@contextmanager
+def committed(version: int) -> Iterator[None]:
+    """Guard the answer of a verb that has committed: no failure to print it fails the verb.
+
+    Whoever runs a verb that exits with an error runs it again, and that could take effect twice.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output()
+        click.echo(
+            f"eventlog: version {version} is committed; the answer could not be written: {error}",
+            err=True,
+        )
+
+
+def _discard_output() -> None:
+    """Send what is left to print nowhere: Python would complain again at its own flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def common(function: Function) -> Function:
+    """Give a verb the argument URI and the options of every verb; it gets them as `place`."""
+
+    def called(
+        *, uri: str, storage_option: dict[str, str], as_json: bool, debug: bool, **rest: Any
+    ) -> Any:
+        del debug  # read from the arguments, so that it also serves errors of usage
+        return function(Place(uri, storage_option, as_json), **rest)
+
+    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    called.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = options(called)
+    return click.argument("uri")(wrapped)  # type: ignore[return-value]
+
+
+def options(function: Function) -> Function:
+    """Give a verb the options --json, --storage-option and --debug, as keyword arguments."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+        click.option(
+            "--storage-option",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=pairs,
+            help="Overrides the AWS environment: endpoint_url, region, profile, … Repeatable.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs."),
+    ):
+        function = option(function)
+    return function
+
+
+def pairs(
+    _context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    """Parse a repeatable option of the form NAME=VALUE."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{value!r} is not of the form NAME=VALUE", param=parameter)
+        found[name] = text
+    return found
+
+
+_HELP = """A table format on object storage with no server.
+
+URI is s3://bucket/prefix or a local directory. Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict,
+4 corrupt.
+"""
+
+
+def _show(error: Exception, *, as_json: bool, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, EventLogError):
+        if as_json:
+            facts = {name: getattr(error, name) for name in _FACTS}
+            terminal.json_error(type(error).__name__, error.message, error.exit_code, **facts)
+        else:
+            click.echo(f"eventlog: {error}", err=True)
+        return
+    message = f"{type(error).__name__}: {error}"
+    if as_json:
+        terminal.json_error(type(error).__name__, str(error), 1)
+    else:
+        click.echo(f"eventlog: {message} (--debug shows where)", err=True)
+
+
+_FACTS = ("table", "key", "version", "transaction")

@@ -1,0 +1,254 @@
+"""The verbs that keep a table: pin, unpin and pins, claims, restore, clock.
+
+Shell layer; needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from eventlog.cli import terminal
+from eventlog.cli.inspection import totals_text
+from eventlog.cli.program import Place, common
+from eventlog.errors import InvalidInput
+from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.records import Action, Add, Claim, Drop, Pin, Totals
+from eventlog.state import timing
+from eventlog.state.snapshot import Snapshot
+from eventlog.table.leases import SILENT_S
+from eventlog.table.restoration import restoration
+from eventlog.table.table import Table
+
+_owner = click.option("--owner", help="Whose pin it is; this user on this host if not given.")
+
+
+@click.command()
+@common
+@click.argument("name")
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@_owner
+def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
+    """Hold VERSION (the newest if not given) against vacuum, under NAME."""
+    held = place.open().pin(name, version, owner=owner)
+    if place.as_json:
+        terminal.json_document({"name": name, "version": held})
+    else:
+        terminal.say(f"pin {name} holds version {held} and what came after, until `eventlog unpin`")
+
+
+@click.command()
+@common
+@click.argument("name")
+@_owner
+@click.option("--break", "breaking", is_flag=True, help="Whoever's pin it is.")
+def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None:
+    """Give up the pin NAME."""
+    if breaking and owner is not None:
+        raise InvalidInput("give --owner or --break, not both")
+    table = place.open()
+    if breaking:
+        table.break_pin(name)
+    else:
+        table.unpin(name, owner=owner)
+    if place.as_json:
+        terminal.json_document({"name": name, "broken": breaking})
+    else:
+        terminal.say(f"pin {name} is {'broken' if breaking else 'given up'}")
+
+
+@click.command()
+@common
+def pins(place: Place) -> None:
+    """List the pins, the oldest version first."""
+    held = place.open().snapshot().meta.pins
+    ordered = sorted(held.items(), key=lambda item: (item[1].version, item[0]))
+    if place.as_json:
+        for name, each in ordered:
+            terminal.json_line(_pin_json(name, each))
+        return
+    terminal.table(
+        ("name", "version", "owner", "since"),
+        ((name, p.version, p.owner, terminal.moment(p.time)) for name, p in ordered),
+        right=("version",),
+    )
+
+
+@click.command()
+@common
+@click.option("--break", "broken", metavar="ID", help="Remove this claim, whoever's it is.")
+@click.option(
+    "--silent",
+    type=click.FloatRange(min=0, max=86_400),
+    default=SILENT_S,
+    show_default=True,
+    help="Watch for so many seconds first: a claim that its holder renews is not broken.",
+)
+def claims(place: Place, *, broken: str | None, silent: float) -> None:
+    """List the claims that stand, or break one whose holder is dead.
+
+    Whatever its holder still commits under it is void: nothing is at risk, only work.
+    """
+    table = place.open()
+    if broken is not None:
+        table.break_claim(broken, silent_s=silent)
+        if place.as_json:
+            terminal.json_document({"id": broken, "broken": True})
+        else:
+            terminal.say(f"claim {broken} is broken")
+        return
+    held = sorted(table.claims().items(), key=lambda item: (item[1].token, item[0]))
+    if place.as_json:
+        for name, each in held:
+            terminal.json_line(_claim_json(name, each))
+        return
+    terminal.table(
+        ("id", "kind", "of", "priority", "owner", "group", "since", "renewed"),
+        (
+            (
+                name,
+                c.kind,
+                _scope(c),
+                str(c.priority),
+                c.owner,
+                c.group,
+                str(c.token),
+                str(c.renewed),
+            )
+            for name, c in held
+        ),
+        right=("priority", "since", "renewed"),
+    )
+    if held:
+        terminal.note("since and renewed are versions (`eventlog log` shows their times)")
+
+
+@click.command()
+@common
+@click.argument("version", type=click.IntRange(min=0))
+@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+def restore(place: Place, *, version: int, dry_run: bool) -> None:
+    """Make the segments of VERSION the live ones again; nothing is copied.
+
+    Schema and properties stay as they are. Rows that others commit meanwhile are a conflict.
+    """
+    table = place.open()
+    head = table.snapshot()
+    target = table.snapshot(version)
+    actions = restoration(head, target, table.uri)
+    adds = [action for action in actions if isinstance(action, Add)]
+    drops = sum(isinstance(action, Drop) for action in actions)
+    committed = None if dry_run else _commit(table, actions, version, head)
+    if place.as_json:
+        terminal.json_document(
+            {
+                "restored": version,
+                "from": head.version,
+                "version": committed,
+                "adds": len(adds),
+                "drops": drops,
+                "rows": target.totals.rows - head.totals.rows,
+                "bytes": target.totals.bytes - head.totals.bytes,
+            }
+        )
+        return
+    back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
+    terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
+    terminal.say(f"to version {version} again: {totals_text(target.totals)}")
+    terminal.say(f"drops {terminal.count(drops)} segments, brings back {totals_text(back)}")
+    terminal.say(_verdict(committed, head.version, changed=bool(actions)))
+
+
+@click.command()
+@common
+@click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
+@click.option("--time", "text", metavar="TIME", help="With --set: the true time, if no clock is.")
+def clock(place: Place, *, setting: bool, text: str | None) -> None:
+    """Show the table's time beside the clocks, or correct it.
+
+    Commits go on from the time of the newest one: stamped by a clock that was years off, the table
+    takes nothing more, or keeps old versions for years. --set sets its time to the store's, or
+    where that tells none to this machine's.
+    """
+    if text is not None and not setting:
+        raise InvalidInput("--time is what --set sets the table's time to: give both")
+    table = place.open()
+    head = table.snapshot()
+    told, here_ms = table.store.now_ms(), table.clock.now_ms()
+    odd = timing.odd(head.header, here_ms if told is None else told)
+    committed = table.set_clock(text) if setting else None
+    after = table.head()
+    corrections = [(c.version, c.old, c.new) for c in after.meta.clock]
+    if place.as_json:
+        terminal.json_document(
+            {
+                "version": after.version,
+                "table": terminal.iso(after.header.time),
+                "machine": terminal.iso(here_ms),
+                "store": None if told is None else terminal.iso(told),
+                "odd": odd,
+                "committed": committed,
+                "corrections": [
+                    {"version": v, "old": terminal.iso(old), "new": terminal.iso(new)}
+                    for v, old, new in corrections
+                ],
+            }
+        )
+        return
+    terminal.facts(
+        [
+            ("table", f"{terminal.moment(after.header.time)}, version {after.version}"),
+            ("this machine", terminal.moment(here_ms)),
+            ("store", "tells no time" if told is None else terminal.moment(told)),
+            *(
+                ("corrected", f"{terminal.moment(old)}, version {v}, to {terminal.moment(new)}")
+                for v, old, new in corrections
+            ),
+        ]
+    )
+    if odd is not None and committed is None:
+        terminal.note(odd)
+
+
+COMMANDS = [pin, unpin, pins, claims, restore, clock]
+
+
+def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -> int:
+    """Commit what was shown, and nothing else: news since then is a conflict."""
+    if not actions:
+        return head.version
+    table.log.check_there(actions, version)
+    info = {"restored": str(version)}
+    transaction = table.transaction("restore", actions, read_version=head.version, info=info)
+    return table.commit(transaction)
+
+
+def _pin_json(name: str, held: Pin) -> dict[str, Any]:
+    since = terminal.iso(held.time)
+    return {"name": name, "version": held.version, "owner": held.owner, "token": held.token,
+            "time": since}  # fmt: skip
+
+
+def _claim_json(name: str, held: Claim) -> dict[str, Any]:
+    return {"id": name, **msgspec.to_builtins(held)}
+
+
+def _scope(held: Claim) -> str:
+    """Return what is claimed, for people: segments, a chunk's name, or the range."""
+    if held.segments:
+        return f"{len(held.segments)} segments"
+    if (held.start, held.end) == (MIN_MS, MAX_MS):
+        return "the whole table"
+    start = "the beginning" if held.start == MIN_MS else terminal.moment(held.start)
+    end = "the end" if held.end == MAX_MS else terminal.moment(held.end)
+    return f"{start} to {end}"
+
+
+def _verdict(committed: int | None, head: int, *, changed: bool) -> str:
+    if not changed:
+        return f"nothing to do: version {head} has these segments"
+    return (
+        "nothing was committed (--dry-run)" if committed is None else f"version {committed}: done"
+    )

@@ -1,0 +1,4 @@
+"""The commit protocol: rebase, proposal, slot; racing, combining, and unknown outcomes.
+
+`rebase` and `proposal` are pure. Imports `log` and below. Start at `committer`.
+"""

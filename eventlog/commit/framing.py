@@ -1,0 +1,73 @@
+"""Writing key frames: by whoever committed the version that is due, best effort.
+
+Shell layer. Two writers of one version write the same objects, and a commit stands whatever happens
+here (FORMAT.md R9.4, R9.7).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from eventlog.clock import Clock
+from eventlog.commit.proposal import keyframe_due
+from eventlog.commit.slot import put_once
+from eventlog.errors import Corrupt, EventLogError, KeyNotFound
+from eventlog.format import codec, keys
+from eventlog.log.log import Log
+from eventlog.state import keyframe
+from eventlog.state.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+
+def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
+    """Write the key frame of the snapshot's version; return the snapshot based on it.
+
+    Two writers of one version write the same objects, so losing a race is fine.
+
+    Raises:
+        Corrupt: the state does not add up.
+        Unavailable: the store does not answer.
+    """
+    try:
+        leaves = log.leaves(keyframe.touched(head.base, head.delta))
+    except (Corrupt, KeyNotFound):
+        head.entries()  # moves the snapshot over to an older key frame
+        head = head.settled()
+        leaves = log.leaves(keyframe.touched(head.base, head.delta))
+    frame = keyframe.build(
+        head.base,
+        head.delta,
+        leaves,
+        header=head.header,
+        commit_hash=head.commit_hash,
+        meta=head.meta,  # against key-frame-loses-state
+    )
+    for key, body in frame.objects.items():
+        put_once(log.store, clock, key, body)
+    root_key = keys.keyframe_key(head.version)
+    # against key-frame-overwritten
+    put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
+    log.remember_root(frame.root)
+    return head.on_keyframe(frame.root)
+
+
+def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:
+    """Move the head onto its own key frame where that is due and another writer wrote it."""
+    if not keyframe_due(head):
+        return head
+    try:
+        return head.on_keyframe(log.keyframe(head.version))
+    except EventLogError:
+        return head  # not there yet, or unusable: the road over the older one stands
+
+
+def after(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
+    """Write the key frame if it is due. The commit stands whatever happens here."""
+    if not keyframe_due(head):
+        return head
+    try:
+        return write_keyframe(log, clock, head)
+    except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
+        logger.warning("key frame %d could not be written: %s", head.version, error)
+        return head.settled()

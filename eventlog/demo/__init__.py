@@ -1,0 +1,5 @@
+"""The demo: a year of flights written by Spark jobs at once, compacted, and read by three engines.
+
+A program that uses the library as its users do: it imports all of it, and nothing imports the demo.
+Start at `demo`.
+"""

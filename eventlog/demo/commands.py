@@ -1,0 +1,34 @@
+"""The verb demo.
+
+Needs the extra `cli`. Imports the demo only when it runs.
+"""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import terminal
+from eventlog.cli.program import options
+
+_QUICK_DAYS = 10
+
+
+@click.command("demo")
+@options
+@click.option("--local", type=click.Path(file_okay=False), help="Use a new table in this folder.")
+@click.option("--quick", is_flag=True, help=f"Every {_QUICK_DAYS}th day of the year only.")
+def demo_(
+    *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
+) -> int:
+    """See it work: a year of flights, four Spark jobs at once, three engines that agree."""
+    del storage_option, debug
+    from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
+
+    plan = demo.Plan(folder=local, every=_QUICK_DAYS if quick else 1)
+    result = demo.run(plan, quiet=as_json)
+    if as_json:
+        terminal.json_document(result.facts())
+    return 0 if result.ok else 1
+
+
+COMMANDS = [demo_]

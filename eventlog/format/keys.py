@@ -1,0 +1,138 @@
+"""Every key of a table, built and parsed in one place (FORMAT.md "Keys").
+
+Pure layer. Keys are relative to the root. What comes out of a commit becomes a key only through the
+builders here, whose parts are checked against an allow-list.
+"""
+
+from __future__ import annotations
+
+import re
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Add, Segment
+
+LOG_PREFIX = "_log/"
+FRAMES_PREFIX = "_frames/"
+SEGMENTS_PREFIX = "data/"
+MAX_VERSION = 999_999_999_999
+
+INTENTS_PREFIX = "_intents/"
+_INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
+_LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
+_SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
+_HEX32 = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def commit_key(version: int) -> str:
+    """Return the key of the commit of `version`; the newest version's key sorts first."""
+    return f"{LOG_PREFIX}{_inverted(version)}.json"
+
+
+def keyframe_key(version: int) -> str:
+    """Return the key of the key frame root of `version`."""
+    return f"{LOG_PREFIX}{_inverted(version)}.keyframe.json"
+
+
+def frame_key(sha256: str) -> str:
+    """Return the key of the leaf or spill object whose bytes have this sha256.
+
+    Raises:
+        Corrupt: the text is no sha256.
+    """
+    if not _HEX64.fullmatch(sha256):
+        raise Corrupt(f"{sha256[:80]!r} is not a sha256 in lower-case hexadecimal")
+    return f"{FRAMES_PREFIX}{sha256}.parquet"
+
+
+def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
+    """Return the key of a segment object.
+
+    Raises:
+        Corrupt: a part is not what FORMAT.md allows there.
+    """
+    if not 0 <= epoch <= MAX_VERSION or not _HEX32.fullmatch(segment_id):
+        raise Corrupt(f"segment id {segment_id[:80]!r} in epoch {epoch} breaks the format")
+    try:
+        parse_chunk(chunk)
+    except InvalidInput as error:
+        raise Corrupt(f"segment {segment_id} names no time chunk: {error}") from None
+    return f"{SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{segment_id}.parquet"
+
+
+def intent_key(until: int, transaction_id: str) -> str:
+    """Return the key of a published transaction; the latest window sorts first.
+
+    Raises:
+        Corrupt: the id is not what FORMAT.md allows there.
+    """
+    if not _HEX32.fullmatch(transaction_id):
+        raise Corrupt(f"{transaction_id[:80]!r} is no transaction id")
+    return f"{INTENTS_PREFIX}{_inverted(until)}/{transaction_id}.json"
+
+
+def parse_intent_key(key: str) -> tuple[int, str] | None:
+    """Return (until, transaction id) of a published transaction's key, or None for another key."""
+    match = _INTENT_KEY.fullmatch(key)
+    return (MAX_VERSION - int(match[1]), match[2]) if match else None
+
+
+def is_segment_id(text: str) -> bool:
+    """Say whether the text can be the id of a segment."""
+    return _HEX32.fullmatch(text) is not None
+
+
+def key_of(segment: Segment) -> str:
+    """Return the key of a segment's object."""
+    return segment_key(segment.epoch, segment.chunk, segment.id)
+
+
+def check_entry(segment: Segment) -> None:
+    """Check that an entry's parts make keys, and that its statistics stand in order.
+
+    Raises:
+        Corrupt: they do not; such an entry would not come back from a leaf as it was.
+    """
+    key_of(segment)
+    check_object(segment)
+    columns = [stat.column for stat in segment.stats]
+    if columns != sorted(set(columns)):
+        raise Corrupt(f"segment {segment.id} has statistics out of order")
+
+
+def check_object(entry: Add | Segment) -> None:
+    """Check what an entry says of its object's bytes.
+
+    Raises:
+        Corrupt: a hash is none, or the object's tail is larger than the object.
+    """
+    frame_key(entry.checksum)
+    if entry.tail is not None:
+        frame_key(entry.tail.sha256)
+        if entry.tail.size > entry.bytes:
+            raise Corrupt(f"segment {entry.id} has a tail larger than its object")
+
+
+def parse_log_key(key: str) -> tuple[int, bool] | None:
+    """Return (version, is key frame) of a log key, or None for any other key."""
+    match = _LOG_KEY.fullmatch(key)
+    return (MAX_VERSION - int(match[1]), match[2] is not None) if match else None
+
+
+def parse_segment_key(key: str) -> tuple[int, str, str] | None:
+    """Return (epoch, chunk name, segment id) of a segment key, or None for any other key."""
+    match = _SEGMENT_KEY.fullmatch(key)
+    if not match:
+        return None
+    try:
+        parse_chunk(match[2])
+    except InvalidInput:
+        return None
+    return int(match[1]), match[2], match[3]
+
+
+def _inverted(version: int) -> str:
+    if not 0 <= version <= MAX_VERSION:
+        raise InvalidInput(f"version {version} lies outside 0 to {MAX_VERSION}")
+    return f"{MAX_VERSION - version:012d}"

@@ -1,0 +1,47 @@
+"""The order of segment entries in key frames: by time chunk, then by id.
+
+Pure layer. Entries are ordered by the interval of their chunk, not by its name (FORMAT.md R9.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Leaf
+
+
+class EntryKey(NamedTuple):
+    """The order of entries: chunk start, chunk end (ms UTC), then segment id."""
+
+    start: int
+    end: int
+    id: str
+
+
+def entry_key(chunk: str, segment_id: str) -> EntryKey:
+    """Return the position of an entry."""
+    parsed = parse_chunk(chunk)
+    return EntryKey(parsed.start, parsed.end, segment_id)
+
+
+def place(chunk: str, segment_id: str) -> EntryKey | None:
+    """Return the position of an entry, or None where the text names no chunk."""
+    try:
+        return entry_key(chunk, segment_id)
+    except InvalidInput:
+        return None
+
+
+def first_key(leaf: Leaf) -> EntryKey:
+    """Return the position of a leaf's first entry.
+
+    Raises:
+        Corrupt: the root's text for it breaks the format.
+    """
+    chunk, _, segment_id = leaf.first.partition("/")
+    try:
+        return entry_key(chunk, segment_id)
+    except InvalidInput as error:
+        raise Corrupt(f"a key frame root names no chunk: {error}") from None

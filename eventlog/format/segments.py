@@ -1,0 +1,376 @@
+"""Segment entries in columns: the Arrow form of key frame leaves, spills and large snapshots.
+
+Pure layer. One row an entry, in the columns of `arrow_schema`: ids and hashes binary, keys rebuilt
+from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column id (FORMAT.md
+"Key frames"). A null `version` in a spill stands for the version of the commit that names it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eventlog import limits
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.format import codec
+from eventlog.model.chunks import chunk_name, parse_chunk
+from eventlog.model.records import Add, ColumnStats, Drop, Segment, Tail
+
+_FIXED = pa.schema(
+    [
+        ("chunk_start", pa.int64()),
+        ("chunk_end", pa.int64()),
+        ("id", pa.binary(16)),
+        ("epoch", pa.int64()),
+        ("version", pa.int64()),
+        ("partition", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.binary(32)),
+        ("schema", pa.int64()),
+        ("hash", pa.binary(32)),
+        ("tail_size", pa.int64()),
+        ("tail_sha256", pa.binary(32)),
+    ]
+)
+_COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
+_SPILL_ACTION = pa.field("drop", pa.bool_())
+# Bytes that repeat nowhere only make a dictionary larger.
+_PLAIN = ("id", "checksum", "hash", "tail_sha256")
+_TAIL = ("tail_size", "tail_sha256")
+_MAX_FRAME_BYTES = limits.FRAME_BYTES
+ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
+
+# Schema.empty_table would import pandas, half a second in every process.
+EMPTY = pa.Table.from_batches([], schema=_FIXED)
+
+
+def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = None) -> pa.Table:
+    """Return the entries as a table, in the order given.
+
+    Args:
+        segments: the entries.
+        hashes: their `codec.entry_hash`, where known.
+    """
+    columns = _fixed_columns(segments)
+    columns["version"] = [s.version for s in segments]
+    columns["partition"] = [s.partition for s in segments]
+    if hashes is None:
+        columns["hash"] = codec.entry_digests(segments)
+    else:
+        columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
+    try:
+        return _table(columns, segments)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
+
+
+def to_segments(table: pa.Table) -> list[Segment]:
+    """Return the entries of a table as values, in row order."""
+    fixed = {name: table.column(name).to_pylist() for name in _FIXED.names if name != "hash"}
+    return list(
+        map(
+            Segment,
+            map(bytes.hex, fixed["id"]),
+            _chunk_names(fixed["chunk_start"], fixed["chunk_end"]),
+            fixed["epoch"],
+            fixed["version"],
+            fixed["partition"],
+            fixed["rows"],
+            fixed["bytes"],
+            map(bytes.hex, fixed["checksum"]),
+            fixed["schema"],
+            _stats_rows(table),
+            _tails(table),
+        )
+    )
+
+
+def hash_sum(table: pa.Table) -> int:
+    """Return the sum of the entries' hashes mod 2^256."""
+    total = sum(int.from_bytes(value, "big") for value in table.column("hash").to_pylist())
+    return total % codec.HASH_MODULUS
+
+
+def hashes_hold(table: pa.Table) -> bool:
+    """Say whether the column `hash` is what the other columns make it (FORMAT.md R8.1)."""
+    said: list[bytes] = table.column("hash").to_pylist()
+    return codec.entry_digests(to_segments(table)) == said
+
+
+def concat(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables; statistics columns that one lacks are null there."""
+    filled = [table for table in tables if table.num_rows]
+    try:
+        return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
+    except pa.ArrowException as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Return the table as Parquet bytes: the same bytes for the same rows and library release.
+
+    Raises:
+        InvalidInput: it is larger than readers take.
+    """
+    if table.nbytes > _MAX_FRAME_BYTES // 2 and _plain_bytes(table) > _MAX_FRAME_BYTES:
+        raise InvalidInput(
+            f"{table.num_rows} entries of segments take more than the {_MAX_FRAME_BYTES} bytes of "
+            "one object: commit fewer at once, or keep statistics of fewer columns"
+        )
+    sink = pa.BufferOutputStream()
+    dictionary = [name for name in table.column_names if name not in _PLAIN]
+    pq.write_table(
+        table.replace_schema_metadata(None),
+        sink,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=dictionary,
+        write_statistics=False,
+        store_schema=False,
+        row_group_size=max(1, table.num_rows),
+    )
+    return bytes(sink.getvalue())
+
+
+def _plain_bytes(table: pa.Table) -> int:
+    """Return a bound on the bytes of all columns before compression."""
+    size: int = table.nbytes + 16 * table.num_rows * table.num_columns
+    return size
+
+
+def from_parquet(body: bytes, rows: int) -> pa.Table:
+    """Return the entry table in `body`.
+
+    Raises:
+        Corrupt: not Parquet, not `rows` rows, or without the columns of an entry.
+    """
+    table = read_frame(body, rows)
+    try:
+        return _conform(table)
+    except UnicodeDecodeError:
+        raise Corrupt("a frame object has text that is no UTF-8") from None
+
+
+def read_frame(body: bytes, rows: int) -> pa.Table:
+    """Return the table in the bytes of an object under `_frames/`, whatever its columns.
+
+    Raises:
+        Corrupt: not Parquet, or not `rows` rows.
+    """
+    try:
+        file = pq.ParquetFile(io.BytesIO(body))
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        # Decide from the footer, before anything is decompressed.
+        if (
+            file.metadata.num_rows != rows
+            or sum(g.total_byte_size for g in groups) > _MAX_FRAME_BYTES
+        ):
+            raise Corrupt(
+                f"a frame object has {file.metadata.num_rows} rows where {rows} were named"
+            )
+        return file.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, Corrupt):
+            raise
+        raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
+
+
+def ordered(table: pa.Table) -> bool:
+    """Say whether the entries stand in leaf order, none of them twice."""
+    rising = pa.array([False] * max(0, table.num_rows - 1), pa.bool_())
+    for name, _ in reversed(ORDER):
+        column = table.column(name).combine_chunks()
+        before, after = column.slice(0, len(rising)), column.slice(1)
+        rising = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), rising))
+    return bool(pc.all(rising).as_py()) if len(rising) else True
+
+
+def spill(
+    adds: Iterable[Add | Segment], drops: Iterable[Drop], version: int | None = None
+) -> pa.Table:
+    """Return adds then drops as the table of a spill object.
+
+    Adds that are `Add` actions, or segments of `version`, get a null version and partition: the
+    same object then serves whichever slot the commit wins.
+    """
+    added, dropped = list(adds), list(drops)
+    columns = _fixed_columns(added)
+    own = [isinstance(a, Add) or a.version == version for a in added]
+    columns["version"] = [None if o else a.version for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
+    columns["partition"] = [None if o else a.partition for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
+    columns["hash"] = [None] * len(added)
+    chunks = [parse_chunk(drop.chunk) for drop in dropped]
+    gone: dict[str, list[Any]] = {name: [None] * len(dropped) for name in _FIXED.names}
+    gone |= {
+        "chunk_start": [c.start for c in chunks],
+        "chunk_end": [c.end for c in chunks],
+        "id": [bytes.fromhex(drop.id) for drop in dropped],
+        "hash": [bytes.fromhex(drop.hash) for drop in dropped],
+    }
+    table = concat([_table(columns, added), _table(gone, [])])
+    marks = pa.array([False] * len(added) + [True] * len(dropped), pa.bool_())
+    return table.append_column(_SPILL_ACTION, marks)
+
+
+def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]]:
+    """Return the adds and drops of a spill object named by the commit of `version`.
+
+    Raises:
+        Corrupt: rows that are neither.
+    """
+    if _SPILL_ACTION.name not in table.column_names:
+        raise Corrupt("a spill object lacks its column 'drop'")
+    marks = table.column(_SPILL_ACTION.name)
+    table = table.drop_columns([_SPILL_ACTION.name])
+    _check_filled(table, ("chunk_start", "chunk_end", "id"))
+    gone = table.filter(marks)
+    kept = table.filter(pa.compute.invert(marks))
+    _check_filled(kept, ("epoch", "rows", "bytes", "checksum", "schema"))
+    try:
+        chunks = _chunk_names(
+            gone.column("chunk_start").to_pylist(), gone.column("chunk_end").to_pylist()
+        )
+        ids, hashes = gone.column("id").to_pylist(), gone.column("hash").to_pylist()
+        drops = [Drop(i.hex(), c, h.hex()) for i, c, h in zip(ids, chunks, hashes, strict=True)]
+        versions = kept.column("version")
+        own = pa.compute.is_null(versions)
+        ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
+        kept = kept.set_column(4, _FIXED.field(4), versions.fill_null(version))
+        partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
+        return to_segments(kept.set_column(5, _FIXED.field(5), partitions)), drops
+    except (TypeError, AttributeError) as error:
+        raise Corrupt(f"a spill object has rows that break the format: {error}") from None
+
+
+def _fixed_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
+    chunks = [parse_chunk(entry.chunk) for entry in entries]
+    return {
+        "chunk_start": [c.start for c in chunks],
+        "chunk_end": [c.end for c in chunks],
+        "id": [bytes.fromhex(e.id) for e in entries],
+        "epoch": [e.epoch for e in entries],
+        "rows": [e.rows for e in entries],
+        "bytes": [e.bytes for e in entries],
+        "checksum": [bytes.fromhex(e.checksum) for e in entries],
+        "schema": [e.schema for e in entries],
+        "tail_size": [e.tail and e.tail.size for e in entries],
+        "tail_sha256": [e.tail and bytes.fromhex(e.tail.sha256) for e in entries],
+    }
+
+
+def _table(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
+    arrays = [pa.array(columns[field.name], field.type) for field in _FIXED]
+    fields = list(_FIXED)
+    by_column: dict[int, dict[int, ColumnStats]] = {}
+    for row, entry in enumerate(entries):
+        for stat in entry.stats:
+            by_column.setdefault(stat.column, {})[row] = stat
+    for column, rows in sorted(by_column.items()):
+        stats = [rows.get(row) for row in range(len(entries))]
+        bound = _bound_type([bound for s in rows.values() for bound in (s.min, s.max)])
+        for name, kind in (("min", bound), ("max", bound), ("nulls", pa.int64())):
+            fields.append(pa.field(f"{name}_{column}", kind))
+            arrays.append(pa.array([s and getattr(s, name) for s in stats], kind))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _bound_type(bounds: list[int | str | None]) -> pa.DataType:
+    """Return the narrowest type: of nulls alone it is null, which any other type absorbs."""
+    if any(isinstance(bound, str) for bound in bounds):
+        return pa.string()
+    return pa.null() if all(bound is None for bound in bounds) else pa.int64()
+
+
+def _stats_rows(table: pa.Table) -> list[tuple[ColumnStats, ...]]:
+    columns: list[Iterable[ColumnStats | None]] = []
+    whole = True
+    for column in stats_ids(table):
+        low, high, nulls = (
+            table.column(f"{name}_{column}").to_pylist() for name in ("min", "max", "nulls")
+        )
+        found = map(ColumnStats, repeat(column), low, high, nulls)
+        if None in nulls:  # these entries have no statistics of the column
+            whole = False
+            pairs = zip(found, nulls, strict=True)
+            columns.append([None if count is None else stat for stat, count in pairs])
+        else:
+            columns.append(found)
+    if not columns:
+        return [()] * table.num_rows
+    rows = zip(*columns, strict=True)
+    return list(rows) if whole else [tuple(s for s in row if s is not None) for row in rows]
+
+
+def _tails(table: pa.Table) -> list[Tail | None]:
+    if table.column("tail_size").null_count == table.num_rows:
+        return [None] * table.num_rows
+    sizes, hashes = (table.column(name).to_pylist() for name in _TAIL)
+    return [
+        None if size is None else Tail(size, sha256.hex())
+        for size, sha256 in zip(sizes, hashes, strict=True)
+    ]
+
+
+def stats_ids(table: pa.Table) -> list[int]:
+    """Return the ids of the columns that have statistics in this table, ascending."""
+    return sorted(
+        int(n.removeprefix("nulls_")) for n in table.column_names if n.startswith("nulls_")
+    )
+
+
+def _chunk_names(starts: list[int], ends: list[int]) -> list[str]:
+    try:
+        return [chunk_name(start, end) for start, end in zip(starts, ends, strict=True)]
+    except (InvalidInput, TypeError) as error:
+        raise Corrupt(f"a frame object names no time chunk: {error}") from None
+
+
+def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse nulls where an entry has none."""
+    for name in names:
+        if table.column(name).null_count:
+            raise Corrupt(f"a frame object has nulls in its column {name!r}")
+
+
+def _conform(table: pa.Table) -> pa.Table:
+    """Check the columns of a decoded frame object and give them their exact types."""
+    fields = []
+    for field in table.schema:
+        stem, _, number = field.name.partition("_")
+        if field.name in _FIXED.names:
+            fields.append(_FIXED.field(field.name))
+        elif field.name == _SPILL_ACTION.name:
+            fields.append(_SPILL_ACTION)
+        elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
+            kept = stem != "nulls" and (
+                pa.types.is_string(field.type) or pa.types.is_null(field.type)
+            )
+            fields.append(pa.field(field.name, field.type if kept else pa.int64()))
+        else:
+            raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
+    if [name for name in table.column_names if name in _FIXED.names] != _FIXED.names:
+        raise Corrupt("a frame object lacks a column of a segment entry")
+    wanted = {f"{stem}_{number}" for number in stats_ids(table) for stem in ("min", "max", "nulls")}
+    found = [n for n in table.column_names if n not in _FIXED.names and n != _SPILL_ACTION.name]
+    if sorted(found) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
+        raise Corrupt("a frame object has statistics that are not whole")
+    if _SPILL_ACTION.name not in table.column_names:
+        _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
+        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
+        _chunk_names(starts, ends)
+    sizes, hashes = (pc.is_null(table.column(name)) for name in _TAIL)
+    if not sizes.equals(hashes):
+        raise Corrupt("a frame object has tails that are not whole")
+    try:
+        table.validate(full=True)  # text that is no UTF-8 would only fail where it is read
+        return table.cast(pa.schema(fields))
+    except (pa.ArrowException, ValueError) as error:
+        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None

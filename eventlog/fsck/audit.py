@@ -1,0 +1,271 @@
+"""The audit: does every commit say what the transactions before it and in it amount to?
+
+Pure layer. Commits go in one by one, in order; the live set is held in memory and changed in place,
+so that a step costs what its commit changed. Everything derived can be recomputed from the commits
+alone. The rules themselves are those of `eventlog.state.fold`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.errors import Corrupt, NotFound
+from eventlog.format import codec
+from eventlog.model.records import (
+    Add,
+    Commit,
+    Header,
+    KeyFrame,
+    Meta,
+    Restore,
+    Segment,
+    Transaction,
+)
+from eventlog.state import fold, timing
+from eventlog.state.delta import Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The state at an earlier version: the small state, and the live segments by id."""
+
+    meta: Meta
+    live: Mapping[str, Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the audit of one commit found.
+
+    Attributes:
+        void: id to reason of the transactions without effect.
+        drops: the segments that it made not live.
+        problems: what the commit says and what the fold does not arrive at; empty if all is well.
+    """
+
+    void: Mapping[str, str] = field(default_factory=dict)
+    drops: tuple[Segment, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What one version changed, for deltas that span it; `meta` is the small state after it."""
+
+    version: int
+    meta: Meta
+    adds: tuple[Segment, ...]
+    drops: tuple[Segment, ...]
+
+
+class Audit:
+    """Folds a log commit by commit and compares every commit with what the fold arrives at.
+
+    Args:
+        recall: returns the state at a version whose changes are no longer kept: one from before
+            the last two key frames in use. Raises what the log raises.
+        earlier: returns by id those of the adds' segments that were live at a version. Raises what
+            the log raises.
+    """
+
+    def __init__(
+        self,
+        recall: Callable[[int], Past],
+        earlier: Callable[[int, Sequence[Add]], Mapping[str, Segment]],
+    ) -> None:
+        self._recall = recall
+        self._earlier = earlier
+        self._state: fold.State | None = None
+        self._live: dict[str, Segment] = {}
+        self._changes: deque[_Change] = deque()
+        # The oldest version from which the kept changes lead on; -1 is the empty state.
+        self._floor = -1
+        # The key frame in use and the delta since; None: to be put together from the changes.
+        self._road: tuple[int | None, Delta] | None = (None, Delta())
+
+    @property
+    def version(self) -> int:
+        """The last version that was folded; -1 before the first."""
+        return self._state.version if self._state else -1
+
+    @property
+    def header(self) -> Header | None:
+        """The header of the last version that was folded."""
+        return self._state.header if self._state else None
+
+    @property
+    def meta(self) -> Meta:
+        """The small state at the last version that was folded."""
+        return self._state.meta if self._state else Meta()
+
+    @property
+    def live(self) -> Mapping[str, Segment]:
+        """The live segments by id; changes with every step."""
+        return self._live
+
+    def step(self, commit: Commit, commit_hash: str, delta: Delta) -> Step:
+        """Fold the next commit.
+
+        Args:
+            commit: with the actions of every transaction, none spilled.
+            commit_hash: sha256 of its bytes.
+            delta: the delta that it carries, read from its spill if it has one.
+
+        Raises:
+            Corrupt: it does not follow, or its header is not what the fold arrives at. The audit
+                stays where it was; `resume` takes it on.
+        """
+        fold.check_follows(self._state, commit.header)
+        view: fold.View = self._state or fold.NoState()
+        effect = fold.judge(commit.transactions, view, commit.header.time)
+        if self._state is not None:
+            timing.check_time(self._state.header, commit.header, effect.meta)
+        self._check_header(commit, view, effect)
+        for segment in effect.adds:
+            self._live[segment.id] = segment
+        for segment in effect.drops:
+            del self._live[segment.id]
+        self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
+        self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
+        problems = self._check_road(commit, delta, effect)
+        for transaction in commit.transactions:
+            if transaction.id in effect.accepted:
+                problems += self._check_restored(transaction)
+        return Step(dict(effect.void), effect.drops, tuple(problems))
+
+    def resume(self, header: Header, commit_hash: str, past: Past) -> None:
+        """Take a version's own word for its state, behind a commit that cannot be folded."""
+        self._live = dict(past.live)
+        self._state = fold.State(header, commit_hash, past.meta, self._live)
+        self._changes = deque([_Change(header.version, past.meta, (), ())])
+        self._floor, self._road = header.version, None
+
+    def check_keyframe(self, root: KeyFrame) -> list[str]:
+        """Return what a key frame root of the version just folded says wrongly."""
+        state = self._state
+        assert state is not None  # noqa: S101 - a key frame is checked after its commit
+        header = state.header
+        wanted = {
+            "table": (root.table, header.table),
+            "commit": (root.commit, state.commit_hash),
+            "time": (root.time, header.time),
+            "totals": (root.totals, header.totals),
+            "state hash": (root.state_hash, header.state_hash),
+            "small state": (root.state, state.meta),
+        }
+        wrong = [name for name, (said, folded) in wanted.items() if said != folded]
+        if self.foreign(root.segments):
+            wrong.append("segments")
+        if not wrong:
+            return []
+        return [f"the key frame is not what the log folds to: {', '.join(wrong)} differ"]
+
+    def foreign(self, entries: Iterable[Segment]) -> list[Segment]:
+        """Return the entries that are not live, or not the same, at the version just folded."""
+        return [entry for entry in entries if self._live.get(entry.id) != entry]
+
+    def _check_header(self, commit: Commit, view: fold.View, effect: fold.Effect) -> None:
+        header, state = commit.header, self._state
+        seen: set[str] = set()
+        for segment in effect.adds:
+            if segment.id in self._live or segment.id in seen:
+                raise Corrupt(f"segment id {segment.id} is added twice", version=header.version)
+            seen.add(segment.id)
+        totals, state_hash = fold.after(state.header if state else None, view.meta, effect)
+        folded = {
+            "totals": (header.totals, totals),
+            "state hash": (header.state_hash, state_hash),
+            "changes": (header.changes, fold.changes(commit.transactions, effect)),
+        }
+        wrong = [name for name, (said, found) in folded.items() if said != found]
+        if wrong:
+            raise Corrupt(
+                f"the header's {', '.join(wrong)} differ from what the transactions fold to",
+                version=header.version,
+            )
+
+    def _check_road(self, commit: Commit, delta: Delta, effect: fold.Effect) -> list[str]:
+        """Compare the road that the commit carries: key frame, delta and `state` diff."""
+        base = commit.header.keyframe
+        if (-1 if base is None else base) < self._floor:
+            self._road = None
+            return self._check_long_road(commit, delta)
+        if self._road is not None and self._road[0] == base:
+            road = self._road[1].then(effect.adds, effect.drops)
+        else:
+            road = Delta()
+            for change in self._changes:
+                if base is None or change.version > base:
+                    road = road.then(change.adds, change.drops)
+            self._forget(base)
+        self._road = (base, road)
+        past = next((c.meta for c in self._changes if c.version == base), Meta())
+        problems = _state_problems(past, commit, effect.meta)
+        if delta != road:
+            problems.append(f"the delta does not lead here from {_named(base)}")
+        return problems
+
+    def _check_restored(self, transaction: Transaction) -> list[str]:
+        """Return what a transaction restores that was not so at the version it names (R12.3)."""
+        named = [a.version for a in transaction.actions if isinstance(a, Restore)]
+        adds = [a for a in transaction.actions if isinstance(a, Add)]
+        if not named or not adds:
+            return []
+        found: dict[str, Segment] = {}
+        try:
+            for version in named:
+                found |= self._earlier(version, adds)
+        except (Corrupt, NotFound) as error:
+            return [f"it restores from a version that cannot be resolved: {error.message}"]
+        wrong = [add.id for add in adds if not _same_object(add, found.get(add.id))]
+        where = f"version {', '.join(map(str, named))}"
+        return [f"it restores segment {i}, which was not live like this at {where}" for i in wrong]
+
+    def _check_long_road(self, commit: Commit, delta: Delta) -> list[str]:
+        state = self._state
+        assert state is not None  # noqa: S101 - called after a fold
+        base = commit.header.keyframe
+        try:
+            past = Past(Meta(), {}) if base is None else self._recall(base)
+        except (Corrupt, NotFound) as error:
+            return [f"it starts from {_named(base)}, which cannot be resolved: {error.message}"]
+        problems = _state_problems(past.meta, commit, state.meta)
+        live = dict(past.live)
+        # Drops are of key frame segments, and come first: an object may be added again.
+        gone = [live.pop(i, None) for i in delta.drops]
+        live.update(delta.adds)
+        if None in gone or live != self._live:
+            problems.append(f"the delta does not lead here from {_named(base)}")
+        return problems
+
+    def _forget(self, base: int | None) -> None:
+        """Where the key frame in use moves on, drop the changes before the one in use till now."""
+        last = self._road[0] if self._road else None
+        if last is None or base is None or base < last:
+            return
+        while self._changes[0].version < last:
+            self._changes.popleft()
+        self._floor = last
+
+
+def _same_object(add: Add, segment: Segment | None) -> bool:
+    """Say whether an add names the object of a segment, and says the same of it."""
+    names = Add.__struct_fields__
+    return segment is not None and all(getattr(add, n) == getattr(segment, n) for n in names)
+
+
+def _state_problems(past: Meta, commit: Commit, meta: Meta) -> list[str]:
+    base = _named(commit.header.keyframe)
+    try:
+        patched = codec.meta_patch(past, commit.state)
+    except Corrupt as error:
+        return [f"its state cannot be laid over {base}: {error.message}"]
+    if patched == meta:
+        return []
+    return [f"its state field does not lead here from {base}"]
+
+
+def _named(base: int | None) -> str:
+    return "the empty state" if base is None else f"the key frame of version {base}"

@@ -1,0 +1,323 @@
+"""`fsck`: is everything that is stored what the log says it is?
+
+Shell layer. Folds the whole log and compares every key frame with it (`eventlog.fsck.walk`), looks
+for the segments of a version, counts what nothing names, and on request writes key frames that are
+missing (`eventlog.fsck.repair`). Deletes nothing, and writes nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from eventlog.errors import (
+    Corrupt,
+    EventLogError,
+    InvalidInput,
+    KeyNotFound,
+    NotFound,
+    TableNotFound,
+)
+from eventlog.format import keys, segments
+from eventlog.fsck.findings import Findings, Repair, Report
+from eventlog.fsck.leftovers import PLACES
+from eventlog.fsck.repair import repair as repair_frames
+from eventlog.fsck.walk import THREADS, Listed, Progress, Walk, ahead, list_log
+from eventlog.log.log import Log
+from eventlog.model.records import Drop, Meta, Segment
+from eventlog.recovery import fallback, sweep
+from eventlog.state import timing
+from eventlog.state.holds import Hold, check_kept, holds
+from eventlog.store.port import ObjectInfo
+from eventlog.table.table import Table
+
+_PIECE_BYTES = 8 * 2**20
+_MAX_SOUGHT = 1000  # lost segments for which others are looked for: that reads them, and the log
+_AROUND = "what it was compacted from is there: `eventlog scan --fallback` reads its rows from that"
+
+
+def fsck(
+    table: Table,
+    *,
+    objects: bool = True,
+    checksums: bool = False,
+    start: int | None = None,
+    version: int | None = None,
+    repair: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Check a table: chain, fold, every header, delta and key frame, segments, leftovers.
+
+    Args:
+        table: a handle; `Table(store)` opens one without reading a head that may be damaged.
+        objects: also look that every live segment is there, in its size, and count what nothing
+            names: one listing of everything but the log.
+        checksums: also read those segments and compare their sha256; implies `objects`.
+        start: trust the key frame of this version and fold from there; None: from version 0.
+        version: look for the segments of this version; None: of the newest.
+        repair: write key frames that are missing, or that of the newest version where readers
+            would have to step back over a damaged one. Nothing is ever overwritten or deleted.
+        progress: called as the work goes on.
+
+    Raises:
+        InvalidInput: there is no key frame to start from, or `version` lies before it.
+        TableNotFound: no commit lies under this root.
+        Unavailable: the store does not answer; nothing is known.
+        UnsupportedFormat: the log needs a newer release.
+        VersionNotFound: there is no such `version`.
+        VersionVacuumed: `version` lies below the horizon, where segments may be gone.
+    """
+    listed = list_log(table.store)
+    if listed.head < 0:
+        raise TableNotFound(
+            f"no table at {table.uri}: check the path, or create it", table=table.uri
+        )
+    if version is not None and version < (start or 0):
+        raise InvalidInput(f"version {version} lies before version {start}, where the fold starts")
+    run = _Run(table, listed, start, version, progress or (lambda *_: None))
+    run.fold()
+    if objects or checksums:
+        run.look_at_objects()
+    if checksums:
+        run.compare_checksums()
+    run.tell_losses()
+    run.tell_time()
+    if repair:
+        run.repair()
+    return run.report()
+
+
+class _Run:
+    """One run: what was walked, what was looked for, what was found."""
+
+    def __init__(
+        self,
+        table: Table,
+        listed: Listed,
+        start: int | None,
+        version: int | None,
+        progress: Progress,
+    ) -> None:
+        self._table, self._store, self._listed = table, table.store, listed
+        self._progress = progress
+        self._start = start or 0
+        self._version = listed.head if version is None else version
+        self._findings = Findings()
+        wanted = None if self._version == listed.head else self._version
+        self._walk = Walk(table.store, listed, self._findings, start=start, wanted=wanted)
+        self._sought: Mapping[str, Segment] | None = None
+        self._pending_seen = False
+        self._repairs: tuple[Repair, ...] = ()
+        self._good = self._bad = self._lacking = 0  # key frames, as they were found
+        self._checksummed = 0
+        self._lost: list[tuple[str, Segment]] = []
+
+    def fold(self) -> None:
+        """Walk the log.
+
+        Raises:
+            VersionNotFound: the version wanted is not there.
+            VersionVacuumed: it was given up.
+        """
+        audit, head, uri = self._walk.audit, self._listed.head, self._store.uri
+        if self._version > head:
+            check_kept(audit.meta, head, self._version, uri)
+        self._walk.run(self._progress)
+        check_kept(audit.meta, head, self._version, uri)
+        frames = self._walk.frames
+        self._good, self._lacking = len(frames.good), len(frames.missing)
+        self._bad = len(frames.bad | frames.lame.keys())
+
+    def look_at_objects(self) -> None:
+        """Compare the live segments with one listing of `data/`; count what nothing names."""
+        self._sought = self._segments()
+        wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
+        held = self._held(wanted)
+        total, whole = len(wanted), self._walk.audit.version == self._listed.head
+        for place in PLACES:
+            for row in self._store.list(place):
+                segment = wanted.pop(row.key, None)
+                held.pop(row.key, None)
+                if segment is not None:
+                    self._compare_size(segment, row)
+                    self._progress("segments", total - len(wanted), total)
+                if whole:
+                    self._count_leftover(place, row)
+        if wanted:
+            self._tell_missing(wanted)
+        for key, (hold, _) in held.items():
+            told = f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} holds, "
+            self._findings.add("error", told + "is missing", key, hold.version)
+        pending = self._pending()
+        if pending is not None and not self._pending_seen:
+            message = "the last vacuum's record is missing: the next vacuum starts without it"
+            self._findings.add("warning", message, pending, self._listed.head)
+
+    def compare_checksums(self) -> None:
+        """Read the segments and compare their sha256."""
+        sought = (self._sought or {}).values()
+        total, done = sum(segment.bytes for segment in sought), 0
+        live = sorted(sought, key=lambda s: (s.version, s.partition))
+        with ThreadPoolExecutor(THREADS) as pool:
+            for segment, digest in ahead(pool, self._digest, iter(live)):
+                done += segment.bytes
+                self._progress("bytes", done, total)
+                if digest is None:
+                    continue  # reported as missing
+                self._checksummed += segment.bytes
+                if digest != segment.checksum:
+                    said = f"the segment's sha256 is {digest}, the log says {segment.checksum}"
+                    self._lost.append((said, segment))
+
+    def tell_losses(self) -> None:
+        """Note the lost segments, and of each whether its rows can be read from others."""
+        lost = {segment.id: segment for _, segment in self._lost}
+        missing = set(lost)
+        if 0 < len(lost) <= _MAX_SOUGHT:
+            log = self._walk.log
+            try:
+                found = fallback.find(log, log.snapshot(self._version), lost.values())
+                missing = {segment.id for segment in found.missing}
+            except (Corrupt, NotFound):
+                pass  # found before
+        for said, segment in self._lost:
+            told = said if segment.id in missing else f"{said}; {_AROUND}"
+            self._findings.add("error", told, keys.key_of(segment), segment.version)
+
+    def tell_time(self) -> None:
+        """Say where the newest commit's time is far from the clock's, and what can be done."""
+        header, told = self._walk.audit.header, self._store.now_ms()
+        if header is None or header.version != self._listed.head:
+            return
+        now_ms = self._table.clock.now_ms() if told is None else told
+        found = timing.odd(header, now_ms)
+        if found is not None:
+            self._findings.add("warning", found, keys.commit_key(header.version), header.version)
+
+    def repair(self) -> None:
+        """Write the key frames that are missing."""
+        self._repairs = repair_frames(self._walk, self._findings, self._table.clock)
+
+    def report(self) -> Report:
+        """Return what was found."""
+        walk, sought = self._walk, self._sought
+        return Report(
+            table=self._store.uri,
+            start=self._start,
+            head=self._listed.head,
+            versions=walk.versions,
+            transactions=walk.transactions,
+            void=tuple(walk.void),
+            keyframes=self._good,
+            bad_keyframes=self._bad,
+            missing_keyframes=self._lacking,
+            leaves=sum(problem is None for problem in walk.frames.leaves.values()),
+            segments_version=None if sought is None else self._version,
+            segments=None if sought is None else len(sought),
+            checksummed=self._checksummed,
+            leftovers=walk.census.found(),
+            repairs=self._repairs,
+            errors=self._findings.errors,
+            warnings=self._findings.warnings,
+            findings=self._findings.listed,
+        )
+
+    def _segments(self) -> Mapping[str, Segment]:
+        """Return the live segments of the version wanted, or of the last one that is known."""
+        audit, head = self._walk.audit, self._listed.head
+        if self._version != head and self._walk.kept is not None:
+            return self._walk.kept
+        if self._version == head and audit.version == head:
+            return audit.live
+        known = audit.version if self._version == head else None
+        told = f"the segments looked for are those of version {known}"
+        if known is None:
+            told = "its segments cannot be looked for"
+        key = keys.commit_key(self._version)
+        message = f"version {self._version} cannot be resolved: {told}"
+        self._findings.add("warning", message, key, self._version)
+        self._version = self._version if known is None else known
+        return {} if known is None else audit.live
+
+    def _held(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
+        """Return what pins and replicas hold beside the known segments; check the record of it.
+
+        What was dropped and does not stand in the last vacuum's record is lost at the next one.
+        """
+        meta, log = self._walk.audit.meta, self._walk.log
+        found: dict[str, tuple[Hold, Segment]] = {}
+        try:
+            for hold in holds(meta):
+                entries = segments.to_segments(log.snapshot(hold.version).entries())
+                named = {keys.key_of(segment): (hold, segment) for segment in entries}
+                found |= {key: one for key, one in named.items() if key not in known}
+            for key in lacking(found, meta, log):
+                told = "the last vacuum's record lacks this segment: the next one would delete it"
+                self._findings.add("error", told, key, found[key][0].version)
+        except (Corrupt, NotFound) as error:
+            message = f"what is held cannot be resolved: {error.message}"
+            key = keys.commit_key(self._listed.head)
+            self._findings.add("warning", message, key, self._listed.head)
+        return found
+
+    def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
+        if row.size != segment.bytes:
+            said = f"the segment has {row.size:,} bytes, the log says {segment.bytes:,}"
+            self._lost.append((said, segment))
+
+    def _count_leftover(self, place: str, row: ObjectInfo) -> None:
+        self._pending_seen = self._pending_seen or row.key == self._pending()
+        audit, census = self._walk.audit, self._walk.census
+        kind = census.judge(row.key, audit.meta, self._listed.head, audit.live)
+        if kind is not None:
+            census.count(place, kind, row.key, row.size)
+
+    def _tell_missing(self, wanted: Mapping[str, Segment]) -> None:
+        """Say what is missing, unless a vacuum went past the version while this run looked."""
+        try:
+            horizon = Log(self._store).head().meta.horizon
+        except EventLogError:
+            horizon = 0  # then what was folded is the last word
+        if self._version < horizon:
+            message = f"vacuum went on to version {horizon}: {len(wanted):,} segments may be gone"
+            key = keys.commit_key(self._version)
+            self._findings.add("warning", message, key, self._version)
+            return
+        self._lost += [("a live segment is missing", segment) for segment in wanted.values()]
+
+    def _pending(self) -> str | None:
+        swept = self._walk.audit.meta.swept
+        return keys.frame_key(swept.pending.sha256) if swept and swept.pending else None
+
+    def _digest(self, segment: Segment) -> tuple[Segment, str | None]:
+        """Hash one segment piece by piece, so that memory does not follow its size."""
+        key, digest, start = keys.key_of(segment), hashlib.sha256(), 0
+        try:
+            while piece := self._store.get(key, start=start, length=_PIECE_BYTES):
+                digest.update(piece)
+                start += len(piece)
+        except KeyNotFound:
+            return segment, None
+        return segment, digest.hexdigest()
+
+
+def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:
+    """Return the held keys that the last vacuum's record lacks, and the next one would delete.
+
+    Raises:
+        Corrupt: the version that the record is of cannot be resolved.
+        NotFound: likewise.
+    """
+    last, waiting = meta.swept, dict[str, sweep.Dropped]()
+    if last is None:
+        return []
+    if last.pending is not None:
+        try:
+            waiting = sweep.from_object(log.frame(last.pending), last.pending.drops)
+        except Corrupt:
+            return []  # then the next vacuum starts without it, and looks at everything
+    # What was added or dropped after the record is still to be read.
+    older = {k: s for k, (_, s) in held.items() if s.version <= last.version and k not in waiting}
+    live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
+    return [key for key, segment in older.items() if segment.id not in live]

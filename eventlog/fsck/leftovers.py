@@ -1,0 +1,139 @@
+"""Leftovers: which stored objects nothing in the table names, and why they lie there.
+
+Pure layer. Crashed uploads, dropped segments before their vacuum and windows that passed leave
+objects behind (FORMAT.md "Crashes"); they are counted, never called a fault.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from eventlog.errors import Corrupt
+from eventlog.format import keys
+from eventlog.fsck.findings import LeftoverKind, Leftovers
+from eventlog.model.records import Commit, Meta, Segment, Swept
+
+PROBE_PREFIX = "_probe/"
+PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, PROBE_PREFIX)
+
+
+class Census:
+    """Counts the objects that nothing names.
+
+    Args:
+        start: the version from which on everything is known; 0 for the whole history.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        # Eight of the sixteen bytes of every id that was dropped: a history has many.
+        self._dropped = array("Q")
+        self._sorted = True
+        self._frames: set[bytes] = set()
+        self._records: set[bytes] = set()
+        self._found: dict[tuple[str, LeftoverKind], Leftovers] = {}
+
+    def blind_before(self, version: int) -> None:
+        """Note that the versions before this one could not be read."""
+        self.start = max(self.start, version)
+
+    def note_drops(self, segments: Iterable[Segment]) -> None:
+        """Note what a commit dropped."""
+        self._dropped.extend(_short(segment.id) for segment in segments)
+        self._sorted = False
+
+    def note_commit(self, commit: Commit) -> None:
+        """Note the objects under `_frames/` that a commit names."""
+        spills = [t.spill for t in commit.transactions] + [commit.delta.spill]
+        self.note_frames(spill.sha256 for spill in spills if spill is not None)
+        sweeps = (a for t in commit.transactions for a in t.actions if isinstance(a, Swept))
+        self._records |= {_bytes(s.sweep.pending.sha256) for s in sweeps if s.sweep.pending}
+
+    def note_frames(self, sha256s: Iterable[str]) -> None:
+        """Note objects under `_frames/` that something names."""
+        self._frames.update(map(_bytes, sha256s))
+
+    def judge(
+        self, key: str, meta: Meta, head: int, live: Mapping[str, Segment]
+    ) -> LeftoverKind | None:
+        """Return what kind of leftover the object under `key` is; None where something names it.
+
+        Args:
+            key: under one of `PLACES`.
+            meta: the small state at the head.
+            head: the newest version.
+            live: the live segments at the head, by id.
+        """
+        if key.startswith(keys.SEGMENTS_PREFIX):
+            return self._judge_segment(key, meta, live)
+        if key.startswith(keys.FRAMES_PREFIX):
+            return self._judge_frame(key, meta)
+        if key.startswith(keys.INTENTS_PREFIX):
+            parsed = keys.parse_intent_key(key)
+            if parsed is None:
+                return "foreign"
+            return "open" if parsed[0] > head else "ended"
+        return "probe"
+
+    def count(self, place: str, kind: LeftoverKind, key: str, size: int) -> None:
+        """Count one leftover."""
+        known = self._found.get((place, kind)) or Leftovers(place, kind, 0, 0, key)
+        objects, total = known.objects + 1, known.bytes + size
+        self._found[place, kind] = Leftovers(place, kind, objects, total, known.example)
+
+    def found(self) -> tuple[Leftovers, ...]:
+        """Return what was counted, by place and kind."""
+        order = sorted(self._found, key=lambda at: (PLACES.index(at[0]), at[1]))
+        return tuple(self._found[at] for at in order)
+
+    def _judge_segment(
+        self, key: str, meta: Meta, live: Mapping[str, Segment]
+    ) -> LeftoverKind | None:
+        parsed = keys.parse_segment_key(key)
+        if parsed is None:
+            return "foreign"
+        epoch, _, segment_id = parsed
+        segment = live.get(segment_id)
+        if segment is not None and keys.key_of(segment) == key:
+            return None
+        if self._was_dropped(segment_id):
+            return "dropped"
+        if epoch < self.start:
+            return "earlier"
+        return "staged" if epoch >= meta.fence else "abandoned"
+
+    def _judge_frame(self, key: str, meta: Meta) -> LeftoverKind | None:
+        digest = key.removeprefix(keys.FRAMES_PREFIX).removesuffix(".parquet")
+        try:
+            if keys.frame_key(digest) != key:
+                return "foreign"
+        except Corrupt:
+            return "foreign"
+        pending = meta.swept.pending if meta.swept else None
+        name = bytes.fromhex(digest)
+        if name in self._frames or (pending is not None and digest == pending.sha256):
+            return None
+        if name in self._records:
+            return "swept"
+        return "earlier" if self.start else "unnamed"
+
+    def _was_dropped(self, segment_id: str) -> bool:
+        if not self._sorted:
+            self._dropped = array("Q", sorted(self._dropped))
+            self._sorted = True
+        wanted = _short(segment_id)
+        at = bisect_left(self._dropped, wanted)
+        return at < len(self._dropped) and self._dropped[at] == wanted
+
+
+def _short(segment_id: str) -> int:
+    return int(segment_id[:16], 16)
+
+
+def _bytes(digest: str) -> bytes:
+    try:
+        return bytes.fromhex(digest)
+    except ValueError:
+        return b""  # a name that no key can have

@@ -1,0 +1,219 @@
+"""Repair: key frames and leaves that are missing are written, and nothing else.
+
+Shell layer. Key frames are derived, so that they can be made again from the log; nothing is ever
+overwritten or deleted here. What is damaged and still there must be removed by hand, and meanwhile
+the newest version gets a key frame of its own, so that readers do not step back (FORMAT.md R9.4 to
+R9.6).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from eventlog.clock import Clock
+from eventlog.commit.proposal import keyframe_due
+from eventlog.commit.slot import retrying
+from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound
+from eventlog.format import codec, keys, segments
+from eventlog.format.places import EntryKey, first_key
+from eventlog.fsck.findings import Findings, Repair
+from eventlog.fsck.walk import BadLeaf, Walk
+from eventlog.log.log import Log
+from eventlog.model.records import KeyFrame
+from eventlog.state import keyframe
+from eventlog.state.delta import Delta
+from eventlog.state.keyframe import Frame
+from eventlog.state.snapshot import Snapshot
+from eventlog.store.port import Body
+
+_TAKEN = (
+    "it cannot be replaced, since nothing is ever overwritten; readers step over it. Remove the "
+    "object {key} by hand, then run `eventlog fsck --repair` again"
+)
+
+
+def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
+    """Write what is missing, oldest first, and return what was done.
+
+    Args:
+        walk: that is over.
+        findings: those of the walk; what is repaired is marked there.
+        clock: waits between tries.
+    """
+    mender = _Mender(walk, findings, clock)
+    frames = walk.frames
+    if walk.broken:
+        for version in sorted(frames.bad | frames.missing | frames.lame.keys()):
+            why = "not written: the commits themselves are damaged, and it would speak for them"
+            mender.tell(keys.keyframe_key(version), version, why)
+        return tuple(mender.repairs)
+    for bad in [leaf for leaf in frames.leaves.values() if leaf is not None]:
+        mender.mend_leaf(bad)
+    for version in sorted(frames.missing):
+        mender.write_root(version, "written: it was missing")
+    for version in sorted(frames.bad):
+        key = keys.keyframe_key(version)
+        mender.tell(key, version, _TAKEN.format(key=key))
+    if walk.audit.version == walk.listed.head:
+        mender.relieve_head()
+    return tuple(mender.repairs)
+
+
+class _Mender:
+    """Writes key frames and leaves from the state that the log folds to."""
+
+    def __init__(self, walk: Walk, findings: Findings, clock: Clock) -> None:
+        self._log, self._frames, self._head = walk.log, walk.frames, walk.listed.head
+        self._first, self._findings, self._clock = walk.census.start, findings, clock
+        self.repairs: list[Repair] = []
+
+    def tell(self, key: str, version: int, message: str, *, done: bool = False) -> None:
+        """Note what was done, or why nothing was."""
+        self.repairs.append(Repair(key, version, done, message))
+        if done:
+            self._findings.repaired(key)
+
+    def mend_leaf(self, bad: BadLeaf) -> None:
+        """Put a missing leaf again, byte for byte: its name is the hash of its content."""
+        key = keys.frame_key(bad.leaf.sha256)
+        if not bad.missing:
+            # The same entries in the same order have the same name: no other key can hold them.
+            self.tell(key, bad.version, f"{bad.problem}: {_TAKEN.format(key=key)}")
+            return
+        try:
+            body = self._leaf_bytes(bad, key)
+            done = body is not None and self._stored(key, body)
+        except EventLogError as error:
+            self.tell(key, bad.version, f"not written: {error.message}")
+            return
+        if not done:
+            message = "not written: this library does not make the same bytes of its entries"
+            self.tell(key, bad.version, message)
+            return
+        self.tell(key, bad.version, "written: it was missing", done=True)
+        self._frames.leaves[bad.leaf.sha256] = None
+        for version, lacking in list(self._frames.lame.items()):
+            lacking.discard(bad.leaf.sha256)
+            if not lacking:
+                del self._frames.lame[version]
+                self._frames.good |= {version} - self._frames.bad
+
+    def write_root(self, version: int, message: str) -> None:
+        """Write the key frame of a version that has none."""
+        key = keys.keyframe_key(version)
+        try:
+            snapshot = self._log.snapshot(version)
+            damaged = self._write(snapshot, _shared) and self._write(snapshot, _whole)
+        except EventLogError as error:
+            self.tell(key, version, f"not written: {error.message}")
+            return
+        if damaged:
+            why = f"the key frame of version {version} would name this damaged leaf"
+            self.tell(damaged, version, f"{why}: {_TAKEN.format(key=damaged)}")
+            return
+        self.tell(key, version, message, done=True)
+        self._frames.good.add(version)
+
+    def relieve_head(self) -> None:
+        """Give the newest version its own key frame, if it is due or the one named is unusable."""
+        frames, head = self._frames, self._head
+        base = self._log.header(head).keyframe
+        if head in frames.good | frames.newer:
+            return
+        if base is None or base in frames.good or base < self._first:
+            seen = frames.bad | frames.lame.keys() | frames.missing
+            if head not in seen and keyframe_due(self._log.snapshot(head)):
+                self.write_root(head, "written: it was due")
+            return
+        if head in frames.bad or head in frames.lame:
+            message = "readers step back until the next commit that writes a key frame"
+            self.tell(keys.keyframe_key(head), head, message)
+            return
+        self.write_root(
+            head,
+            "written for the newest version, so that its readers do not step back over the "
+            f"unusable key frame of version {base}",
+        )
+
+    def _write(self, snapshot: Snapshot, make: Callable[[Log, Snapshot], Frame]) -> str | None:
+        """Store a key frame, its leaves first; return the key of a damaged leaf that it needs.
+
+        Raises:
+            AlreadyExists: another one is there by now.
+        """
+        frame = make(self._log, snapshot)
+        named = {keys.frame_key(leaf.sha256): leaf for leaf in frame.root.leaves}
+        for key, leaf in named.items():
+            body = frame.objects.get(key)
+            whole = self._stored(key, body) if body else not self._frames.leaves.get(leaf.sha256)
+            if not whole:
+                return key
+        root_key = keys.keyframe_key(snapshot.version)
+        if not self._stored(root_key, codec.encode_keyframe(frame.root)):
+            raise AlreadyExists("somebody else wrote it meanwhile", key=root_key)
+        return None
+
+    def _stored(self, key: str, body: Body) -> bool:
+        """Create an object; say whether these bytes are there now, whoever put them.
+
+        Raises:
+            InvalidInput: the store refuses.
+            Unavailable: it does not answer.
+        """
+        store = self._log.store
+        return retrying(self._clock)(store.put_if_absent, key, body) or store.get(key) == body
+
+    def _leaf_bytes(self, bad: BadLeaf, key: str) -> bytes | None:
+        """Return the bytes that a leaf had, or None where they cannot be made."""
+        snapshot = self._log.snapshot(bad.version)
+        try:
+            made = _shared(self._log, snapshot).objects.get(key)
+        except (Corrupt, KeyNotFound):
+            made = None
+        if made is not None:
+            return made
+        entries = snapshot.entries().sort_by(segments.ORDER)
+        columns = [entries.column(name).to_pylist() for name in ("chunk_start", "chunk_end", "id")]
+        order = [EntryKey(a, b, c.hex()) for a, b, c in zip(*columns, strict=True)]
+        start = bisect_left(order, first_key(bad.leaf))
+        end = bisect_left(order, bad.end) if bad.end else len(order)
+        part = entries.slice(start, end - start)
+        # The columns of statistics are those of the leaves that were rewritten with it.
+        for table in (part, segments.from_segments(segments.to_segments(part))):
+            body = segments.to_parquet(table)
+            if codec.sha256(body) == bad.leaf.sha256:
+                return body
+        return None
+
+
+def _shared(log: Log, snapshot: Snapshot) -> Frame:
+    """Return the key frame as its committer makes it: over the leaves of the one before it."""
+    try:
+        leaves = log.leaves(keyframe.touched(snapshot.base, snapshot.delta))
+    except (Corrupt, KeyNotFound):
+        snapshot.entries()  # moves the snapshot over to an older key frame
+        snapshot = snapshot.settled()
+        leaves = log.leaves(keyframe.touched(snapshot.base, snapshot.delta))
+    return _build(snapshot, snapshot.base, snapshot.delta, leaves)
+
+
+def _whole(log: Log, snapshot: Snapshot) -> Frame:  # noqa: ARG001 - as `_shared`
+    """Return the key frame of the whole state, cut afresh: its leaves have other names."""
+    live = segments.to_segments(snapshot.entries())
+    return _build(snapshot, None, Delta({segment.id: segment for segment in live}), {})
+
+
+def _build(
+    snapshot: Snapshot, base: KeyFrame | None, delta: Delta, leaves: Mapping[str, pa.Table]
+) -> Frame:
+    return keyframe.build(
+        base,
+        delta,
+        leaves,
+        header=snapshot.header,
+        commit_hash=snapshot.commit_hash,
+        meta=snapshot.meta,
+    )

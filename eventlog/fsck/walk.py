@@ -1,0 +1,361 @@
+"""The walk over a whole log: every commit folded, every key frame and leaf compared with the fold.
+
+Shell layer. Reads a window of commits ahead and hands them to the pure `eventlog.fsck.audit`, so
+that memory follows the live segments and not the length of the history. Trusts no cache of a
+handle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from typing import TypeVar
+
+from eventlog.commit import proposal
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound, UnsupportedFormat
+from eventlog.format import codec, keys, segments
+from eventlog.format.places import EntryKey, first_key
+from eventlog.fsck.audit import Audit, Past
+from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
+from eventlog.fsck.leftovers import Census
+from eventlog.log import resolve, spills
+from eventlog.log.log import Log
+from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
+from eventlog.state import keyframe
+from eventlog.state.delta import Delta
+from eventlog.state.snapshot import Snapshot
+from eventlog.store.port import ObjectStore
+
+THREADS = 8
+WINDOW = 16  # objects read ahead; a commit has at most 8 MiB, and about 32 KB as a rule
+
+# Called with what is being read, how many are done, and how many there are.
+Progress = Callable[[str, int, int], None]
+
+_Wanted = TypeVar("_Wanted")
+_Read = TypeVar("_Read")
+
+
+@dataclass(slots=True)
+class Listed:
+    """The keys under `_log/`: the newest version, the key frames, and what is neither."""
+
+    head: int = -1
+    keyframes: set[int] = field(default_factory=set)
+    foreign: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class BadLeaf:
+    """A leaf that is missing or damaged, as the first key frame that names it has it.
+
+    Attributes:
+        version: of that key frame.
+        leaf: its entry there.
+        end: where the next leaf begins; None for the last one.
+        missing: whether there is no object under its key.
+        problem: what is wrong with it.
+    """
+
+    version: int
+    leaf: Leaf
+    end: EntryKey | None
+    missing: bool
+    problem: str
+
+
+@dataclass(slots=True)
+class Frames:
+    """What was found of the key frames.
+
+    Attributes:
+        good: versions whose key frame agrees with the fold, leaves included.
+        bad: versions whose root is damaged, or says something else.
+        newer: versions whose root is of a newer format, and not compared.
+        lame: versions whose root is well, and the leaves that it lacks.
+        missing: versions whose key frame is named or due, and is not there.
+        leaves: by sha256, those that were read; None where nothing is wrong.
+    """
+
+    good: set[int] = field(default_factory=set)
+    bad: set[int] = field(default_factory=set)
+    newer: set[int] = field(default_factory=set)
+    lame: dict[int, set[str]] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+    leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
+
+
+def list_log(store: ObjectStore) -> Listed:
+    """Return what lies under `_log/`."""
+    found = Listed()
+    for row in store.list(keys.LOG_PREFIX):
+        parsed = keys.parse_log_key(row.key)
+        if parsed is None:
+            found.foreign.append(row.key)
+        elif parsed[1]:
+            found.keyframes.add(parsed[0])
+        else:
+            found.head = max(found.head, parsed[0])
+    return found
+
+
+class Walk:
+    """One walk.
+
+    Args:
+        store: of the table.
+        listed: what `list_log` found.
+        findings: where to note what is wrong.
+        start: the key frame to start from, taken at its word; None for the empty state.
+        wanted: a version whose live segments are to be kept.
+
+    Raises:
+        InvalidInput: there is no key frame to start from.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        listed: Listed,
+        findings: Findings,
+        *,
+        start: int | None = None,
+        wanted: int | None = None,
+    ) -> None:
+        if start is not None and (start not in listed.keyframes or start > listed.head):
+            known = sorted(v for v in listed.keyframes if v <= listed.head)
+            raise InvalidInput(
+                f"version {start} has no key frame to start from; the newest that there are: "
+                f"{', '.join(map(str, known[-8:])) or 'none'}",
+                table=store.uri,
+                version=start,
+            )
+        self._store, self.listed, self._findings = store, listed, findings
+        self._first, self._wanted = start, wanted
+        self.log = Log(store)  # with caches of its own
+        self.audit = Audit(self._recall, self._earlier)
+        self.census = Census(start or 0)
+        self.frames = Frames()
+        self._entries: dict[str, Leaf] = {}  # of leaves, as the last root that names them has them
+        self.kept: Mapping[str, Segment] | None = None
+        self.void: list[VoidTransaction] = []
+        self.versions = self.transactions = 0
+        self.broken = False  # whether a commit is damaged, so that the fold vouches for nothing
+        self._in_step = start is None
+
+    def run(self, progress: Progress) -> None:
+        """Fold every version up to the head, and compare the key frames on the way."""
+        for key in self.listed.foreign:
+            self._find("warning", "this key is none of the log's; readers ignore it", key)
+        first, end = self._first or 0, self.listed.head + 1
+        with ThreadPoolExecutor(THREADS) as pool:
+            for version, body in ahead(pool, self._fetch, iter(range(first, end))):
+                self._take(version, body, pool)
+                if version == self._wanted and self.audit.version == version:
+                    self.kept = dict(self.audit.live)
+                progress("commits", version + 1 - first, end - first)
+        for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
+            self._take_stray(version)
+        self._look_at_head()
+
+    def _fetch(self, version: int) -> tuple[int, bytes | None]:
+        # Bytes only: what is decoded, and its spills, would take many times the room.
+        try:
+            return version, self._store.get(keys.commit_key(version))
+        except KeyNotFound:
+            return version, None
+
+    def _take(self, version: int, body: bytes | None, pool: ThreadPoolExecutor) -> None:
+        """Fold one version; behind one that cannot be folded, go on from the next one's word."""
+        read = self._decode(version, body)
+        if read is None:
+            self.broken, self._in_step = True, False
+        else:
+            commit, delta, digest = read
+            self._look_for_base(commit)
+            self._in_step = self._in_step and self._step(commit, digest, delta)
+            if not self._in_step:
+                self._resume(commit, body or b"")
+        if version in self.listed.keyframes:
+            self._take_keyframe(version, pool)
+
+    def _decode(self, version: int, body: bytes | None) -> tuple[Commit, Delta, str] | None:
+        key = keys.commit_key(version)
+        if body is None:
+            self._find("error", "the commit is missing: the log has a gap", key, version)
+            return None
+        try:
+            commit = codec.decode_commit(body, version)
+            self.census.note_commit(commit)
+            delta = spills.delta_of(commit, self.log.spill)
+            return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
+        except (Corrupt, NotFound) as error:
+            self._find("error", error.message, key, version)
+            return None
+
+    def _step(self, commit: Commit, digest: str, delta: Delta) -> bool:
+        version = commit.header.version
+        key = keys.commit_key(version)
+        try:
+            step = self.audit.step(commit, digest, delta)
+        except Corrupt as error:
+            self.broken = True
+            self._find("error", error.message, key, version)
+            return False
+        self.versions += not step.problems
+        self.transactions += len(commit.transactions)
+        self.census.note_drops(step.drops)
+        room = MAX_LISTED - len(self.void)
+        for transaction, reason in islice(step.void.items(), room):
+            self.void.append(VoidTransaction(version, transaction, reason))
+        for problem in step.problems:
+            self.broken = True
+            self._find("error", problem, key, version)
+        return True
+
+    def _resume(self, commit: Commit, body: bytes) -> None:
+        version = commit.header.version
+        try:
+            if version == self._first:
+                root = self.log.keyframe(version)
+                snapshot = resolve.at_keyframe(commit, body, root, self.log)
+            else:
+                snapshot = self.log.resolve(commit, body)
+            past = _past(snapshot)
+        except (Corrupt, NotFound) as error:
+            if version - self.audit.version <= 2 or version == self.listed.head:  # say it once
+                message = f"its state cannot be resolved: {error.message}"
+                self._find("error", message, keys.commit_key(version), version)
+            self.broken = True
+            return
+        self.audit.resume(commit.header, snapshot.commit_hash, past)
+        self.census.blind_before(version)
+        self._in_step = True
+
+    def _look_for_base(self, commit: Commit) -> None:
+        base = commit.header.keyframe
+        if base is None or base in self.listed.keyframes or base in self.frames.missing:
+            return
+        self._miss(base, "commits start from this key frame, and it is not there")
+
+    def _look_at_head(self) -> None:
+        head = self.listed.head
+        if self.audit.version != head or head in self.listed.keyframes:
+            return
+        try:
+            snapshot = self.log.snapshot(head)
+        except (Corrupt, NotFound):
+            return  # found before
+        # Over an older key frame than it names, it would seem due earlier than it is.
+        base = snapshot.base.version if snapshot.base else None
+        if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot):
+            self._miss(head, "the newest version's key frame is due, and not there")
+
+    def _take_stray(self, version: int) -> None:
+        """Note a key frame beyond the head, unless its commit came while the log was listed."""
+        try:
+            self.log.header(version)
+        except (Corrupt, NotFound):
+            self.frames.bad.add(version)
+            message = "a key frame of a version that the log does not have"
+            self._find("error", message, keys.keyframe_key(version), version)
+
+    def _miss(self, version: int, message: str) -> None:
+        self.frames.missing.add(version)
+        told = f"{message}; readers take an older one"
+        self._find("warning", told, keys.keyframe_key(version), version)
+
+    def _take_keyframe(self, version: int, pool: ThreadPoolExecutor) -> None:
+        key = keys.keyframe_key(version)
+        try:
+            root = self.log.keyframe(version)
+        except UnsupportedFormat as error:
+            # A newer release may write what this one needs not: the log itself can be read.
+            self.frames.newer.add(version)
+            told = f"{error.message}; readers of this release step over this key frame"
+            self._find("warning", told, key, version)
+            return
+        except (Corrupt, NotFound) as error:
+            problems = [error.message]
+        else:
+            problems = ["it cannot be compared with its commit"]
+            if self.audit.version == version:
+                problems = self.audit.check_keyframe(root)
+            self._take_leaves(root, pool)
+        for problem in problems:
+            message = f"{problem}; readers step over this key frame"
+            self._find("error", message, key, version)
+        if problems:
+            self.frames.bad.add(version)
+        elif version not in self.frames.lame:
+            self.frames.good.add(version)
+
+    def _take_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
+        """Read the leaves of which no earlier root said the same; they are named by content."""
+        self.census.note_frames(leaf.sha256 for leaf in root.leaves)
+        known = self.frames.leaves
+        nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
+        new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
+        self._entries.update((leaf.sha256, leaf) for leaf in new)
+        for leaf, body in ahead(pool, self._fetch_leaf, iter(new)):
+            problem = self._leaf_problem(leaf, body, root.version)
+            after = nexts[leaf.sha256]
+            end = first_key(after) if after else None
+            bad = BadLeaf(root.version, leaf, end, body is None, problem) if problem else None
+            known[leaf.sha256] = bad
+        for bad in (known[leaf.sha256] for leaf in root.leaves):
+            if bad is not None:
+                self.frames.lame.setdefault(root.version, set()).add(bad.leaf.sha256)
+                message = f"{bad.problem}; readers step over this key frame"
+                self._find("error", message, keys.frame_key(bad.leaf.sha256), root.version)
+
+    def _fetch_leaf(self, leaf: Leaf) -> tuple[Leaf, bytes | None]:
+        try:
+            return leaf, self._store.get(keys.frame_key(leaf.sha256))
+        except KeyNotFound:
+            return leaf, None
+
+    def _leaf_problem(self, leaf: Leaf, body: bytes | None, version: int) -> str | None:
+        if body is None:
+            return "the leaf is missing"
+        try:
+            table = keyframe.check_leaf(leaf, body)
+            keyframe.check_entries(leaf.sha256, table)
+            entries = segments.to_segments(table)
+        except Corrupt as error:
+            return error.message
+        if self.audit.version == version and self.audit.foreign(entries):
+            return "the leaf holds entries that the log does not fold to"
+        return None
+
+    def _recall(self, version: int) -> Past:
+        return _past(self.log.snapshot(version))
+
+    def _earlier(self, version: int, adds: Sequence[Add]) -> Mapping[str, Segment]:
+        return self.log.snapshot(version).live([Drop(a.id, a.chunk, "") for a in adds])
+
+    def _find(self, severity: Severity, message: str, key: str, version: int | None = None) -> None:
+        self._findings.add(severity, message, key, version)
+
+
+def ahead(
+    pool: ThreadPoolExecutor, read: Callable[[_Wanted], _Read], wanted: Iterator[_Wanted]
+) -> Iterator[_Read]:
+    """Yield what was read, in order, with a window of reads under way."""
+    flying: deque[Future[_Read]] = deque(pool.submit(read, one) for one in islice(wanted, WINDOW))
+    try:
+        while flying:
+            found = flying.popleft().result()
+            flying.extend(pool.submit(read, one) for one in islice(wanted, 1))
+            yield found
+    finally:
+        for future in flying:
+            future.cancel()
+
+
+def _past(snapshot: Snapshot) -> Past:
+    live = segments.to_segments(snapshot.entries())
+    return Past(snapshot.meta, {segment.id: segment for segment in live})

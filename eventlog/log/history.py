@@ -1,0 +1,147 @@
+"""Walking the log: pages of history, versions by time, transactions by id.
+
+Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from eventlog.errors import CommitUnknown, VersionNotFound
+from eventlog.log.log import Log
+from eventlog.model.records import Correction, Header
+from eventlog.state.snapshot import Snapshot
+from eventlog.state.timing import effective
+
+PAGE = 32
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version in a history.
+
+    Attributes:
+        version: the version.
+        time: when it was committed (UTC), as far as clocks were set right since.
+        operation: what its first accepted transaction did.
+        writer: who wrote it.
+        adds: segments added.
+        drops: segments dropped.
+        rows: net change of rows.
+        bytes: net change of segment bytes.
+        transactions: transactions that took effect.
+    """
+
+    version: int
+    time: datetime
+    operation: str
+    writer: str
+    adds: int
+    drops: int
+    rows: int
+    bytes: int
+    transactions: int
+
+
+def history(
+    log: Log, start: int, limit: int | None, clock: Sequence[Correction] = ()
+) -> Iterator[HistoryEntry]:
+    """Yield the versions from `start` downwards, at most `limit` of them.
+
+    Args:
+        log: the log.
+        start: the first one.
+        limit: None for all.
+        clock: the corrections of the newest state known.
+    """
+
+    def entry(header: Header) -> HistoryEntry:
+        return _entry(header, effective(clock, header.version, header.time))
+
+    last = -1 if limit is None else max(-1, start - limit)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for top in range(start, last, -PAGE):
+            page = range(top, max(last, top - PAGE), -1)
+            yield from map(
+                entry, pool.map(log.header, page) if len(page) > 1 else map(log.header, page)
+            )
+
+
+def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
+    """Return the newest version committed at or before `time_ms`, by bisection over headers.
+
+    Args:
+        log: the log.
+        head: the newest version.
+        time_ms: the time.
+        known: a version that may be taken for one of before that time.
+
+    Raises:
+        VersionNotFound: the table is younger, and none was known.
+    """
+
+    def time_of(version: int) -> int:
+        return effective(head.meta.clock, version, log.header(version).time)
+
+    if head.header.time <= time_ms:
+        return head.version
+    low, high = known, head.version  # time(low) <= time_ms < time(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if time_of(middle) <= time_ms:
+            low = middle
+        else:
+            high = middle
+    if low < 0:
+        created = datetime.fromtimestamp(time_of(0) / 1000, tz=UTC)
+        raise VersionNotFound(
+            f"the table was created at {created.isoformat()}, after the time asked for",
+            table=log.store.uri,
+        )
+    return low
+
+
+def find_transaction(
+    log: Log, transaction_id: str, start: int, head: int, until: int = -1
+) -> int | None:
+    """Return the version from `start` to `head` in which the transaction took effect, or None.
+
+    Raises:
+        CommitUnknown: it is not there, and `head` has not come to `until`: it may still arrive.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for low in range(start, head + 1, PAGE):
+            page = range(low, min(low + PAGE, head + 1))
+            for commit, body in pool.map(log.read, page) if len(page) > 1 else map(log.read, page):
+                listed = any(t.id == transaction_id for t in commit.transactions)
+                if listed and log.holds(commit, log.resolve(commit, body), transaction_id):
+                    return commit.header.version
+    if head < until:
+        raise CommitUnknown(
+            f"the transaction is not in the log, and may still arrive until version {until}: ask "
+            "again once the table has that version",
+            table=log.store.uri,
+            version=start,
+            until=until,
+            transaction=transaction_id,
+        )
+    return None
+
+
+def _entry(header: Header, time_ms: int) -> HistoryEntry:
+    changes = header.changes
+    return HistoryEntry(
+        version=header.version,
+        time=datetime.fromtimestamp(time_ms / 1000, tz=UTC),
+        operation=changes.operation,
+        writer=changes.writer,
+        adds=changes.adds,
+        drops=changes.drops,
+        rows=changes.rows,
+        bytes=changes.bytes,
+        transactions=changes.transactions,
+    )

@@ -1,0 +1,395 @@
+"""Reading the log of one table: commits, headers, key frames, and snapshots resolved from them.
+
+Shell layer. Opening a version costs its commit and the key frame root that it names; the head costs
+one LIST more, whatever the length of the history (FORMAT.md "Algorithms").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import pyarrow as pa
+
+from eventlog.errors import (
+    Corrupt,
+    DataLoss,
+    KeyNotFound,
+    TableNotFound,
+    UnsupportedFormat,
+    VersionNotFound,
+)
+from eventlog.format import codec, keys, segments
+from eventlog.log import chain, resolve, spills
+from eventlog.model.records import Action, Add, Commit, Header, KeyFrame, Leaf, Spill
+from eventlog.state import fold, keyframe
+from eventlog.state.holds import check_kept
+from eventlog.state.snapshot import Snapshot
+from eventlog.store.port import ObjectStore
+
+HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
+LEAF_CACHE_BYTES = 64 * 2**20
+ROOT_CACHE = 4
+MAX_VOUCHED = 100_000
+_THREADS = 8  # that fetch leaves
+
+logger = logging.getLogger(__name__)
+
+
+class Log:
+    """The commits and key frames under one root. Safe to use from several threads.
+
+    Attributes:
+        store: where they lie.
+        table: id of the table that they must be of; None where any will do.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.table: str | None = None
+        self._lock = Lock()
+        self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
+        self._leaf_bytes = 0
+        self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
+        self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
+        self._vouched: set[str] = set()
+
+    def head(self) -> Snapshot:
+        """Return the head: one LIST, its commit, and one key frame root.
+
+        Where the LIST shows a key frame of the head itself, that one is taken, so that a bulk
+        commit's spill need not be read.
+
+        Raises:
+            TableNotFound: no log lies under this root.
+            Corrupt: the newest versions have a gap, or the commits do not add up.
+        """
+        version, framed = self._newest()
+        commit, body = self.read(version)
+        if framed:
+            try:
+                return resolve.at_keyframe(commit, body, self.keyframe(version), self)
+            except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
+                logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
+        return self.resolve(commit, body)
+
+    def head_version(self) -> int:
+        """Return the newest version. One LIST of a few keys, at any length of the history.
+
+        Raises:
+            TableNotFound: no log lies under this root.
+            Corrupt: the newest versions have a gap.
+        """
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[int, bool]:
+        """Return the newest version, and whether the LIST shows a key frame of it."""
+        after, versions, frames = "", list[int](), list[int]()
+        while True:
+            page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
+            parsed = [p for p in (keys.parse_log_key(found.key) for found in page) if p]
+            versions += [version for version, framed in parsed if not framed]
+            frames += [version for version, framed in parsed if framed]
+            last = len(page) < HEAD_PAGE
+            # One version alone says nothing of the one before it: strangers may fill a page.
+            if len(versions) > 1 or last:
+                break
+            after = page[-1].key
+        if not versions:
+            raise TableNotFound(
+                f"no table at {self.store.uri}: check the path, or create it",
+                table=self.store.uri,
+            )
+        chain.check_contiguous([*versions, -1] if last else versions, self.store.uri)
+        return versions[0], versions[0] in frames
+
+    def read(self, version: int) -> tuple[Commit, bytes]:
+        """Return the commit of `version` and its bytes. One GET.
+
+        Raises:
+            VersionNotFound: it is not there.
+            Corrupt: its bytes break the format.
+            TableNotFound: it is of another table than the one that is known.
+        """
+        key = keys.commit_key(version)
+        try:
+            body = self.store.get(key)
+        except KeyNotFound:
+            raise self._missing(key, version) from None
+        try:
+            commit = codec.decode_commit(body, version)
+        except (Corrupt, UnsupportedFormat) as error:
+            raise self._placed(error, key, version) from None
+        self._check_table(commit.header)
+        return commit, body
+
+    def header(self, version: int) -> Header:
+        """Return the header of `version`. One ranged GET of 2 KB.
+
+        Raises:
+            VersionNotFound: it is not there.
+            Corrupt: its bytes break the format.
+            TableNotFound: it is of another table than the one that is known.
+        """
+        key = keys.commit_key(version)
+        try:
+            header = codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
+        except KeyNotFound:
+            raise self._missing(key, version) from None
+        except (Corrupt, UnsupportedFormat) as error:
+            raise self._placed(error, key, version) from None
+        self._check_table(header)
+        return header
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return the snapshot at `version`: its commit, then the key frame root that it names.
+
+        A key frame that is missing or damaged is stepped over: the state at its version is resolved
+        from the key frame before it, and so on down to the empty state before version 0.
+
+        Raises:
+            VersionNotFound: there is no such version.
+            Corrupt: the commits themselves do not add up.
+        """
+        return self.resolve(*self.read(version))
+
+    def resolve(self, commit: Commit, body: bytes) -> Snapshot:
+        """Return the snapshot of a commit that was read already."""
+        pending: list[tuple[Commit, bytes]] = []
+        while True:
+            try:
+                found = self._on_keyframe(commit, body)
+                break
+            except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
+                start = commit.header.keyframe
+                if start is None:  # against bad-key-frame-ends-the-road
+                    raise
+                logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
+                pending.append((commit, body))
+                commit, body = self.read(start)
+        for later, later_body in reversed(pending):
+            meta = codec.meta_patch(found.meta, later.state)
+            delta = spills.delta_of(later, self.spill)
+            found = resolve.over(found, later, later_body, delta, meta)
+        return found
+
+    def newer(self, known: Snapshot) -> Snapshot:
+        """Return the head, given a snapshot that was the head once: one GET where nothing is new.
+
+        Raises:
+            Corrupt: the next version does not follow the known one.
+        """
+        try:
+            commit, body = self.read(known.version + 1)
+        except VersionNotFound:
+            return known
+        chain.check_follows(known, commit, self.store.uri)
+        try:
+            head = self.head_version()
+        except TableNotFound:
+            head = -1
+        # A stale LIST may be behind; the session never goes backwards.
+        if head > commit.header.version:  # against session-goes-backwards
+            before, before_body = commit, body
+            commit, body = self.read(head)
+            chain.check_later(before, before_body, commit, self.store.uri)
+        return self.resolve(commit, body)
+
+    def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
+        """Return the snapshot of the commit that came after `known`.
+
+        Raises:
+            Corrupt: it does not follow the known one.
+        """
+        chain.check_follows(known, commit, self.store.uri)
+        return self.resolve(commit, body)
+
+    def holds(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
+        """Say whether a transaction took effect in a commit, whose snapshot is `after`.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        known = resolve.holds(commit, after, transaction_id)
+        if known is not None:
+            return known
+        return transaction_id in self.effect(commit).accepted
+
+    def effect(self, commit: Commit) -> fold.Effect:
+        """Return what a commit's transactions did, by the fold on the version before it.
+
+        Raises:
+            Corrupt: that version, or a spill, cannot be read.
+            Unavailable: the store does not answer.
+        """
+        version = commit.header.version
+        before = self.snapshot(version - 1) if version else fold.NoState()
+        whole = spills.unpack(commit, self.spill)
+        return fold.judge(whole.transactions, before, commit.header.time)
+
+    def keyframe(self, version: int) -> KeyFrame:
+        """Return the root of the key frame of `version`. One GET, or none when it is cached.
+
+        Raises:
+            KeyNotFound: it is not there.
+            Corrupt: its bytes break the format or do not add up.
+        """
+        with self._lock:
+            if version in self._roots:
+                self._roots.move_to_end(version)
+                return self._roots[version]
+        root = codec.decode_keyframe(self.store.get(keys.keyframe_key(version)), version)
+        keyframe.check(root)
+        self.remember_root(root)
+        return root
+
+    def remember_root(self, root: KeyFrame) -> None:
+        """Keep a root that was read or written."""
+        with self._lock:
+            self._roots[root.version] = root
+            while len(self._roots) > ROOT_CACHE:
+                self._roots.popitem(last=False)
+
+    def leaf(self, leaf: Leaf) -> pa.Table:
+        """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
+
+        Raises:
+            Corrupt: its bytes are not what the root names.
+            KeyNotFound: it is not there.
+        """
+        with self._lock:
+            if leaf.sha256 in self._leaves:
+                self._leaves.move_to_end(leaf.sha256)
+                return self._leaves[leaf.sha256]
+        table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
+        with self._lock:
+            if leaf.sha256 not in self._leaves:
+                self._leaves[leaf.sha256] = table
+                self._leaf_bytes += table.nbytes
+            while self._leaf_bytes > LEAF_CACHE_BYTES and len(self._leaves) > 1:
+                sha256, evicted = self._leaves.popitem(last=False)
+                self._leaf_bytes -= evicted.nbytes
+                self._checked_leaves.discard(sha256)
+        return table
+
+    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
+        """See `snapshot.Frames.leaves`. Several are fetched at once."""
+        if len(wanted) < 2:
+            tables = [self.leaf(leaf) for leaf in wanted]
+        else:
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-leaf") as pool:
+                tables = list(pool.map(self.leaf, wanted))
+        found = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
+        for sha256 in found.keys() - self._checked_leaves if checked else ():
+            keyframe.check_entries(sha256, found[sha256])
+            with self._lock:
+                if sha256 in self._leaves:
+                    self._checked_leaves.add(sha256)
+        return found
+
+    def without_keyframe(self, version: int) -> Snapshot:
+        """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
+        return self.snapshot(version)
+
+    def check_there(self, actions: Iterable[Action], version: int) -> None:
+        """Check that the objects of these adds are there: one GET of a byte for each.
+
+        Raises:
+            DataLoss: some are not.
+            VersionVacuumed: some are not, for the version was given up meanwhile.
+        """
+        adds = [action for action in actions if isinstance(action, Add)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            lost = [key for key in pool.map(self._absent, adds) if key is not None]
+        if lost:
+            newest = self.head()
+            check_kept(newest.meta, newest.version, version, self.store.uri)
+            raise DataLoss(
+                f"{len(lost):,} of {len(adds):,} segments of the version are missing: run "
+                "`eventlog fsck`",
+                table=self.store.uri,
+                key=lost[0],
+                version=version,
+            )
+
+    def _absent(self, add: Add) -> str | None:
+        key = keys.segment_key(add.epoch, add.chunk, add.id)
+        try:
+            self.store.get(key, length=1)
+        except KeyNotFound:
+            return key
+        return None
+
+    def vouch(self, segment_ids: Iterable[str]) -> None:
+        """Note ids that were made for fresh uploads: at random, and for nothing else."""
+        with self._lock:
+            if len(self._vouched) > MAX_VOUCHED:
+                self._vouched.clear()  # costs a look into leaves
+            self._vouched.update(segment_ids)
+
+    def vouched(self, segment_id: str) -> bool:
+        """See `snapshot.Frames.vouched`."""
+        return segment_id in self._vouched
+
+    def spill(self, spill: Spill) -> pa.Table:
+        """Return the table of a spill object. One GET.
+
+        Raises:
+            Corrupt: it is missing or damaged; unlike a key frame it cannot be recomputed.
+        """
+        return segments.from_parquet(self.frame(spill), spill.adds + spill.drops)
+
+    def frame(self, spill: Spill) -> bytes:
+        """Return the bytes of an object that a commit names under `_frames/`. One GET.
+
+        Raises:
+            Corrupt: it is missing or damaged.
+        """
+        key = keys.frame_key(spill.sha256)
+        try:
+            body = self.store.get(key)
+        except KeyNotFound:
+            raise Corrupt(
+                "an object that a commit names is missing", table=self.store.uri, key=key
+            ) from None
+        if codec.sha256(body) != spill.sha256 or len(body) != spill.size:
+            raise Corrupt(
+                "the object does not have the hash in its name", table=self.store.uri, key=key
+            )
+        return body
+
+    def _on_keyframe(self, commit: Commit, body: bytes) -> Snapshot:
+        start = commit.header.keyframe
+        base = None if start is None else self.keyframe(start)
+        delta = spills.delta_of(commit, self.spill)
+        return resolve.from_commit(commit, body, base, delta, self)
+
+    def _check_table(self, header: Header) -> None:
+        if self.table is None or header.table == self.table:
+            return
+        if header.version and self.header(0):  # of the known table: a stranger wrote into its log
+            raise Corrupt(
+                f"the commit is of another table (id {header.table}): run `eventlog fsck`",
+                table=self.store.uri,
+                version=header.version,
+            )
+        raise TableNotFound(
+            f"the table that this handle was opened on (id {self.table}) is gone, and another "
+            f"one (id {header.table}) lies here since: open it again",
+            table=self.store.uri,
+        )
+
+    def _missing(self, key: str, version: int) -> VersionNotFound:
+        return VersionNotFound(
+            f"the table has no version {version}: `eventlog log` shows which there are",
+            table=self.store.uri,
+            key=key,
+            version=version,
+        )
+
+    def _placed(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
+        error.table, error.key, error.version = self.store.uri, key, version
+        return error

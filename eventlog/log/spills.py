@@ -1,0 +1,105 @@
+"""What is too large for a commit: adds and drops in an object of their own, which the commit names.
+
+Pure layer (FORMAT.md R6.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from eventlog.errors import Corrupt
+from eventlog.format import codec, keys, segments
+from eventlog.model.records import Add, Commit, DeltaRecord, Drop, Segment, Spill, Transaction
+from eventlog.state.delta import Delta, add_of, from_lists
+
+SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
+
+# Returns the table of a spill object.
+Fetch = Callable[[Spill], pa.Table]
+
+
+def delta_of(commit: Commit, fetch: Fetch) -> Delta:
+    """Return the commit's delta.
+
+    Args:
+        commit: the commit.
+        fetch: returns the table of a spill object.
+
+    Raises:
+        Corrupt: the delta breaks the format.
+    """
+    record, header = commit.delta, commit.header
+    adds: Sequence[Segment] = record.adds
+    drops: Sequence[Drop] = record.drops
+    if record.spill is not None:
+        adds, drops = _unspill(record.spill, header.version, fetch)
+    return from_lists(adds, drops, header.keyframe, header.version)
+
+
+def unpack(commit: Commit, fetch: Fetch) -> Commit:
+    """Return the commit with the adds and drops of every spilled transaction in its actions.
+
+    Raises:
+        Corrupt: a spill object is not what the transaction says.
+    """
+    if all(t.spill is None for t in commit.transactions):
+        return commit
+    version = commit.header.version
+    whole = []
+    for transaction in commit.transactions:
+        if transaction.spill is not None:
+            added, dropped = _unspill(transaction.spill, version, fetch)
+            adds = tuple(add_of(segment) for segment in added)
+            actions = (*transaction.actions, *adds, *dropped)
+            transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
+        whole.append(transaction)
+    return msgspec.structs.replace(commit, transactions=tuple(whole))
+
+
+def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
+    """Return the transaction as stored: large adds and drops move into a spill object.
+
+    Args:
+        transaction: with all its actions.
+        objects: takes the spill object, by its key.
+    """
+    bulk = [a for a in transaction.actions if isinstance(a, Add | Drop)]
+    if len(msgspec.json.encode(bulk)) <= SPILL_BYTES:
+        return transaction
+    adds = [a for a in bulk if isinstance(a, Add)]
+    drops = [a for a in bulk if isinstance(a, Drop)]
+    spill = _store(segments.spill(adds, drops), len(adds), len(drops), objects)
+    rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop))
+    return msgspec.structs.replace(transaction, actions=rest, spill=spill)
+
+
+def record(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:
+    """Return the delta as stored: a large one moves into a spill object.
+
+    Args:
+        delta: since the key frame that the commit names.
+        version: of the commit.
+        objects: takes the spill object, by its key.
+    """
+    stored = delta.record()
+    if len(msgspec.json.encode(stored)) <= SPILL_BYTES:
+        return stored
+    table = segments.spill(stored.adds, stored.drops, version)
+    return DeltaRecord(spill=_store(table, len(stored.adds), len(stored.drops), objects))
+
+
+def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) -> Spill:
+    body = segments.to_parquet(table)
+    digest = codec.sha256(body)
+    objects[keys.frame_key(digest)] = body
+    return Spill(digest, len(body), adds, drops)
+
+
+def _unspill(spill: Spill, version: int, fetch: Fetch) -> tuple[list[Segment], list[Drop]]:
+    added, dropped = segments.from_spill(fetch(spill), version)
+    if (len(added), len(dropped)) != (spill.adds, spill.drops):
+        raise Corrupt("a spill object holds other counts than its commit says", version=version)
+    return added, dropped

@@ -1,0 +1,155 @@
+"""Column statistics of segments, in one order-preserving domain.
+
+Pure layer. Bounds are kept as 64-bit integers whose order is the values' order (dates as days,
+timestamps as microseconds, decimals unscaled, floats by their bits), and as text for strings, so
+that they are exact in JSON, compact in leaves and comparable without knowing the type (FORMAT.md
+R7.4). A bound of None means unknown and never prunes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.arguments import names
+from eventlog.errors import InvalidInput
+from eventlog.model.decimals import to_units
+from eventlog.model.records import Column, ColumnStats, Schema
+
+DEFAULT_COLUMNS = 16
+TEXT_LIMIT = 32
+PROPERTY = "stats_columns"
+
+_MIN_INT = -(2**63) + 1
+_MAX_INT = 2**63 - 1
+_MAX_CODE_POINT = 0x10FFFF
+
+
+def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tuple[Column, ...]:
+    """Return the columns that get statistics, ordered by id; the time column always does.
+
+    Args:
+        schema: the table's schema.
+        setting: the property `stats_columns`: a number of leading columns, or names of columns,
+            comma-separated or as a JSON list.
+        time_column: the event-time column.
+
+    Raises:
+        InvalidInput: the setting names an unknown column.
+    """
+    text = setting if setting is not None else str(DEFAULT_COLUMNS)
+    with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
+    if text.strip().isdecimal() and text.isascii():
+        chosen = {column.name for column in with_bounds[: int(text)]}
+    else:
+        chosen = set(names(text, f"property {PROPERTY}"))
+        unknown = chosen - {column.name for column in schema.columns}
+        if unknown:
+            raise InvalidInput(
+                f"property {PROPERTY} names unknown columns: {', '.join(sorted(unknown))}"
+            )
+    chosen.add(time_column)
+    return tuple(sorted((c for c in with_bounds if c.name in chosen), key=lambda c: c.id))
+
+
+def compute(table: pa.Table, columns: Iterable[Column]) -> tuple[ColumnStats, ...]:
+    """Return the statistics of `columns` over the rows of `table`, ordered by column id."""
+    return tuple(_column_stats(table.column(column.name), column) for column in columns)
+
+
+def merge(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnStats, ...]:
+    """Return the statistics of rows from those of their parts.
+
+    They enclose the values, and are what `compute` says of the whole (cutting texts keeps their
+    order), unless a part holds nothing but values that have no place among the bounds: then they
+    are unknown.
+
+    Args:
+        parts: number of rows of a part, and what `compute` said of it; the same columns in each.
+    """
+    known = [part for part in parts if part[0]]
+    columns = zip(*(found for _, found in known), strict=True)
+    return tuple(_merged([rows for rows, _ in known], column) for column in columns)
+
+
+def is_text(column_type: Any) -> bool:
+    """Say whether bounds of this column type are text; else they are integers."""
+    return bool(column_type == "string")
+
+
+def encode(value: Any, column_type: Any) -> int | str | None:
+    """Return a value in the encoded domain of its column type, or None where it has no place.
+
+    Args:
+        value: an Arrow scalar of the column's Arrow type, valid.
+        column_type: the stored type.
+    """
+    if column_type == "string":
+        return str(value.as_py())
+    if column_type == "binary" or not isinstance(column_type, str):
+        return None
+    if column_type in ("float32", "float64"):
+        number = float(value.as_py())
+        return None if number != number else _sortable(number)  # noqa: PLR0124 - NaN
+    if column_type.startswith("decimal"):
+        encoded = to_units(value.as_py(), value.type.scale)
+    elif column_type in ("timestamp", "timestamp_ntz", "date"):
+        encoded = value.value
+    else:
+        encoded = int(value.as_py())
+    return encoded if _MIN_INT <= encoded <= _MAX_INT else None
+
+
+def lower_text(text: str) -> str:
+    """Return a bound at or below `text`, at most `TEXT_LIMIT` characters long."""
+    return text[:TEXT_LIMIT]
+
+
+def upper_text(text: str) -> str | None:
+    """Return a bound at or above `text`, at most `TEXT_LIMIT` characters long, or None."""
+    if len(text) <= TEXT_LIMIT:
+        return text
+    for length in range(TEXT_LIMIT, 0, -1):
+        code = ord(text[length - 1]) + 1
+        if code == 0xD800:  # surrogates are no characters
+            code = 0xE000
+        if code <= _MAX_CODE_POINT:
+            return text[: length - 1] + chr(code)
+    return None
+
+
+def _column_stats(values: pa.ChunkedArray, column: Column) -> ColumnStats:
+    nulls = values.null_count
+    unknown = ColumnStats(column.id, None, None, nulls)
+    if nulls == len(values) or column.type == "binary":
+        return unknown
+    if column.type in ("float32", "float64") and pc.any(pc.is_nan(values)).as_py():
+        return unknown
+    bounds = pc.min_max(values)
+    low, high = encode(bounds["min"], column.type), encode(bounds["max"], column.type)
+    if isinstance(low, str) and isinstance(high, str):
+        low, high = lower_text(low), upper_text(high)
+    return ColumnStats(column.id, low, high, nulls)
+
+
+def _merged(rows: list[int], parts: tuple[ColumnStats, ...]) -> ColumnStats:
+    nulls = sum(part.nulls for part in parts)
+    # A part of nulls has no bounds and needs none; any other without one makes it unknown.
+    bounded = [part for count, part in zip(rows, parts, strict=True) if part.nulls < count]
+    lows, highs = [part.min for part in bounded], [part.max for part in bounded]
+    return ColumnStats(parts[0].column, _outermost(lows, min), _outermost(highs, max), nulls)
+
+
+def _outermost(bounds: list[Any], choose: Callable[[list[Any]], Any]) -> Any:
+    return None if not bounds or None in bounds else choose(bounds)
+
+
+def _sortable(number: float) -> int | None:
+    # -0.0 and 0.0 are equal as numbers but not as bits.
+    (bits,) = struct.unpack(">q", struct.pack(">d", number + 0.0))
+    encoded = bits if bits >= 0 else bits ^ 0x7FFF_FFFF_FFFF_FFFF
+    return int(encoded) if encoded >= _MIN_INT else None

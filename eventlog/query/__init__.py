@@ -1,0 +1,4 @@
+"""What a predicate means: SQL or Arrow to conditions, conditions to pruning by statistics.
+
+Pure; imports `model` and `format`. Start at `predicate`, then `sql`, then `pruning`.
+"""

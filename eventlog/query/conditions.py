@@ -1,0 +1,264 @@
+"""Conditions: what a SQL predicate means, as a tree of frozen values.
+
+Pure layer. Every condition is TRUE, FALSE or NULL for a row, as in SQL; a row passes only where it
+is TRUE. Floats compare as in Spark, DuckDB and PostgreSQL: NaN equals itself and is greater than
+every number, so that NOT always turns a comparison into the opposite one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.model.records import Column
+
+Op = Literal["=", "<>", "<", "<=", ">", ">="]
+OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+FLIPPED: dict[Op, Op] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+FLOATS = ("float32", "float64")
+_FEW = 8  # equalities that Arrow can prune row groups by, as it cannot by a list
+_CHAIN = 256  # parts that one connective joins
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """The same for every row; None is NULL."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`column op value`; the value is valid, never NaN, and of the column's Arrow type."""
+
+    column: Column
+    op: Op
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """`column IN (values)`; the values are valid, never NaN, and of the column's Arrow type."""
+
+    column: Column
+    values: tuple[pa.Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The text column starts with `text`."""
+
+    column: Column
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`column IS NULL`."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """`value` for every row whose column is not null, NULL for the others."""
+
+    column: Column
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An Arrow expression that filters rows and that statistics say nothing about."""
+
+    expression: pc.Expression
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """`part IS TRUE` or `part IS FALSE`: never NULL."""
+
+    part: Condition
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; NULL stays NULL."""
+
+    part: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """TRUE where every part is TRUE, FALSE where one is FALSE, else NULL."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """TRUE where one part is TRUE, FALSE where every part is FALSE, else NULL."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition = Const | Compare | In | Prefix | IsNull | Fixed | Opaque | Is | Not | And | Or
+
+
+def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a node
+    """Return the condition as an Arrow expression over rows of the table's schema."""
+    match condition:
+        case Const(value):
+            return pc.scalar(pa.scalar(value, pa.bool_()))
+        case Compare(column, op, value):
+            return compare(op, pc.field(column.name), pc.scalar(value), nan=_nan(column))
+        case In(column, values):
+            return _is_in(column, values)
+        case Prefix(column, text):
+            return pc.starts_with(pc.field(column.name), text)
+        case IsNull(column):
+            return pc.field(column.name).is_null()
+        case Fixed(column, value):
+            return where_valid(pc.field(column.name), pc.scalar(value))
+        case Opaque(expression, _):
+            return expression
+        case Is(part, value):
+            inner = to_arrow(part)
+            return pc.coalesce(inner if value else ~inner, pc.scalar(False))
+        case Not(part):
+            return ~to_arrow(part)
+        case And(parts):
+            return _balanced([_inside(part) for part in parts], lambda a, b: a & b)
+        case Or(parts):
+            return _balanced([_inside(part) for part in parts], lambda a, b: a | b)
+
+
+def _inside(part: Condition) -> pc.Expression:
+    """Return a part of a connective; if it joins many parts, they are no part of the same chain."""
+    found = to_arrow(part)
+    long = isinstance(part, And | Or) and len(part.parts) > _FEW
+    return pc.coalesce(found) if long else found
+
+
+def names(condition: Condition) -> frozenset[str]:
+    """Return the names of the columns that the condition reads."""
+    match condition:
+        case Const():
+            return frozenset()
+        case Compare(column) | In(column) | Prefix(column) | IsNull(column) | Fixed(column):
+            return frozenset([column.name])
+        case Opaque(_, found):
+            return found
+        case Is(part) | Not(part):
+            return names(part)
+        case And(parts) | Or(parts):
+            return frozenset().union(*(names(part) for part in parts))
+
+
+def size(condition: Condition) -> int:
+    """Return the number of parts; a list of values is one."""
+    match condition:
+        case Is(part) | Not(part):
+            return 1 + size(part)
+        case And(parts) | Or(parts):
+            return 1 + sum(map(size, parts))
+    return 1
+
+
+def any_of(parts: Sequence[Condition]) -> Condition:
+    """Return the condition that one of the parts holds, with many equalities as lists of values."""
+    equal: dict[int, dict[pa.Scalar, None]] = {}
+    columns: dict[int, Column] = {}
+    rest: list[Condition] = []
+    for part in parts:
+        match part:
+            case Compare(column, "=", value):
+                columns[column.id] = column
+                equal.setdefault(column.id, {})[value] = None
+            case _:
+                rest.append(part)
+    for number, values in equal.items():
+        if len(values) > _FEW:
+            rest.append(In(columns[number], tuple(values)))
+        else:
+            rest += [Compare(columns[number], "=", value) for value in values]
+    return rest[0] if len(rest) == 1 else Or(tuple(rest))
+
+
+def compare(
+    op: Op, left: pc.Expression, right: pc.Expression, *, nan: Literal["", "left", "both"] = ""
+) -> pc.Expression:
+    """Return `left op right` over values of one type.
+
+    Args:
+        op: the operator.
+        left: the left value.
+        right: the right value.
+        nan: which sides may be NaN.
+    """
+    if nan == "both":
+        return _compare_floats(op, left, right)
+    plain: dict[Op, Callable[[], pc.Expression]] = {
+        "=": lambda: left == right,
+        "<>": lambda: left != right,
+        "<": lambda: left < right,
+        "<=": lambda: left <= right,
+        ">": lambda: left > right,
+        ">=": lambda: left >= right,
+    }
+    found = plain[op]()
+    return found | pc.is_nan(left) if nan == "left" and op in (">", ">=") else found
+
+
+def where_valid(value: pc.Expression, then: pc.Expression) -> pc.Expression:
+    """Return `then` where `value` is not null, else NULL."""
+    return pc.if_else(value.is_valid(), then, pc.scalar(pa.scalar(None, pa.bool_())))
+
+
+def _nan(column: Column) -> Literal["", "left"]:
+    return "left" if column.type in FLOATS else ""
+
+
+def _compare_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Expression:
+    if op in ("<>", "<=", ">="):
+        return ~_compare_floats(OPPOSITE[op], left, right)
+    if op == ">":
+        left, right = right, left
+    if op == "=":
+        return (left == right) | (pc.is_nan(left) & pc.is_nan(right))
+    return (left < right) | (pc.is_nan(right) & ~pc.is_nan(left))
+
+
+def _is_in(column: Column, values: Sequence[pa.Scalar]) -> pc.Expression:
+    field, kind = pc.field(column.name), values[0].type
+    known = [value.as_py() for value in values] if column.type in FLOATS else []
+    # Arrow looks floats up by their bits: 0.0 would not find -0.0.
+    zeros = [pa.scalar(zero, kind) for zero in (0.0, -0.0)] if 0.0 in known else []
+    # No to_pylist: nanoseconds, decimals and days survive only as scalars.
+    found = pa.concat_arrays([_array(value) for value in (*values, *zeros)])
+    return where_valid(field, pc.is_in(field, value_set=found))
+
+
+def _array(value: pa.Scalar) -> pa.Array:
+    return pa.repeat(value, 1)
+
+
+def _balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """Join in a tree of logarithmic depth: Arrow walks expressions by recursion.
+
+    Before it does, it makes a chain of all that one connective joins, which costs the square of its
+    length, and the process beyond 10,000. It does not look through another function.
+    """
+    while len(parts) > _CHAIN:
+        groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
+        parts = [pc.coalesce(_balanced(group, join)) for group in groups]
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]

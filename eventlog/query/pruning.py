@@ -1,0 +1,333 @@
+"""What statistics say about a condition: which segments may, or must, hold rows that pass.
+
+Pure layer. Sound by construction: what is not known counts as possible. The answers are boolean
+arrays over the rows of an entry table (`eventlog.format.segments`), or one bool for all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.format.places import first_key
+from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
+from eventlog.model.records import Column, Leaf
+from eventlog.model.stats import encode, is_text
+from eventlog.query.conditions import (
+    OPPOSITE,
+    And,
+    Compare,
+    Condition,
+    Const,
+    Fixed,
+    In,
+    Is,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Or,
+    Prefix,
+)
+
+Mask: TypeAlias = Any  # a boolean array with one answer an entry, or one bool for all
+Span = tuple[int, int]  # closed, in units of the time column; empty where the first is greater
+
+_WHOLE: Span = (-(2**63), 2**63 - 1)
+_EMPTY: Span = (1, 0)
+_FEW = 8
+_MAX_CODE_POINT = 0x10FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known about the rows behind each row of an entry table.
+
+    Attributes:
+        entries: at least `chunk_start`, `chunk_end` and `rows`; statistics may be absent.
+        time_column: name of the column that the chunk interval bounds.
+    """
+
+    entries: pa.Table
+    time_column: str
+
+    @classmethod
+    def of_leaf(cls, leaf: Leaf, time_column: str) -> Bounds:
+        """Return what a key frame root says about a leaf, as one row."""
+        row: dict[str, Any] = {
+            "chunk_start": pa.array([first_key(leaf).start], pa.int64()),
+            "chunk_end": pa.array([leaf.end], pa.int64()),
+            "rows": pa.array([leaf.rows], pa.int64()),
+        }
+        for stat in leaf.stats:
+            row[f"min_{stat.column}"] = pa.array([stat.min])
+            row[f"max_{stat.column}"] = pa.array([stat.max])
+            row[f"nulls_{stat.column}"] = pa.array([stat.nulls], pa.int64())
+        return cls(pa.table(row), time_column)
+
+    def low(self, column: Column) -> pa.ChunkedArray | None:
+        """Return lower bounds in the encoded domain; null or None where there are none."""
+        found = self._stat("min", column)
+        if column.name != self.time_column:
+            return found
+        start = to_units(self.entries.column("chunk_start"), column)
+        return start if found is None else pc.max_element_wise(found, start)
+
+    def high(self, column: Column) -> pa.ChunkedArray | None:
+        """Return upper bounds in the encoded domain; null or None where there are none."""
+        found = self._stat("max", column)
+        if column.name != self.time_column:
+            return found
+        # The end is exclusive: one unit less, or the day before.
+        if column.type == "date":
+            end = to_units(pc.subtract(self.entries.column("chunk_end"), 1), column)
+        else:
+            end = pc.subtract(to_units(self.entries.column("chunk_end"), column), 1)
+        return end if found is None else pc.min_element_wise(found, end)
+
+    def some_null(self, column: Column) -> Mask:
+        """Say where the column may hold a null."""
+        nulls = self._nulls(column)
+        return True if nulls is None else _known(pc.not_equal(nulls, 0))
+
+    def some_valid(self, column: Column) -> Mask:
+        """Say where the column may hold a value."""
+        nulls = self._nulls(column)
+        return True if nulls is None else _known(pc.less(nulls, self.entries.column("rows")))
+
+    def _nulls(self, column: Column) -> pa.ChunkedArray | None:
+        name = f"nulls_{column.id}"
+        return self.entries.column(name) if name in self.entries.column_names else None
+
+    def _stat(self, stem: str, column: Column) -> pa.ChunkedArray | None:
+        name = f"{stem}_{column.id}"
+        if name not in self.entries.column_names:
+            return None
+        found = self.entries.column(name)
+        wanted = pa.types.is_string if is_text(column.type) else pa.types.is_int64
+        return found if wanted(found.type) else None
+
+
+def may_be(condition: Condition, wanted: bool, bounds: Bounds) -> Mask:  # noqa: C901 - a case a node
+    """Say where a row may exist for which the condition is `wanted` (not NULL)."""
+    match condition:
+        case Const(value):
+            return value is wanted
+        case Not(part):
+            return may_be(part, not wanted, bounds)
+        case Is(part, value):
+            return may_be(part, value, bounds) if wanted else True
+        case And(parts) | Or(parts):
+            masks = (may_be(part, wanted, bounds) for part in parts)
+            return _all(masks) if isinstance(condition, And) is wanted else _any(masks)
+        case Opaque():
+            return True
+        case IsNull(column):
+            return bounds.some_null(column) if wanted else bounds.some_valid(column)
+        case Fixed(column, value):
+            return bounds.some_valid(column) if value is wanted else False
+        case Compare(column, op, value):
+            found = _may_compare(op if wanted else OPPOSITE[op], column, value, bounds)
+        case In(column, values):
+            found = _may_in(column, values, wanted, bounds)
+        case Prefix(column, text):
+            found = _may_prefix(column, text, wanted, bounds)
+    return _all([bounds.some_valid(column), found])
+
+
+def must_be_true(condition: Condition, bounds: Bounds) -> Mask:
+    """Say where every row is known to pass."""
+    return _not(_any([may_be(condition, False, bounds), _may_be_null(condition, bounds)]))
+
+
+def span(condition: Condition, column: Column, wanted: bool = True) -> Span:
+    """Return an interval of the time column that holds every row for which the condition holds."""
+    match condition:
+        case Const(value) | Fixed(_, value) if value is not wanted:
+            return _EMPTY
+        case Not(part):
+            return span(part, column, not wanted)
+        case Is(part, value) if wanted:
+            return span(part, column, value)
+        case And(parts) | Or(parts):
+            spans = [span(part, column, wanted) for part in parts]
+            return _intersection(spans) if isinstance(condition, And) is wanted else _hull(spans)
+        case Compare(here, op, value) if here.id == column.id:
+            return _compare_span(op if wanted else OPPOSITE[op], value.value)
+        case In(here, values) if here.id == column.id and wanted:
+            return _hull([(value.value, value.value) for value in values])
+    return _WHOLE
+
+
+def to_interval(found: Span, column: Column) -> tuple[int, int]:
+    """Return the half-open interval in ms UTC that holds a span of the time column."""
+    low, high = found
+    if low > high:
+        return MIN_MS, MIN_MS
+    if column.type == "date":
+        low, high = low * DAY_MS, (high + 1) * DAY_MS
+    else:
+        low, high = low // 1000, high // 1000 + 1
+    return min(max(low, MIN_MS), MAX_MS), max(min(high, MAX_MS), MIN_MS)
+
+
+def to_span_units(time_ms: int, column: Column) -> int:
+    """Return a time in ms UTC in the units of the time column, rounded down."""
+    return time_ms // DAY_MS if column.type == "date" else time_ms * 1000
+
+
+def to_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """Return times in ms UTC in the units of the time column: microseconds, or days rounded down.
+
+    Days are counted from the year 1, where Arrow's division, which truncates, rounds down.
+    """
+    if column.type != "date":
+        return pc.multiply(times_ms, 1000)
+    days = pc.divide(pc.subtract(times_ms, MIN_MS), DAY_MS)
+    return pc.add(days, MIN_MS // DAY_MS)
+
+
+def to_array(mask: Mask, count: int) -> pa.BooleanArray:
+    """Return a mask over `count` entries as one array."""
+    if isinstance(mask, bool):
+        return pa.repeat(pa.scalar(mask), count)
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+def _may_be_null(condition: Condition, bounds: Bounds) -> Mask:
+    match condition:
+        case Const(value):
+            return value is None
+        case IsNull() | Is():
+            return False
+        case Opaque():
+            return True
+        case Not(part):
+            return _may_be_null(part, bounds)
+        case And(parts) | Or(parts):
+            return _any(_may_be_null(part, bounds) for part in parts)
+        case Compare(column) | In(column) | Prefix(column) | Fixed(column):
+            return bounds.some_null(column)
+
+
+def _may_compare(op: Op, column: Column, value: pa.Scalar, bounds: Bounds) -> Mask:
+    sought = encode(value, column.type)
+    low, high = bounds.low(column), bounds.high(column)
+    if sought is None:
+        return True
+    if op == "<>":
+        if low is None or high is None:
+            return True
+        alone = pc.and_kleene(pc.equal(low, sought), pc.equal(high, sought))
+        return _not(_sure(alone))
+    masks: list[Mask] = []
+    if op in ("=", "<", "<=") and low is not None:
+        masks.append(_known((pc.less if op == "<" else pc.less_equal)(low, sought)))
+    if op in ("=", ">", ">=") and high is not None:
+        masks.append(_known((pc.greater if op == ">" else pc.greater_equal)(high, sought)))
+    return _all(masks)
+
+
+def _may_in(column: Column, values: tuple[pa.Scalar, ...], wanted: bool, bounds: Bounds) -> Mask:
+    if not wanted:
+        return _all(_may_compare("<>", column, value, bounds) for value in values[:_FEW])
+    if len(values) <= _FEW:
+        return _any(_may_compare("=", column, value, bounds) for value in values)
+    sought = _encoded(values, str(column.type))
+    low, high = bounds.low(column), bounds.high(column)
+    if not sought or low is None or high is None:
+        return True
+    least, greatest = (pc.less_equal(low, sought[-1]), pc.greater_equal(high, sought[0]))
+    hull = _known(pc.and_kleene(least, greatest))
+    if isinstance(hull, bool):
+        return hull
+    pairs = zip(low.to_pylist(), high.to_pylist(), hull.to_pylist(), strict=True)
+    return pa.array([h and _holds_one(sought, a, b) for a, b, h in pairs], pa.bool_())
+
+
+@lru_cache(maxsize=8)
+def _encoded(values: tuple[pa.Scalar, ...], column_type: str) -> list[Any]:
+    """Return the values in order in the encoded domain; none where one has no place there.
+
+    Kept, as one question is asked of many leaves.
+    """
+    found = [encode(value, column_type) for value in values]
+    return [] if None in found else sorted(found)
+
+
+def _holds_one(ordered: list[Any], low: Any, high: Any) -> bool:
+    if low is None or high is None:
+        return True
+    at = bisect_left(ordered, low)
+    return bool(at < len(ordered) and ordered[at] <= high)
+
+
+def _may_prefix(column: Column, text: str, wanted: bool, bounds: Bounds) -> Mask:
+    low, high = bounds.low(column), bounds.high(column)
+    if low is None or high is None:
+        return True
+    if not wanted:
+        both = pc.and_kleene(pc.starts_with(low, text), pc.starts_with(high, text))
+        return _not(_sure(both))
+    after = _after(text)
+    reaches = _known(pc.greater_equal(high, text))
+    return reaches if after is None else _all([reaches, _known(pc.less(low, after))])
+
+
+def _after(prefix: str) -> str | None:
+    """Return the least text above every text with this prefix, or None."""
+    for length in range(len(prefix), 0, -1):
+        code = ord(prefix[length - 1]) + 1
+        if code == 0xD800:  # surrogates are no characters
+            code = 0xE000
+        if code <= _MAX_CODE_POINT:
+            return prefix[: length - 1] + chr(code)
+    return None
+
+
+def _compare_span(op: Op, value: int) -> Span:
+    low = value if op in ("=", ">=") else value + 1 if op == ">" else _WHOLE[0]
+    high = value if op in ("=", "<=") else value - 1 if op == "<" else _WHOLE[1]
+    return low, high
+
+
+def _intersection(spans: list[Span]) -> Span:
+    return max(low for low, _ in spans), min(high for _, high in spans)
+
+
+def _hull(spans: list[Span]) -> Span:
+    real = [found for found in spans if found[0] <= found[1]]
+    return (min(s[0] for s in real), max(s[1] for s in real)) if real else _EMPTY
+
+
+def _known(mask: Any) -> Mask:
+    """Return the mask with what is not known as possible."""
+    return pc.fill_null(mask, True)
+
+
+def _sure(mask: Any) -> Mask:
+    """Return the mask with what is not known as not so."""
+    return pc.fill_null(mask, False)
+
+
+def _not(mask: Mask) -> Mask:
+    return not mask if isinstance(mask, bool) else pc.invert(mask)
+
+
+def _all(masks: Iterable[Mask]) -> Mask:
+    found: Mask = True
+    for mask in masks:
+        if found is False or mask is False:
+            return False
+        found = mask if found is True else found if mask is True else pc.and_(found, mask)
+    return found
+
+
+def _any(masks: Iterable[Mask]) -> Mask:
+    return _not(_all(_not(mask) for mask in masks))

@@ -1,0 +1,356 @@
+"""SQL text to conditions: one boolean expression over the columns of a table.
+
+Pure layer. The text is parsed by sqlglot, which the extra `sql` installs; what its tree holds is
+checked against an allow-list. Size and nesting are bounded before the parser sees the text, so that
+a hostile predicate costs no more than an honest one. LIKE knows no escape character unless ESCAPE
+names one; dividing by zero gives NULL; arithmetic is done in int64 or float64 and refuses overflow.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog.errors import InvalidInput
+from eventlog.model.records import Column, Schema
+from eventlog.model.schema import names
+from eventlog.query import sql_values as values
+from eventlog.query.conditions import (
+    FLIPPED,
+    And,
+    Compare,
+    Condition,
+    Const,
+    Fixed,
+    In,
+    Is,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Or,
+    any_of,
+    to_arrow,
+)
+from eventlog.query.conditions import names as names_of
+from eventlog.query.like import like
+from eventlog.query.literals import Value, moment, number, place
+from eventlog.query.sql_size import bare, check_size
+from eventlog.query.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
+from eventlog.query.sql_values import Lit, Operand, Term
+
+MAX_TEXT_BYTES = 64 * 1024
+_OPS: dict[str, Op] = {
+    "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
+}  # fmt: skip
+_DAY_NS = 86_400 * 10**9
+_MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
+
+
+def parse_sql(text: str, schema: Schema) -> Condition:
+    """Return the condition that a SQL expression states about rows of `schema`.
+
+    Raises:
+        InvalidInput: the text is too large, nests too deeply, is not one boolean expression of the
+            supported grammar, needs parentheses to have one meaning, names an unknown column, or
+            compares what has no order; or sqlglot is not installed.
+    """
+    if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
+        raise InvalidInput(f"the predicate is longer than {MAX_TEXT_BYTES} bytes")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("the predicate is not valid Unicode text") from None
+    try:
+        tree = _parse(text)
+        check_size(tree)
+        return _Reader(schema).condition(tree)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def _parse(text: str) -> Any:
+    try:
+        from sqlglot.expressions import Condition as Wanted  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise InvalidInput(
+            "SQL predicates need sqlglot: pip install 'eventlog-tables[sql]', or pass a pyarrow "
+            "expression"
+        ) from None
+    try:
+        dialect = _dialect()
+        tokens = dialect.tokenize(text)
+        check_nesting(tokens)
+        found = [tree for tree in dialect.parse_into(Wanted, text) if tree is not None]
+    except (InvalidInput, RecursionError):
+        raise
+    except Exception as error:  # noqa: BLE001 - on some texts the parser trips over itself
+        detail = (getattr(error, "errors", None) or [{}])[0]
+        near = detail.get("highlight") or str(error).split("\n", 1)[0]
+        raise InvalidInput(f"the predicate is not one SQL expression, near {near[:80]!r}") from None
+    if len(found) != 1:
+        raise InvalidInput("the predicate has to be exactly one SQL expression")
+    check_grouping(tokens)
+    return found[0]
+
+
+@functools.cache
+def _dialect() -> Any:
+    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415 - an optional extra
+    from sqlglot.tokens import Tokenizer as Base  # noqa: PLC0415
+
+    class EventLogPredicate(Dialect):
+        """The base dialect, where `backticks` quote names as well."""
+
+        class Tokenizer(Base):
+            """Tokens."""
+
+            IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's own form
+
+    return EventLogPredicate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads sqlglot's tree, by the names of its classes."""
+
+    schema: Schema
+
+    def condition(self, node: Any, depth: int = 0) -> Condition:
+        node = bare(node)
+        if depth > 4 * MAX_NESTING:
+            raise too_deep()
+        deeper = functools.partial(self.condition, depth=depth + 1)
+        kind = type(node).__name__
+        if kind in ("And", "Or"):
+            parts = tuple(deeper(part) for part in _chain(node, type(node)))
+            return And(parts) if kind == "And" else any_of(parts)
+        if kind == "Not":
+            return Not(deeper(node.this))
+        if kind in _OPS:
+            return self.compare(_OPS[kind], self.operand(node.this), self.operand(node.expression))
+        if kind in ("NullSafeEQ", "NullSafeNEQ"):
+            same = self.same(self.operand(node.this), self.operand(node.expression))
+            return same if kind == "NullSafeEQ" else Not(same)
+        special = {"Between": self.between, "In": self.within, "Is": self.is_}.get(kind)
+        if special:
+            return special(node)
+        if kind in ("Like", "ILike", "Escape"):
+            return self.like(node)
+        return self.truth(self.operand(node, depth), node)
+
+    def truth(self, found: Operand, node: Any) -> Condition:
+        match found:
+            case Lit(None | bool() as value):
+                return Const(value)
+            case Column(type="bool"):
+                return Compare(found, "=", pa.scalar(True))
+            case Term(expression, "bool", used):
+                return Opaque(expression, used)
+        raise InvalidInput(f"{_shown(node)} is not a condition that is true or false")
+
+    def compare(self, op: Op, left: Operand, right: Operand) -> Condition:
+        if isinstance(left, Lit):
+            left, right, op = right, left, FLIPPED[op]
+        if isinstance(left, Lit) and isinstance(right, Lit):
+            return Const(values.fold(op, left.value, right.value))
+        if not isinstance(right, Lit):
+            term = values.compare(op, values.to_term(left), values.to_term(right))
+            return Opaque(term.expression, term.names)
+        what = _called(left)
+        if isinstance(left, Column):
+            if right.value is None:
+                return Const(None)
+            placed = place(op, right.value, left.type, what)
+            if isinstance(placed, bool):
+                return Fixed(left, placed)
+            return Compare(left, *placed)
+        term = values.compare_literal(op, values.to_term(left), right.value)
+        return Opaque(term.expression, term.names)
+
+    def same(self, left: Operand, right: Operand) -> Condition:
+        """Return `left IS NOT DISTINCT FROM right`."""
+        if isinstance(left, Lit):
+            left, right = right, left
+        if isinstance(right, Lit) and right.value is None:
+            return self.is_null(left)
+        equal = Is(self.compare("=", left, right), value=True)
+        if isinstance(right, Lit):
+            return equal
+        return Or((equal, And((self.is_null(left), self.is_null(right)))))
+
+    def is_null(self, found: Operand) -> Condition:
+        match found:
+            case Lit(value):
+                return Const(value is None)
+            case Term(expression, _, used):
+                return Opaque(expression.is_null(), used)
+            case Column():
+                return IsNull(found)
+
+    def between(self, node: Any) -> Condition:
+        if node.args.get("symmetric"):
+            raise _unsupported(node)
+        subject = self.operand(node.this)
+        low, high = self.operand(node.args["low"]), self.operand(node.args["high"])
+        return And((self.compare(">=", subject, low), self.compare("<=", subject, high)))
+
+    def within(self, node: Any) -> Condition:
+        listed = node.args.get("expressions")
+        if not listed or any(node.args.get(other) for other in ("query", "unnest", "field")):
+            raise _unsupported(node)
+        subject = self.operand(node.this)
+        parts = [self.compare("=", subject, self.operand(item)) for item in listed]
+        if not isinstance(subject, Column):
+            return Or(tuple(parts))
+        equal = dict.fromkeys(part.value for part in parts if isinstance(part, Compare))
+        rest: list[Condition] = [part for part in parts if not isinstance(part, Compare | Fixed)]
+        if equal:
+            rest.insert(0, In(subject, tuple(equal)))
+        elif not rest:
+            rest = parts[:1]
+        return rest[0] if len(rest) == 1 else Or(tuple(rest))
+
+    def is_(self, node: Any) -> Condition:
+        right = bare(node.expression)
+        if type(right).__name__ == "Null":
+            return self.is_null(self.operand(node.this))
+        if type(right).__name__ == "Boolean":
+            return Is(self.condition(node.this), bool(right.this))
+        raise _unsupported(node)
+
+    def like(self, node: Any) -> Condition:
+        escape = None
+        outer = node
+        if type(node).__name__ == "Escape":
+            escape, node = self.operand(node.expression), bare(node.this)
+        if type(node).__name__ not in ("Like", "ILike"):
+            raise _unsupported(outer)
+        subject, pattern = self.operand(node.this), self.operand(node.expression)
+        if not isinstance(pattern, Lit) or not (escape is None or isinstance(escape, Lit)):
+            raise InvalidInput(f"LIKE needs a text literal as its pattern: {_shown(outer)}")
+        found = like(
+            subject,
+            pattern.value,
+            None if escape is None else escape.value,
+            any_case=type(node).__name__ == "ILike",
+        )
+        return Not(found) if node.args.get("negate") else found
+
+    def operand(self, node: Any, depth: int = 0) -> Operand:
+        node = bare(node)
+        if depth > 4 * MAX_NESTING:
+            raise too_deep()
+        kind = type(node).__name__
+        simple = self.simple(node, kind)
+        if simple is not None:
+            return simple
+        if kind in _CONDITIONS:
+            found = self.condition(node, depth + 1)
+            return Term(to_arrow(found), "bool", names_of(found))
+        inner: Callable[[Any], Operand] = functools.partial(self.operand, depth=depth + 1)
+        if kind == "Neg":
+            found_inside = inner(node.this)
+            return values.negate(found_inside)
+        if kind in ("Add", "Sub", "Mul", "Div", "Mod"):
+            return values.arithmetic(kind, inner(node.this), inner(node.expression))
+        if kind in ("Lower", "Upper", "Length", "Abs"):
+            return values.function(kind, inner(_only(node)))
+        if kind in ("Year", "Month", "Day", "Hour"):
+            return values.part_of_time(kind, inner(node.this))
+        if kind == "Extract":
+            return values.part_of_time(str(node.this.name), inner(node.expression))
+        if kind == "Coalesce":
+            return values.coalesce([inner(part) for part in (node.this, *node.expressions)])
+        raise _unsupported(node)
+
+    def simple(self, node: Any, kind: str) -> Operand | None:
+        """Return a literal or a column, or None where the node is neither."""
+        if kind == "Column":
+            return self.column(node)
+        if kind == "Null":
+            return Lit(None)
+        if kind == "Boolean":
+            return Lit(bool(node.this))
+        if kind == "Literal":
+            return Lit(str(node.this) if node.is_string else number(str(node.this)))
+        if kind == "Cast":
+            return Lit(self.cast(node))
+        return None
+
+    def cast(self, node: Any) -> Value:
+        inner, to = self.operand(node.this), str(node.args["to"].this.name)
+        if to not in _MOMENT_TYPES or not isinstance(inner, Lit) or node.args["to"].expressions:
+            raise InvalidInput(
+                f"only text literals can be cast, and only to DATE or TIMESTAMP: {_shown(node)}"
+            )
+        if inner.value is None:
+            return None
+        if not isinstance(inner.value, str):
+            raise InvalidInput(f"only text can be cast to {to}: {_shown(node)}")
+        found = moment(inner.value)
+        if to == "DATE" and (found.zoned or found.ns % _DAY_NS):
+            raise InvalidInput(
+                "a DATE is a day, without a time and an offset: write DATE '2013-01-07', or "
+                f"TIMESTAMP {inner.value[:80]!r}"
+            )
+        return found
+
+    def column(self, node: Any) -> Column:
+        name = str(node.name)
+        if any(node.args.get(part) for part in ("table", "db", "catalog")):
+            raise InvalidInput(
+                f"{_shown(node)}: name columns without a table; quote a dot in names"
+            )
+        columns = self.schema.columns
+        exactly = [c for c in columns if c.name == name]
+        alike = exactly or [c for c in columns if c.name.lower() == name.lower()]
+        if len(alike) != 1:
+            quoted = getattr(node.this, "args", {}).get("quoted")
+            hint = "; a text stands in single quotes: 'Oslo'" if quoted else ""
+            raise InvalidInput(f"unknown column {name[:80]!r}; columns: {names(self.schema)}{hint}")
+        return alike[0]
+
+
+_CONDITIONS = {
+    *_OPS, "And", "Or", "Not", "NullSafeEQ", "NullSafeNEQ", "Between", "In", "Is", "Like", "ILike",
+    "Escape",
+}  # fmt: skip
+
+
+def _chain(node: Any, kind: type[Any]) -> list[Any]:
+    """Return the operands of a run of one connective, in order, without recursion."""
+    found, waiting = [], [node]
+    while waiting:
+        here: Any = bare(waiting.pop())
+        if type(here) is kind:
+            waiting += [here.expression, here.this]
+        else:
+            found.append(here)
+    return found
+
+
+def _called(found: Operand) -> str:
+    return f"column {found.name!r}" if isinstance(found, Column) else "the expression"
+
+
+def _shown(node: Any) -> str:
+    try:
+        return repr(str(node.sql())[:80])
+    except Exception:  # noqa: BLE001 - only for a message, of a tree that was not understood
+        return type(node).__name__
+
+
+def _only(node: Any) -> Any:
+    """Return the one argument of a function; sqlglot knows more ones of other systems' LENGTH."""
+    if any(value for name, value in node.args.items() if name != "this"):
+        raise _unsupported(node)
+    return node.this
+
+
+def _unsupported(node: Any) -> InvalidInput:
+    return InvalidInput(f"predicates do not support {_shown(node)} ({type(node).__name__})")

@@ -1,0 +1,233 @@
+"""Fallback: what can be read in the place of segments that a version needs and that are lost.
+
+Shell layer. A rewrite's outputs hold the rows of its inputs, so that a version whose compacted
+segment is lost can still be read exactly while the inputs are there. Which segments to read instead
+is decided by `eventlog.recovery.timeline`; this module reads from the log what it has to know for
+that: how the lost segments came about, generation by generation, and what was made of the rest of
+their groups since. Nothing here is done unless something was lost (FORMAT.md R14.3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from eventlog.errors import KeyNotFound
+from eventlog.format import keys
+from eventlog.log import spills
+from eventlog.log.log import Log
+from eventlog.model.records import Drop, Segment, Transaction
+from eventlog.recovery.lineage import Change, change_of, members
+from eventlog.recovery.timeline import Timeline
+from eventlog.state.snapshot import Snapshot
+from eventlog.store.port import ObjectStore
+
+_PIECE_BYTES = 8 * 2**20
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """What to read in the place of lost segments.
+
+    Attributes:
+        out: live segments of the version that are not to be read: lost ones that others stand in
+            for, the rest of their groups, and what was made of those since.
+        back: segments that hold exactly the rows of `out`.
+        missing: lost segments that nothing stands in for; their rows cannot be read.
+    """
+
+    out: tuple[Segment, ...] = ()
+    back: tuple[Segment, ...] = ()
+    missing: tuple[Segment, ...] = ()
+
+    def __str__(self) -> str:
+        """Name the segments, as a warning to whoever reads on."""
+        out = ", ".join(keys.key_of(segment) for segment in self.out)
+        back = ", ".join(keys.key_of(segment) for segment in self.back)
+        return f"in place of {out} these are read: {back or 'none, for there are no rows'}"
+
+
+def find(
+    log: Log,
+    snapshot: Snapshot,
+    lost: Iterable[Segment],
+    whole: Callable[[Segment], bool] | None = None,
+) -> Fallback:
+    """Return what can be read in the place of lost segments.
+
+    Reads the commits that added them, and for those of a `replace`: of its inputs, of what was made
+    of its other outputs, and so on as far as inputs are lost too.
+
+    Args:
+        log: of the table.
+        snapshot: the version that is read.
+        lost: live segments of it that are missing or damaged.
+        whole: says whether the object of a segment is there and undamaged; `is_whole` if None.
+
+    Raises:
+        Corrupt: a commit or a spill cannot be read.
+        Unavailable: the store does not answer.
+    """
+    gone = {segment.id: segment for segment in lost}
+    search = _Search(log, snapshot, gone, whole or (lambda segment: is_whole(log.store, segment)))
+    search.run()
+    return search.result()
+
+
+def is_whole(store: ObjectStore, segment: Segment) -> bool:
+    """Say whether a segment's object has the bytes that were committed; reads all of it.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    key, digest, start = keys.key_of(segment), hashlib.sha256(), 0
+    try:
+        # One byte more than there should be, to notice one too many.
+        while start <= segment.bytes:
+            piece = store.get(key, start=start, length=_PIECE_BYTES)
+            if not piece:
+                break
+            digest.update(piece)
+            start += len(piece)
+    except KeyNotFound:
+        return False
+    return start == segment.bytes and digest.hexdigest() == segment.checksum
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one accepted transaction did, and where it stands in the log."""
+
+    place: tuple[int, int]
+    adds: tuple[Segment, ...]
+    drops: tuple[Segment, ...]
+    exact: bool
+
+    def change(self) -> Change:
+        """Return it as lineage takes it; of an inexact one only that its drops are gone.
+
+        Its adds are read as the version has them; a restore's have ids that were met before.
+        """
+        adds = self.adds if self.exact else ()
+        dropped = tuple(segment.id for segment in self.drops)
+        return Change(tuple(segment.id for segment in adds), dropped, exact=self.exact)
+
+
+class _Search:
+    """One search: the transactions around the lost segments, and which objects are there."""
+
+    def __init__(
+        self,
+        log: Log,
+        snapshot: Snapshot,
+        lost: dict[str, Segment],
+        whole: Callable[[Segment], bool],
+    ) -> None:
+        self._log, self._snapshot, self._lost, self._whole = log, snapshot, lost, whole
+        self._snapshots = {snapshot.version: snapshot}
+        self._commits: dict[int, list[_Step]] = {}
+        self._steps: dict[tuple[int, int], _Step] = {}  # by place: those that matter
+        self._entries: dict[str, Segment] = dict(lost)
+        self._there: dict[str, bool] = dict.fromkeys(lost, False)
+        self._live: set[str] = set(lost)
+
+    def run(self) -> None:
+        """Follow what would fall with the groups of the lost segments, to the end."""
+        queue = deque(self._maker(segment) for segment in self._lost.values())
+        while queue:
+            step = queue.popleft()
+            if step is None or step.place in self._steps:
+                continue
+            self._steps[step.place] = step
+            if not step.exact:
+                continue
+            self._entries.update((segment.id, segment) for segment in (*step.adds, *step.drops))
+            queue.extend(self._maker(s) for s in step.drops if not self._is_there(s))
+            queue.extend(self._takers(step.adds))
+
+    def result(self) -> Fallback:
+        """Return what the timeline of the members found makes of the losses."""
+        found = members(step.change() for _, step in sorted(self._steps.items()))
+        there = {name for name in found if self._there.get(name, name in self._live)}
+        timeline = Timeline(
+            (member for name, member in found.items() if name in there),
+            lost=(member for name, member in found.items() if name not in there),
+        )
+        missing = timeline.missing | (self._lost.keys() - found.keys())
+        out = [s for name, s in self._entries.items() if name in self._live]
+        return Fallback(
+            out=tuple(s for s in out if s.id not in timeline.visible | missing),
+            back=tuple(self._entries[n] for n in sorted(timeline.visible - self._live)),
+            missing=tuple(self._lost[name] for name in sorted(missing & self._lost.keys())),
+        )
+
+    def _maker(self, segment: Segment) -> _Step | None:
+        """Return the transaction that added a segment, if it was an exact replacement."""
+        for step in self._steps_of(segment.version):
+            if step.exact and segment in step.adds:
+                return step
+        return None
+
+    def _takers(self, adds: tuple[Segment, ...]) -> list[_Step]:
+        """Return the transactions that dropped those of a group that are not live any more."""
+        live = self._live_at(self._snapshot.version, adds)
+        self._live |= live
+        rest = {segment.id: segment for segment in adds if segment.id not in live}
+        found = []
+        while rest:
+            step = self._taker(next(iter(rest.values())))
+            found.append(step)
+            for segment in step.drops:
+                rest.pop(segment.id, None)
+        return found
+
+    def _taker(self, segment: Segment) -> _Step:
+        """Return the transaction that dropped a segment: by bisection, for that happens once."""
+        low, high = segment.version - 1, self._snapshot.version  # live after low, not at high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._live_at(middle, (segment,)):
+                low = middle
+            else:
+                high = middle
+        return next(step for step in self._steps_of(high) if segment in step.drops)
+
+    def _live_at(self, version: int, wanted: tuple[Segment, ...]) -> set[str]:
+        """Return the ids of those of the entries that are live at a version."""
+        if version not in self._snapshots:
+            self._snapshots[version] = self._log.snapshot(version)
+        live = self._snapshots[version].live([Drop(s.id, s.chunk, "") for s in wanted])
+        return {segment.id for segment in wanted if live.get(segment.id) == segment}
+
+    def _is_there(self, segment: Segment) -> bool:
+        if segment.id not in self._there:
+            self._there[segment.id] = self._whole(segment)
+        return self._there[segment.id]
+
+    def _steps_of(self, version: int) -> list[_Step]:
+        """Return what the accepted transactions of a commit did, in order."""
+        if version not in self._commits:
+            commit = spills.unpack(self._log.read(version)[0], self._log.spill)
+            effect = self._log.effect(commit)
+            entries = {segment.id: segment for segment in (*effect.adds, *effect.drops)}
+            accepted = [t for t in commit.transactions if t.id in effect.accepted]
+            self._commits[version] = [
+                _step((version, index), transaction, entries)
+                for index, transaction in enumerate(accepted)
+            ]
+        return self._commits[version]
+
+
+def _step(place: tuple[int, int], transaction: Transaction, entries: dict[str, Segment]) -> _Step:
+    change = change_of(transaction)
+    return _Step(
+        place,
+        adds=tuple(entries[name] for name in change.adds),
+        drops=tuple(entries[name] for name in change.drops),
+        exact=change.exact,
+    )

@@ -1,0 +1,283 @@
+"""Encoding: rows of one chunk become the object of a segment, and what the log says of it.
+
+Shell layer: draws ids and stores objects. Small segments are encoded in one go, large ones row
+group by row group; either way the object of a large one ends with a tail (`eventlog.format.parts`).
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventlog import limits
+from eventlog.clock import Clock
+from eventlog.commit.slot import put_once
+from eventlog.format import codec, keys, parts
+from eventlog.model import stats
+from eventlog.model.properties import setting
+from eventlog.model.records import Add, Column, ColumnStats, Layout, Schema, Tail
+from eventlog.model.schema import to_arrow
+from eventlog.staging.cutting import bounded, weight, within
+from eventlog.state.snapshot import Snapshot
+from eventlog.store.port import Body, ObjectStore
+
+_TOLD_BYTES = 2**20  # what rows take in Arrow; of fewer, everybody sees that they are few
+_GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
+# How every segment is written; see `_parquet`.
+_PARQUET: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    # Past this many bytes a dictionary costs more than it saves (ids, measurements).
+    "dictionary_pagesize_limit": 128 * 1024,
+    "write_page_index": True,
+    "write_page_checksum": True,
+    "store_schema": False,  # the log holds the schema
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How rows of one table become segments: everything an executor needs beside the store.
+
+    Attributes:
+        epoch: the head that the job read when it started (FORMAT.md "Algorithms").
+        schema: the schema that the segments are written with.
+        layout: time column, granularity, sort order.
+        stats_columns: the columns that get statistics.
+        segment_bytes: Arrow bytes of a chunk that fill a segment.
+    """
+
+    epoch: int
+    schema: Schema
+    layout: Layout
+    stats_columns: tuple[Column, ...]
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Recipe:
+        """Return the recipe of a table as of a snapshot."""
+        setting_text = snapshot.properties.get(stats.PROPERTY)
+        kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
+        # Older releases took columns that have no order: they are passed over.
+        order = tuple(n for n in snapshot.layout.order_by if isinstance(kinds.get(n), str))
+        layout = msgspec.structs.replace(snapshot.layout, order_by=order)
+        return cls(
+            epoch=snapshot.version,
+            schema=snapshot.stored_schema,
+            layout=layout,
+            stats_columns=stats.stats_columns(
+                snapshot.stored_schema, setting_text, layout.time_column
+            ),
+            segment_bytes=setting(snapshot.properties, "segment_bytes"),
+        )
+
+
+class Encoded(NamedTuple):
+    """The bytes of a segment's object, and what its entry says of their tail."""
+
+    body: memoryview
+    tail: Tail | None
+
+
+class SegmentWriter:
+    """One segment written bit by bit: what waits in memory is encoded, but for a row group.
+
+    Use as `write(...)` for the rows in their order, then `seal()`, and store what it returns with
+    `put_segment`.
+
+    Args:
+        clock: the segment's id.
+        recipe: how; rows come in the order they are to have.
+        chunk: name of the time chunk that all rows lie in.
+        watch: is shown all rows right before they are encoded.
+        group_bytes: Arrow bytes that fill a row group.
+        path: a file for what is encoded, so that only rows that wait are held in memory.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        recipe: Recipe,
+        chunk: str,
+        *,
+        watch: Callable[[pa.Table], None] | None = None,
+        group_bytes: int = _GROUP_BYTES,
+        path: Path | None = None,
+    ) -> None:
+        self._clock, self._recipe, self._watch = clock, recipe, watch
+        self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
+        self._sink = io.BytesIO() if path is None else path.open("w+b")
+        schema = to_arrow(recipe.schema)
+        self._file = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, **_parquet(schema))
+        self._pending: list[pa.Table] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
+        self._sizes: list[list[int]] = []
+        self.rows = 0
+        self.encoded_rows = 0
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of the row groups that are encoded, those of `encoded_rows` rows."""
+        return self._sink.tell()
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds in memory: encoded row groups, and rows that wait."""
+        return self._pending_bytes + (0 if self._path else self.encoded_bytes)
+
+    def write(self, table: pa.Table) -> None:
+        """Take rows of exactly the recipe's schema."""
+        self.rows += table.num_rows
+        while table.num_rows:
+            part = table.slice(0, limits.ROW_GROUP_ROWS - self._pending_rows)
+            part = part.slice(0, within(part, self._group_bytes))
+            table = table.slice(part.num_rows)
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            self._pending_bytes += weight(part)
+            full = self._pending_rows >= limits.ROW_GROUP_ROWS
+            if full or self._pending_bytes >= self._group_bytes:
+                self.flush()
+
+    def flush(self) -> None:
+        """Encode the rows that wait, as a row group of their own."""
+        if not self._pending:
+            return
+        group = pa.concat_tables(self._pending).combine_chunks()
+        if self._watch is not None:
+            self._watch(group)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._file.write_table(group, row_group_size=group.num_rows)
+        self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
+        self._sizes.append(_sizes(group))
+        self.encoded_rows += group.num_rows
+
+    def seal(self) -> tuple[Add, memoryview]:
+        """Return the action that will add the segment, and the bytes of its object.
+
+        Where they are in a file, that is removed; the bytes stay for as long as they are in use.
+        """
+        self.flush()
+        _tell_sizes(self._file, self._sizes)
+        self._file.close()
+        encoded = _with_tail(self._sink)
+        if self._path is not None:
+            self._sink.close()
+            self._path.unlink()
+        found = stats.merge(self._groups)
+        add = make_add(self._recipe, self._clock, self.chunk, encoded, rows=self.rows, found=found)
+        return add, encoded.body
+
+
+def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
+    """Store the object of a staged segment; nothing refers to it before a commit does.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
+
+
+def encode(table: pa.Table) -> Encoded:
+    """Return the table as the bytes of a segment: zstd Parquet with statistics."""
+    sink = io.BytesIO()
+    out = pa.PythonFile(sink, "w")
+    sizes: list[list[int]] = []
+    with pq.ParquetWriter(out, table.schema, **_parquet(table.schema)) as file:
+        for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
+            file.write_table(group, row_group_size=group.num_rows)
+            sizes.append(_sizes(group))
+        _tell_sizes(file, sizes)
+    return _with_tail(sink)
+
+
+def _sizes(group: pa.Table) -> list[int]:
+    return [int(column.nbytes) for column in group.columns]
+
+
+def _tell_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
+    """Note what row groups take once decoded, for readers that bound their memory."""
+    if sum(map(sum, sizes)) > _TOLD_BYTES:
+        file.add_key_value_metadata({parts.DECODED_KEY: parts.encode_sizes(sizes)})
+
+
+def _with_tail(sink: BinaryIO) -> Encoded:
+    """Return a Parquet file, with the tail of a segment in place of its footer if it is large."""
+    size = sink.tell()
+    tail = None
+    body = _view(sink, size)
+    made = parts.make_tail(body)
+    if made is not None:
+        body.release()
+        start, end = made
+        sink.seek(start)
+        sink.write(end)
+        body, tail = _view(sink, start + len(end)), parts.describe(end)
+    return Encoded(body, tail)
+
+
+def _view(sink: BinaryIO, size: int) -> memoryview:
+    """Return the bytes of a file; one on disk is seen through memory, and can be unlinked then."""
+    if isinstance(sink, io.BytesIO):
+        return sink.getbuffer()
+    sink.flush()
+    return memoryview(mmap.mmap(sink.fileno(), size, access=mmap.ACCESS_READ))
+
+
+def _parquet(schema: pa.Schema) -> dict[str, Any]:
+    """Return how segments of a schema are written.
+
+    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines that
+    prune by them would not find it, which is greater than every number. Nested ones neither: to
+    Parquet's writer `a.b` is field `b` of column `a` as well as the column called so.
+    """
+    inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
+    plain = [
+        field.name
+        for field in schema
+        if not pa.types.is_floating(field.type)
+        and not pa.types.is_nested(field.type)
+        and not field.name.startswith(inside)
+    ]
+    return {**_PARQUET, "write_statistics": plain}
+
+
+def make_add(
+    recipe: Recipe,
+    clock: Clock,
+    chunk: str,
+    encoded: Encoded,
+    *,
+    rows: int,
+    found: tuple[ColumnStats, ...],
+) -> Add:
+    """Return the action that adds a segment under a fresh id.
+
+    Args:
+        recipe: how it was written.
+        clock: draws the id.
+        chunk: name of the time chunk that all rows lie in.
+        encoded: its object.
+        rows: their number.
+        found: their statistics.
+    """
+    return Add(
+        id=clock.token(),  # against attempts-share-keys
+        chunk=chunk,
+        epoch=recipe.epoch,
+        rows=rows,
+        bytes=len(encoded.body),
+        checksum=codec.sha256(encoded.body),
+        schema=recipe.schema.id,
+        stats=found,
+        tail=encoded.tail,
+    )

@@ -1,0 +1,386 @@
+"""Incoming rows, brought to the table's schema or refused with a reason.
+
+Pure layer. What fits without loss is cast (widening, other spellings of the same type,
+text event times); everything else is an `InvalidInput` that names the column, how many rows and one
+example (design rule: bad input gets a clear error, nothing is committed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import EventLogError, InvalidInput
+from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
+from eventlog.staging.decoding import check_decimals, plain
+from eventlog.staging.frames import check_mixtures, check_objects
+
+_INTEGER_WIDTH = {
+    "int8": 8,
+    "uint8": 9,
+    "int16": 16,
+    "uint16": 17,
+    "int32": 32,
+    "uint32": 33,
+    "int64": 64,
+}
+_MICROSECOND = pa.timestamp("us", tz="UTC")
+# In ISO 8601 text: an offset other than UTC's own.
+_OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
+HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"  # the same: any offset
+PANDAS = b"pandas"  # the key of what pandas says of a frame in a schema's metadata
+# Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
+_spent: WeakSet[pa.RecordBatchReader] = WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows that cannot be written: why, in which column, and one of them."""
+
+    column: str
+    why: str
+    count: int
+    example: str
+
+
+def to_reader(rows: Any) -> pa.RecordBatchReader:
+    """Return anything Arrow as a stream of batches, without copying.
+
+    Raises:
+        InvalidInput: the object speaks no Arrow, or something would be lost on its way there.
+    """
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    if isinstance(rows, pa.ChunkedArray) and pa.types.is_struct(rows.type):
+        names = [field.name for field in rows.type]
+        rows = pa.Table.from_arrays(rows.flatten(), names)  # its stream has the offsets of slices
+    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
+        check_mixtures(rows)
+        try:
+            reader = pa.RecordBatchReader.from_stream(rows)
+        except EventLogError:
+            raise
+        except Exception as error:  # whatever the library behind it raises
+            raise InvalidInput(
+                f"the rows of a {type(rows).__name__} have no form in Arrow: {_first_line(error)}"
+            ) from error
+        check_objects(rows, reader.schema)
+        return reader
+    raise InvalidInput(
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
+        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "
+        "__arrow_c_stream__"
+    )
+
+
+def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+    """Check names and types before the first row is read.
+
+    Raises:
+        InvalidInput: a column is unknown, missing, or of a type that does not fit.
+    """
+    given = {field.name: field.type for field in incoming}
+    for name in _range_names(incoming):
+        advice = "drop it by frame.reset_index(drop=True)"
+        if name not in given:
+            advice = f"make it a column by frame.reset_index(), or {advice}"
+        raise InvalidInput(
+            f"{name!r} is the index of a pandas frame and a range, which pandas hands over as "
+            f"metadata only: {advice}"
+        )
+    unknown = list(given.keys() - set(wanted.names))
+    if unknown:
+        unknown.sort(key=list(given).index)
+        index = any(name.startswith("__index_level_") for name in unknown)
+        what = "Drop them, or extend the table first: Table.add_columns"
+        if index:
+            what = "A pandas frame's index is dropped by frame.reset_index(drop=True)"
+        raise InvalidInput(
+            f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
+            f"{', '.join(wanted.names)}. {what}"
+        )
+    if len(given) != len(incoming):
+        raise InvalidInput("a column occurs twice in the rows")
+    for field in wanted:
+        kind = given.get(field.name)
+        if kind is None:
+            if not field.nullable or field.name == time_column:
+                raise InvalidInput(f"column {field.name!r} is missing and cannot be null")
+            continue
+        text_time = field.name == time_column and _is_text(kind)
+        if not text_time and not fits(kind, field.type):
+            raise InvalidInput(
+                f"column {field.name!r} has type {kind}, the table's is {field.type}: cast it first"
+            )
+
+
+def _range_names(incoming: pa.Schema) -> list[str]:
+    """Return the names of indexes that pandas left out of the rows, as whoever reads them can."""
+    try:
+        said = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
+        indexes = [index for index in said["index_columns"] if isinstance(index, dict)]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+    return [str(index["name"]) for index in indexes if index.get("name") is not None]
+
+
+def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether values of a type can be cast to the table's type without a judgement call."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind == wanted or pa.types.is_null(kind):
+        return True
+    if _is_text(kind) and pa.types.is_string(wanted):
+        return True
+    if pa.types.is_timestamp(wanted):
+        # Naive times count as UTC; the other way round an instant would lose its meaning.
+        return pa.types.is_date(kind) or (
+            pa.types.is_timestamp(kind) and (wanted.tz is not None or kind.tz is None)
+        )
+    if str(wanted) in _INTEGER_WIDTH:
+        return _INTEGER_WIDTH.get(str(kind), 99) <= _INTEGER_WIDTH[str(wanted)]
+    if pa.types.is_floating(wanted):
+        narrower: bool = pa.types.is_floating(kind) and kind.bit_width <= wanted.bit_width
+        return narrower or bool(pa.types.is_integer(kind) and kind.bit_width < wanted.bit_width)
+    if pa.types.is_decimal(wanted):
+        return bool(
+            pa.types.is_decimal(kind)
+            and kind.scale <= wanted.scale
+            and kind.precision - kind.scale <= wanted.precision - wanted.scale
+        )
+    return _fits_nested(kind, wanted)
+
+
+def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Table | Problem:
+    """Return the batch as a table of exactly the wanted schema, or what is wrong with it."""
+    columns = []
+    for field in wanted:
+        at = batch.schema.get_field_index(field.name)
+        values = batch.column(at) if at >= 0 else pa.nulls(batch.num_rows, field.type)
+        cast = _cast(values, field, text_time=field.name == time_column and _is_text(values.type))
+        if isinstance(cast, Problem):
+            return cast
+        if cast.null_count and (not field.nullable or field.name == time_column):
+            what = "event times are null" if field.name == time_column else "values are null"
+            return Problem(field.name, what, cast.null_count, _example_row(batch, cast))
+        columns.append(cast)
+    table = pa.Table.from_arrays(columns, schema=wanted)
+    return _outside_years(table, time_column) or table
+
+
+def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | Problem:
+    try:
+        values.validate(full=True)  # such as text that is no UTF-8, which nobody could read again
+        given = plain(values)
+        check_decimals(given)
+    except pa.ArrowException as error:
+        return Problem(field.name, "values are damaged", len(values), _first_line(error))
+    if text_time:
+        return _parse_times(given, field)
+    if given.type == field.type:
+        return given
+    try:
+        return given.cast(field.type)
+    except pa.ArrowInvalid as error:
+        count, example = 0, _first_line(error)
+        for part, fits_whole in _halved(given, lambda part: _castable(part, field.type) or None):
+            if fits_whole is None:
+                example = _shown(part) if not count else example
+                count += 1
+        return Problem(field.name, f"values do not fit {field.type}", count or 1, example)
+    except pa.ArrowException as error:
+        why = f"values of type {values.type} cannot be cast to {field.type}"
+        return Problem(field.name, why, len(values), _first_line(error))
+
+
+def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
+    """Parse ISO 8601 text: with an offset, or without one as UTC."""
+    if pa.types.is_date(field.type) or field.type.tz is None:
+        shifted = pc.fill_null(pc.match_substring_regex(values, _OTHER_OFFSET), False)
+        count = pc.sum(shifted).as_py()
+        if count:
+            why = f"event times have an offset from UTC, which {field.type} does not keep"
+            return Problem(field.name, why, count, _shown(values.filter(shifted).slice(0, 1)))
+    parsed, count, example = [], 0, ""
+    for part, times in _halved(values, _parsed):
+        if times is not None:
+            parsed.append(times)
+            continue
+        example = example or repr(part[0].as_py()[:80])
+        count += 1
+    if count:
+        why = "event times cannot be read as ISO 8601 (2013-01-07T05:00:00Z)"
+        return Problem(field.name, why, count, example)
+    return _of_type(pa.concat_arrays(parsed), field)
+
+
+def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
+    """Return instants, or times without a zone, in the type of the column."""
+    if not pa.types.is_date(field.type):
+        return times.cast(field.type, safe=False)
+    local = times.cast(pa.timestamp("us"), safe=False)
+    days = local.cast(pa.date32())
+    cut = pc.fill_null(pc.not_equal(days.cast(pa.timestamp("us")), local), False)
+    count = pc.sum(cut).as_py()
+    if count:
+        example = _shown(times.filter(cut).slice(0, 1))
+        return Problem(field.name, "event times have a time of day, but are dates", count, example)
+    return days
+
+
+def _parsed(values: pa.Array) -> pa.Array | None:
+    """Return texts as instants; None if one of them is no time."""
+    for parse in (_with_offset, _without_offset, _with_some_offsets):
+        try:
+            return parse(values).cast(_MICROSECOND)
+        except pa.ArrowInvalid:
+            continue
+    return None
+
+
+def _halved(
+    values: pa.Array, make: Callable[[pa.Array], Any]
+) -> Iterator[tuple[pa.Array, Any | None]]:
+    """Yield the values in parts, in order, with what `make` makes of each.
+
+    Where it makes None of a part, the part is halved: a few odd values among a million are found in
+    a few steps. With None, single values are left.
+    """
+    waiting = [values]
+    while waiting:
+        part = waiting.pop()
+        made = make(part)
+        if made is None and len(part) > 1:
+            middle = len(part) // 2
+            waiting += [part.slice(middle), part.slice(0, middle)]
+        else:
+            yield part, made
+
+
+def _with_offset(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string()).cast(_MICROSECOND)
+
+
+def _without_offset(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string()).cast(pa.timestamp("us"))
+
+
+def _with_some_offsets(values: pa.Array) -> pa.Array:
+    texts, nothing = values.cast(pa.string()), pa.scalar(None, pa.string())
+    has_one = pc.match_substring_regex(texts, HAS_OFFSET)
+    with_one = _with_offset(pc.if_else(has_one, texts, nothing))
+    without = _without_offset(pc.if_else(has_one, nothing, texts))
+    return pc.coalesce(with_one, without.cast(_MICROSECOND))
+
+
+def _castable(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _shown(value: pa.Array) -> str:
+    """Return the only value of an array for a message, also where Python does not have it."""
+    try:
+        return str(value[0])[:80]
+    except (LookupError, OverflowError, ValueError):  # of a zone that is unknown, say
+        return " ".join(value.to_string().split())[:80]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200]
+
+
+def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
+    times = table.column(time_column)
+    unit_ms = DAY_MS if pa.types.is_date(times.type) else None
+    units = times.cast(pa.int32()).cast(pa.int64()) if unit_ms else times.cast(pa.int64())
+    low, high = (bound // DAY_MS if unit_ms else bound * 1000 for bound in (MIN_MS, MAX_MS))
+    outside = pc.or_(pc.less(units, low), pc.greater_equal(units, high))
+    count = pc.sum(outside).as_py()
+    if not count:
+        return None
+    example = f"{units.filter(outside)[0].as_py()} {'days' if unit_ms else 'µs'} since 1970"
+    return Problem(time_column, "event times lie outside the years 0001 to 9999", count, example)
+
+
+def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
+    """Return the first row with a null, for people to recognise."""
+    row = pc.index(pc.is_null(values), True).as_py()
+    shown = {
+        n: _shown(batch.column(i).slice(row, 1))[:40] for i, n in enumerate(batch.schema.names[:8])
+    }
+    return "row " + ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    )
+
+
+def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(kind) or kind == pa.binary_view())
+    if pa.types.is_date32(wanted):
+        return bool(pa.types.is_date64(kind))
+    if pa.types.is_list(wanted):
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        return any(is_list(kind) for is_list in lists) and fits(kind.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
+        named = {f.name: f.type for f in kind}
+        return (
+            len(named) == kind.num_fields
+            and named.keys() == {f.name for f in wanted}
+            and all(fits(named[f.name], f.type) for f in wanted)
+        )
+    if pa.types.is_map(wanted) and pa.types.is_map(kind):
+        return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
+    return False
+
+
+def batches(
+    reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream, which can be read once.
+
+    Raises:
+        InvalidInput: a batch has other columns than the stream said; or the stream fails, or was
+            handed in before: a second call would find the rest of its rows, or none, and take that
+            for all of them.
+    """
+    if reader in _spent:
+        raise InvalidInput(
+            "this stream of rows was read before, wholly or in part: streams can be read once, so "
+            "that another try needs a new one"
+        )
+    _spent.add(reader)
+    try:
+        for batch in reader:
+            _check_batch(batch.schema, reader.schema, wanted, time_column)
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"the rows could not be read: {_first_line(error)}") from error
+
+
+def _check_batch(given: pa.Schema, said: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+    """Check that a batch has the columns that its stream said; pyarrow does not compare them."""
+    if given.names != said.names:
+        raise InvalidInput(
+            f"a batch has the columns {', '.join(given.names)[:200]}, and the schema of its stream "
+            f"says {', '.join(said.names)[:200]}: give every batch the same columns"
+        )
+    if given.types != said.types:
+        check_columns(given, wanted, time_column)

@@ -1,0 +1,231 @@
+"""Staging: rows become immutable segments, cut by time chunk, within a bound on memory.
+
+Shell layer. All open chunks share one budget; when it is spent the largest chunk is
+written out first. Every attempt writes under keys of its own, so an attempt that dies leaves
+objects that nothing refers to, and nobody deletes (hazards I1, C7).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Self
+
+import pyarrow as pa
+
+from eventlog import limits
+from eventlog.arguments import whole
+from eventlog.clock import Clock
+from eventlog.errors import InvalidInput
+from eventlog.model import stats
+from eventlog.model.chunks import chunk_name
+from eventlog.model.records import Add
+from eventlog.model.schema import to_arrow
+from eventlog.staging.cutting import bounded, sort_rows, split, weight
+from eventlog.staging.decoding import PIECE_BYTES, even, pieces
+from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
+from eventlog.staging.rows import Problem, conform
+from eventlog.store.port import ObjectStore
+
+DEFAULT_MEMORY_BYTES = 512 * 2**20
+MIN_MEMORY_BYTES = 2**20
+_UPLOADS = 4
+
+
+@dataclass
+class _Open:
+    """The rows of one chunk that are not written out yet."""
+
+    parts: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+
+
+# What an array takes beside its values, which is more than they are where batches are small.
+_ARRAY_BYTES = 1024
+
+
+class Stager:
+    """Takes batches and stages segments. Use as `write(...)` until the rows end, then `finish()`.
+
+    After a problem in the rows nothing more is staged; the rest is only counted, so that the error
+    says how many rows are bad.
+
+    Args:
+        store: where segments go.
+        clock: ids and waits.
+        recipe: how.
+        memory_bytes: bound on rows held and being encoded.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        recipe: Recipe,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> None:
+        memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
+        self._store, self._clock, self._recipe = store, clock, recipe
+        self._wanted = to_arrow(recipe.schema)
+        # Cutting copies rows, encoding holds them beside their Parquet bytes, and the allocator
+        # keeps what is freed: measured, a quarter for what waits keeps the whole within bounds.
+        self._budget = memory_bytes // 4
+        self._piece_bytes = max(recipe.segment_bytes, self._budget // 4)
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._open: dict[tuple[int, int], _Open] = {}
+        self._open_bytes = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._flying: dict[Future[Add], int] = {}
+        self._staged: list[Add] = []
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch.
+
+        Raises:
+            InvalidInput: a row is larger than the format allows.
+            Unavailable: the store does not answer.
+        """
+        batch = even(batch)
+        # The nulls of columns that are missing take memory here, and none in the batch.
+        nulls = sum(_value_bytes(f.type) for f in self._wanted if _is_missing(batch.schema, f.name))
+        most = max(1, self._budget // 4 // nulls) if nulls else batch.num_rows
+        for start in range(0, batch.num_rows, most or 1):
+            for part in pieces(batch.slice(start, most)):
+                self._take(part)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        table = conform(batch, self._wanted, self._recipe.layout.time_column)
+        if isinstance(table, Problem):
+            self._note(table)
+            return
+        if self._problems:
+            return
+        # What comes in one large batch becomes segments as if it came in small ones.
+        # Where writing takes more than the batch itself, they are cut for memory's sake.
+        most = self._piece_bytes if weight(table) == table.nbytes else self._budget // 4
+        for rows in bounded(table, table.num_rows, most):
+            self._hold(rows)
+
+    def _hold(self, rows: pa.Table) -> None:
+        size = weight(rows)
+        if rows.nbytes > limits.ROW_BYTES and rows.num_rows == 1:
+            name = max(rows.column_names, key=lambda name: rows.column(name).nbytes)
+            raise InvalidInput(
+                f"row {self.rows} takes {rows.nbytes} bytes, most of them in column {name!r}, and "
+                f"a row has at most {limits.ROW_BYTES}: store such values elsewhere, and here "
+                "where they are; nothing was committed"
+            )
+        self.rows += rows.num_rows
+        self._pending.append(rows)
+        self._pending_bytes += size + _ARRAY_BYTES * rows.num_columns
+        # Bounded for large budgets too: what is put together stays far below 2 GiB a column.
+        if self._pending_bytes >= min(self._budget // 4, PIECE_BYTES):
+            self._split()
+
+    def finish(self) -> list[Add]:
+        """Write out what is left and return all staged segments, in chunk order.
+
+        Raises:
+            InvalidInput: rows were bad; nothing of this job is to be committed.
+            Unavailable: the store does not answer.
+        """
+        if self._problems:
+            raise InvalidInput("; ".join(map(_sentence, self._problems.values())))
+        self._split()
+        for chunk in sorted(self._open):
+            self._flush(chunk, last=len(self._open) == 1)
+        for future in list(self._flying):
+            self._land(future)
+        return sorted(self._staged, key=lambda add: add.chunk)
+
+    def _note(self, problem: Problem) -> None:
+        known = self._problems.get((problem.column, problem.why), problem)
+        count = problem.count + (known.count if known is not problem else 0)
+        self._problems[problem.column, problem.why] = Problem(
+            problem.column, problem.why, count, known.example
+        )
+        self._pending, self._open = [], {}
+
+    def _split(self) -> None:
+        """Move the pending rows into their chunks; write out what is full or does not fit."""
+        if not self._pending:
+            return
+        table = pa.concat_tables(self._pending)
+        try:
+            table = table.combine_chunks()
+        except pa.ArrowIndexError:  # of lists that are all empty, over an offset into nothing
+            copies = [part.take(pa.array(range(part.num_rows))) for part in table.to_batches()]
+            table = pa.Table.from_batches(copies).combine_chunks()
+        self._pending, self._pending_bytes = [], 0
+        for bounds, part in split(table, self._recipe.layout):
+            chunk = self._open.setdefault(bounds, _Open())
+            chunk.parts.append(part)
+            size = weight(part)
+            chunk.size += size
+            self._open_bytes += size
+            if chunk.size >= self._recipe.segment_bytes:
+                self._flush(bounds)
+        while self._open_bytes > self._budget // 2 and self._open:
+            self._flush(max(self._open, key=lambda bounds: self._open[bounds].size))
+
+    def _flush(self, bounds: tuple[int, int], *, last: bool = False) -> None:
+        """Write one chunk's rows out as a segment, beside others unless it is the only one."""
+        chunk = self._open.pop(bounds)
+        self._open_bytes -= chunk.size
+        if last and not self._flying:
+            self._staged.append(self._write_segment(bounds, chunk.parts))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-stage")
+        while self._flying and sum(self._flying.values()) + chunk.size > self._budget // 2:
+            done, _ = wait(self._flying, return_when="FIRST_COMPLETED")
+            for future in done:
+                self._land(future)
+        self._flying[self._pool.submit(self._write_segment, bounds, chunk.parts)] = chunk.size
+
+    def _land(self, future: Future[Add]) -> None:
+        del self._flying[future]
+        self._staged.append(future.result())
+
+    def _write_segment(self, bounds: tuple[int, int], parts: list[pa.Table]) -> Add:
+        recipe = self._recipe
+        table = pa.concat_tables(parts)
+        if recipe.layout.order_by:
+            table = sort_rows(table, recipe.layout.order_by)
+        encoded = encode(table)
+        found = stats.compute(table, recipe.stats_columns)
+        chunk = chunk_name(*bounds)
+        add = make_add(recipe, self._clock, chunk, encoded, rows=table.num_rows, found=found)
+        put_segment(self._store, self._clock, add, encoded.body)
+        return add
+
+
+def _is_missing(given: pa.Schema, name: str) -> bool:
+    at = given.get_field_index(name)
+    return at < 0 or bool(pa.types.is_null(given.field(at).type))
+
+
+def _value_bytes(kind: pa.DataType) -> int:
+    """Return what a null of a type takes, or somewhat more."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(_value_bytes(field.type) for field in kind)
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
+        return max(1, int(kind.bit_width) // 8)
+    return 4  # an offset
+
+
+def _sentence(problem: Problem) -> str:
+    return (
+        f"column {problem.column!r}: {problem.count} {problem.why}, for example {problem.example}; "
+        "nothing was committed"
+    )

@@ -1,0 +1,380 @@
+"""The fold: what the transactions of a commit do to the state before it.
+
+Pure layer. `judge` is the one place that knows the rules (FORMAT.md "The fold"); writers, readers
+and checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has
+no effect, and the fold says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.format import codec
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
+    Add,
+    Changes,
+    Commit,
+    Drop,
+    Header,
+    Meta,
+    Published,
+    Restore,
+    SameSegments,
+    Segment,
+    Totals,
+    Transaction,
+    Unchanged,
+)
+from eventlog.state import claims, rules, timing
+from eventlog.state.delta import drop_of
+
+
+class View(Protocol):
+    """What the fold asks of the state before a commit. `State` and `Snapshot` both are one."""
+
+    @property
+    def version(self) -> int:
+        """The version of this state; -1 before the first commit."""
+        ...
+
+    @property
+    def meta(self) -> Meta:
+        """The small state."""
+        ...
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """Return the segments of these drops that are live, by id."""
+        ...
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """Return a live segment that overlaps [start, end) ms and came after `after`."""
+        ...
+
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """Return the ids of those adds that are live already."""
+        ...
+
+    def hash_sum(self) -> str:
+        """Return the sum of the entry hashes of the live segments, as a root has it of a leaf."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit's transactions do.
+
+    Attributes:
+        meta: the small state afterwards.
+        adds: segments made live, in order; their version and partition are set.
+        drops: segments made not live.
+        accepted: ids of the transactions that took effect.
+        void: id to reason of those that did not.
+    """
+
+    meta: Meta
+    adds: tuple[Segment, ...] = ()
+    drops: tuple[Segment, ...] = ()
+    accepted: tuple[str, ...] = ()
+    void: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The whole state at one version, held in memory: what `fold` works on."""
+
+    header: Header
+    commit_hash: str
+    meta: Meta
+    segments: Mapping[str, Segment]
+
+    @property
+    def version(self) -> int:
+        """See `View.version`."""
+        return self.header.version
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """See `View.live`."""
+        return {d.id: self.segments[d.id] for d in drops if d.id in self.segments}
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """See `View.arrived`."""
+        found = (
+            s for s in self.segments.values() if s.version > after and _overlaps(s, start, end)
+        )
+        return next(found, None)
+
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """See `View.present`."""
+        return {a.id for a in adds if a.id in self.segments}
+
+    def hash_sum(self) -> str:
+        """See `View.hash_sum`."""
+        return segments_sum(self.header, self.meta)
+
+
+@dataclass(frozen=True, slots=True)
+class NoState:
+    """The view before version 0."""
+
+    version: int = -1
+    meta: Meta = field(default_factory=Meta)
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:  # noqa: ARG002
+        """See `View.live`."""
+        return {}
+
+    def arrived(self, start: int, end: int, after: int) -> None:
+        """See `View.arrived`."""
+
+    def present(self, adds: Sequence[Add]) -> set[str]:  # noqa: ARG002
+        """See `View.present`."""
+        return set()
+
+    def hash_sum(self) -> str:
+        """See `View.hash_sum`."""
+        return codec.hex_hash(0)
+
+
+def segments_sum(header: Header, meta: Meta) -> str:
+    """Return the sum of the entry hashes of a version's live segments, from its state hash."""
+    return codec.hex_hash(codec.parse_hash(header.state_hash) - codec.meta_hash(meta))
+
+
+def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
+    """Return what the transactions do as the commit after `view`, in order.
+
+    Args:
+        transactions: with all actions in `actions`, none spilled.
+        view: the state before.
+        time_ms: the time in the commit's header.
+    """
+    effect = Effect(rules.forget_published(view.meta, view.version + 1))
+    for transaction in transactions:
+        step = _judge_one(transaction, view, effect, time_ms)
+        if isinstance(step, str):
+            effect = replace(effect, void={**effect.void, transaction.id: step})
+        else:
+            effect = replace(step, accepted=(*effect.accepted, transaction.id))
+    return effect
+
+
+def fold(state: State | None, commit: Commit, commit_hash: str) -> State:
+    """Return the state after `commit`, whose transactions have no spill left.
+
+    Raises:
+        Corrupt: the commit does not follow `state`, or its header is not what the fold arrives at.
+    """
+    state_after, _ = advance(state, commit, commit_hash)
+    return state_after
+
+
+def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[State, Effect]:
+    """Do as `fold` does, and return the effect too."""
+    check_follows(state, commit.header)
+    view: View = NoState() if state is None else state
+    effect = judge(commit.transactions, view, commit.header.time)
+    if state is not None:
+        timing.check_time(state.header, commit.header, effect.meta)
+    live = dict(state.segments) if state else {}
+    for segment in effect.adds:
+        if segment.id in live:
+            raise Corrupt(f"segment id {segment.id} is added twice", version=commit.header.version)
+        live[segment.id] = segment
+    for segment in effect.drops:
+        del live[segment.id]
+    totals, state_hash = after(state.header if state else None, view.meta, effect)
+    expected = (totals, state_hash, changes(commit.transactions, effect))
+    if expected != (commit.header.totals, commit.header.state_hash, commit.header.changes):
+        raise Corrupt(
+            "the header of the commit is not what its transactions fold to",
+            version=commit.header.version,
+        )
+    return State(commit.header, commit_hash, effect.meta, live), effect
+
+
+def check_follows(state: State | None, header: Header) -> None:
+    """Check that a commit is the next of the same log (FORMAT.md R6.2 and the header's `time`).
+
+    Raises:
+        Corrupt: another table, a gap, or a fork.
+    """
+    if state is None:
+        if header.version != 0:
+            raise Corrupt(f"the log starts at version {header.version}", version=header.version)
+        return
+    before = state.header
+    if header.version != before.version + 1 or header.table != before.table:
+        raise Corrupt(
+            f"version {header.version} of table {header.table} does not follow "
+            f"version {before.version} of table {before.table}",
+            version=header.version,
+        )
+    if header.prev != state.commit_hash:  # against chain-not-folded
+        raise Corrupt(
+            f"the chain is broken: version {header.version} follows another version "
+            f"{before.version} than the one stored (a fork, or bytes were changed)",
+            version=header.version,
+        )
+
+
+def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
+    """Return totals and state hash after an effect on the state of `header` and `meta`."""
+    before = header.totals if header else Totals()
+    total_hash = codec.parse_hash(header.state_hash) if header else 0
+    total_hash += sum(codec.entry_hash(s) for s in effect.adds)
+    total_hash -= sum(codec.entry_hash(s) for s in effect.drops)
+    total_hash += codec.meta_hash_change(meta, effect.meta)
+    totals = Totals(
+        segments=before.segments + len(effect.adds) - len(effect.drops),
+        rows=before.rows + _net(effect, "rows"),
+        bytes=before.bytes + _net(effect, "bytes"),
+    )
+    return totals, codec.hex_hash(total_hash)
+
+
+def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
+    """Return the header's summary of what a commit changed; it names the first transaction."""
+    first = next((t for t in transactions if t.id in effect.accepted), transactions[0])
+    return Changes(
+        operation=first.operation,
+        writer=first.writer,
+        transactions=len(effect.accepted),
+        adds=len(effect.adds),
+        drops=len(effect.drops),
+        rows=_net(effect, "rows"),
+        bytes=_net(effect, "bytes"),
+    )
+
+
+def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
+    """Return the effect so far with the transaction's added, or the reason why it is void."""
+    if txn.id in so_far.accepted:  # against same-id-twice-in-a-commit
+        return "the same transaction twice in one commit"
+    meta = _small_state(txn, so_far.meta, view.version + 1, time_ms)
+    if isinstance(meta, str):
+        return meta
+    drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
+    if isinstance(drops, str):
+        return drops
+    added = [a for a in txn.actions if isinstance(a, Add)]
+    reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
+    reason = reason or rules.replace_problem(txn, drops, added)  # against replacement-never-judged
+    reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
+    if reason:
+        return reason
+    version, first = view.version + 1, len(so_far.adds)
+    adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
+    return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+
+
+def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state after the transaction, or what of it the transaction lacks."""
+    if txn.until is not None:
+        reason = rules.published_problem(txn, meta, version)
+        if reason:
+            return reason
+        meta = rules.mark_published(meta, txn.id, Published(version, txn.until))
+    if txn.app is not None:
+        mark = meta.apps.get(txn.app.id)
+        if mark is not None and mark.seq >= txn.app.seq:  # against app-goes-backwards
+            return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
+        meta = rules.mark_app(meta, txn, version, time_ms)
+    if txn.claim is not None:
+        claim = claims.held(meta, txn.claim)
+        if isinstance(claim, str):  # against claim-lost-and-committed
+            return claim
+    for action in txn.actions:
+        changed = rules.small_change(action, meta, version, time_ms)
+        if isinstance(changed, str):
+            return changed
+        meta = changed
+    return meta
+
+
+def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
+    """Return which precondition of an add or an `unchanged` fails, if any."""
+    restored = any(isinstance(action, Restore) for action in txn.actions)
+    for action in txn.actions:
+        reason = None
+        if isinstance(action, Add):
+            reason = rules.add_problem(action, meta, view.version + 1, restored=restored)
+        elif isinstance(action, Unchanged):
+            reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
+        if reason:
+            return reason
+    return None
+
+
+def _moved(txn: Transaction, view: View, so_far: Effect) -> str | None:
+    """Return that other segments are live than the transaction says, if it says so."""
+    wanted = {action.hash_sum for action in txn.actions if isinstance(action, SameSegments)}
+    if wanted and (so_far.adds or so_far.drops or wanted != {view.hash_sum()}):
+        return "segments were added or dropped meanwhile"
+    return None
+
+
+def _arrived(found: Segment | None) -> str | None:
+    if found is None:  # against unchanged-always-holds
+        return None
+    return f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
+
+
+def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
+    """Return why the adds would make a segment live twice, if they would."""
+    seen = {s.id for s in so_far.adds}
+    for add in added:
+        if add.id in seen:  # against id-added-twice-in-a-commit
+            return f"segment {add.id} is added twice"
+        seen.add(add.id)
+    present = view.present(added)
+    # against live-id-added-again
+    return f"segment {min(present)} is live already" if present else None
+
+
+def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment] | str:
+    """Return the entries of the dropped segments, or why the transaction is void."""
+    if not drops:
+        return []
+    live = {**view.live(drops), **{s.id: s for s in so_far.adds}}
+    for segment in so_far.drops:
+        live.pop(segment.id, None)  # against dropped-before-in-the-same-commit
+    entries = []
+    for drop in drops:
+        entry = live.pop(drop.id, None)
+        if entry is None or drop_of(entry) != drop:  # against drop-of-another-entry
+            # against drop-of-what-is-not-live
+            return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
+        entries.append(entry)
+    return entries
+
+
+def _segment(add: Add, version: int, partition: int) -> Segment:
+    return Segment(
+        id=add.id,
+        chunk=add.chunk,
+        epoch=add.epoch,
+        version=version,
+        partition=partition,
+        rows=add.rows,
+        bytes=add.bytes,
+        checksum=add.checksum,
+        schema=add.schema,
+        stats=add.stats,
+        tail=add.tail,
+    )
+
+
+def _net(effect: Effect, name: str) -> int:
+    gained = sum(int(getattr(s, name)) for s in effect.adds)
+    return gained - sum(int(getattr(s, name)) for s in effect.drops)
+
+
+def _overlaps(segment: Segment, start: int, end: int) -> bool:
+    try:
+        return parse_chunk(segment.chunk).overlaps(start, end)
+    except InvalidInput as error:
+        raise Corrupt(str(error)) from None

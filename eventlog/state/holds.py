@@ -1,0 +1,237 @@
+"""What vacuum may take, and what holds it back: fence, horizon, pins, replicas.
+
+Pure layer. The order of the log alone decides between a pin and a horizon: the later one is void
+(FORMAT.md "Vacuum, pins, replicas, restore"). Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from eventlog import limits
+from eventlog.arguments import text
+from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
+from eventlog.format import keys
+from eventlog.model.records import (
+    Ack,
+    Attach,
+    Break,
+    Detach,
+    Fence,
+    Holder,
+    Horizon,
+    Meta,
+    Pin,
+    Replica,
+    Restore,
+    SetPin,
+    Sweep,
+    Unpin,
+)
+
+MAX_PINS = limits.PINS
+MAX_REPLICAS = limits.REPLICAS
+MAX_NAME = limits.NAME_CHARACTERS
+
+_Held = TypeVar("_Held", Pin, Replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps the horizon from rising above `version`."""
+
+    kind: Holder
+    name: str
+    version: int
+    owner: str
+
+
+def holds(meta: Meta) -> list[Hold]:
+    """Return every pin and replica with the version that it keeps, the oldest first."""
+    pins = (Hold("pin", name, pin.version, pin.owner) for name, pin in meta.pins.items())
+    replicas = (Hold("replica", name, r.acked, r.owner) for name, r in meta.replicas.items())
+    return sorted((*pins, *replicas), key=lambda hold: (hold.version, hold.kind, hold.name))
+
+
+def raise_fence(action: Fence, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with the fence, which only grows and stays within the log."""
+    # against fence-falls, fence-beyond-the-log
+    if action.epoch <= meta.fence or action.epoch > version:
+        return f"fence {action.epoch} is not above {meta.fence} and within the log"
+    return msgspec.structs.replace(meta, fence=action.epoch)
+
+
+def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with the horizon, unless a pin or a replica still needs more."""
+    # against horizon-falls, horizon-beyond-the-head
+    if action.version <= meta.horizon or action.version >= version:
+        return f"horizon {action.version} is not above {meta.horizon} and within the log"
+    for hold in holds(meta):
+        if hold.version < action.version:  # against horizon-passes-pins, horizon-passes-replicas
+            return f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version}"
+    return msgspec.structs.replace(meta, horizon=action.version)
+
+
+def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with the record of a vacuum, which must have come further."""
+    last = meta.swept or Sweep(0, 0, 0)
+    within = (
+        last.fence <= sweep.fence <= meta.fence
+        and last.horizon <= sweep.horizon <= meta.horizon
+        and last.version < sweep.version < version
+    )
+    if not within:  # against record-goes-backwards
+        return "another vacuum came further, or this one says more than the log has"
+    if sweep.pending is not None:
+        try:
+            keys.frame_key(sweep.pending.sha256)
+        except Corrupt as error:
+            return error.message
+    return msgspec.structs.replace(meta, swept=sweep)
+
+
+def set_pin(action: SetPin, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state with the pin."""
+    reason = _unheld(action.name, action.owner, action.version, meta, version)
+    if reason:
+        return reason
+    if action.name in meta.pins:  # against pin-taken-over
+        pin = meta.pins[action.name]
+        return f"pin {action.name!r} is held by {pin.owner} on version {pin.version}"
+    if len(meta.pins) >= MAX_PINS:
+        return f"there are {MAX_PINS} pins already"
+    pin = Pin(action.version, action.owner, version, time_ms)
+    return msgspec.structs.replace(meta, pins=_ordered({**meta.pins, action.name: pin}))
+
+
+def unpin(action: Unpin, meta: Meta) -> Meta | str:
+    """Return the small state without one's own pin."""
+    pin = meta.pins.get(action.name)
+    if pin is None or pin.token != action.token:
+        return f"there is no pin {action.name!r} of version {action.token}"
+    if pin.owner != action.owner:  # against unpin-by-another
+        return f"pin {action.name!r} belongs to {pin.owner}"
+    return msgspec.structs.replace(meta, pins=_without(meta.pins, action.name))
+
+
+def attach(action: Attach, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with a replica, under a token that no earlier one had (no ABA)."""
+    reason = _unheld(action.name, action.owner, action.acked, meta, version)
+    if reason:
+        return reason
+    if action.name in meta.replicas:
+        return f"replica {action.name!r} is attached already"
+    if len(meta.replicas) >= MAX_REPLICAS:
+        return f"there are {MAX_REPLICAS} replicas already"
+    replica = Replica(action.acked, action.owner, version)
+    return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: replica}))
+
+
+def ack(action: Ack, meta: Meta, version: int) -> Meta | str:
+    """Return the small state in which the replica has more."""
+    replica = meta.replicas.get(action.name)
+    if replica is None or replica.token != action.token:
+        return f"replica {action.name!r} of version {action.token} is not attached"
+    if not replica.acked < action.version < version:
+        return f"replica {action.name!r} has version {replica.acked} already, or says too much"
+    moved = msgspec.structs.replace(replica, acked=action.version)
+    return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: moved}))
+
+
+def detach(action: Detach, meta: Meta) -> Meta | str:
+    """Return the small state without the replica."""
+    replica = meta.replicas.get(action.name)
+    if replica is None or replica.token != action.token:
+        return f"replica {action.name!r} of version {action.token} is not attached"
+    return msgspec.structs.replace(meta, replicas=_without(meta.replicas, action.name))
+
+
+def break_hold(action: Break, meta: Meta) -> Meta | str:
+    """Return the small state without somebody else's pin, claim or replica, as it was seen."""
+    field = {"pin": "pins", "claim": "claims", "replica": "replicas"}[action.kind]
+    there: Mapping[str, Any] = getattr(meta, field)
+    seen = there.get(action.name)
+    if seen is None or seen.token != action.token:  # against break-of-another-token
+        return f"there is no {action.kind} {action.name!r} of version {action.token}"
+    if getattr(seen, "renewed", 0) != action.renewed:  # against break-ignores-renewal
+        return f"{action.kind} {action.name!r} was renewed in version {seen.renewed}"
+    return msgspec.structs.replace(meta, **{field: _without(there, action.name)})
+
+
+def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
+    """Return the small state as it is if the version is not given up, else that it is."""
+    if not meta.horizon <= action.version < version:  # against restore-below-the-horizon
+        return f"version {action.version} is below the horizon at {meta.horizon}, or not there yet"
+    return meta
+
+
+def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
+    """Check that a version is there and not given up.
+
+    Args:
+        meta: the newest small state known.
+        head: the newest version known.
+        version: the version wanted.
+        table: the root URI, for the error.
+
+    Raises:
+        VersionNotFound: it is not there yet.
+        VersionVacuumed: it lies below the horizon.
+    """
+    if version > head:
+        raise VersionNotFound(
+            f"the table has no version {version}: the newest is {head}",
+            table=table,
+            version=version,
+        )
+    if version < meta.horizon:
+        raise VersionVacuumed(
+            f"version {version} was given up: vacuum keeps what is readable from version "
+            f"{meta.horizon} on. `eventlog pin` holds a version, the property retention_hours all "
+            "of the last hours",
+            table=table,
+            version=version,
+        )
+
+
+def check_names(*names: str) -> None:
+    """Check the names of pins, replicas and their owners before anything is sent.
+
+    Raises:
+        InvalidInput: one is empty or too long.
+    """
+    for name in names:
+        text(name, "a name, and its owner,", most=MAX_NAME)
+
+
+def pin_of(meta: Meta, name: str) -> Pin:
+    """Return the pin of this name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    check_names(name)
+    if name not in meta.pins:
+        known = ", ".join(repr(n) for n in list(meta.pins)[:10]) or "none"
+        raise InvalidInput(f"there is no pin {name!r}; there are: {known}")
+    return meta.pins[name]
+
+
+def _unheld(name: str, owner: str, kept: int, meta: Meta, version: int) -> str | None:
+    if any(not 1 <= len(text) <= MAX_NAME for text in (name, owner)):
+        return f"a name and its owner have 1 to {MAX_NAME} characters"
+    if not meta.horizon <= kept < version:  # against pin-below-the-horizon
+        return f"version {kept} is below the horizon at {meta.horizon}, or not there yet"
+    return None
+
+
+def _ordered(held: Mapping[str, _Held]) -> dict[str, _Held]:
+    return {name: held[name] for name in sorted(held, key=str.encode)}
+
+
+def _without(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {n: value for n, value in held.items() if n != name}

@@ -1,0 +1,347 @@
+"""Key frames that share structure: a root over leaves of segment entries.
+
+Pure layer. The entries in (chunk start, chunk end, id) order are cut into leaves at chunk
+boundaries. A new key frame rewrites only the leaves that the delta touches and names the old ones
+for the rest, as a git tree does; what it consists of is a function of the key frame before it and
+the delta, so that two writers of one version write the same object (FORMAT.md "Key frames").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import Corrupt
+from eventlog.format import codec, keys, segments
+from eventlog.format.places import EntryKey, entry_key, first_key
+from eventlog.model.chunks import chunk_name
+from eventlog.model.records import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    ColumnStats,
+    Drop,
+    Header,
+    KeyFrame,
+    Leaf,
+    Meta,
+    Segment,
+)
+from eventlog.state.delta import Delta
+
+INLINE_SEGMENTS = 100  # at most this many entries stand in the root itself
+LEAF_TARGET = 640  # entries a new leaf aims at
+LEAF_SMALL = 160  # a leaf below this joins a rewritten neighbour
+LEAF_MAX = 4096  # a single chunk with more entries than this is cut inside
+LEAF_STATS = 4  # columns whose bounds stand in the root
+
+
+class Frame(NamedTuple):
+    """A key frame ready to be stored: the leaf objects first, by key, then the root."""
+
+    root: KeyFrame
+    objects: dict[str, bytes]
+
+
+def holding(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
+    """Return the indexes of the leaves in which entries of these positions may stand.
+
+    Those in whose range they fall, and any before whose chunks reach so far: what is not found here
+    is taken for not live, so that a leaf that is cut in the wrong place must not hide an entry.
+    """
+    if not leaves:
+        return set()
+    firsts = [first_key(leaf) for leaf in leaves]
+    reach = list(accumulate((leaf.end for leaf in leaves), max))
+    found: set[int] = set()
+    for position in positions:
+        last = max(0, bisect_right(firsts, position) - 1)
+        found.add(last)
+        while last > 0 and reach[last - 1] > position.start:
+            last -= 1
+            if leaves[last].end > position.start:
+                found.add(last)
+    return found
+
+
+def touched(root: KeyFrame | None, delta: Delta) -> list[Leaf]:
+    """Return the leaves of `root` that `build` needs in order to apply `delta`."""
+    if root is None or not root.leaves:
+        return []
+    return [leaf for run in _runs(root.leaves, delta) for leaf in run.leaves if run.rewritten]
+
+
+def build(
+    root: KeyFrame | None,
+    delta: Delta,
+    leaves: Mapping[str, pa.Table],
+    *,
+    header: Header,
+    commit_hash: str,
+    meta: Meta,
+) -> Frame:
+    """Return the key frame of `header.version`.
+
+    Args:
+        root: the key frame that the commit's delta starts from; None is the empty state.
+        delta: the whole delta of the commit, never a filtered one (hazard P3).
+        leaves: sha256 to entry table, at least for `touched(root, delta)`.
+        header: of the commit of this version.
+        commit_hash: sha256 of that commit's bytes.
+        meta: the small state at this version.
+
+    Raises:
+        Corrupt: the entries do not add up to the header's totals and state hash.
+    """
+    objects: dict[str, bytes] = {}
+    new_leaves: list[Leaf] = []
+    inline = segments.EMPTY
+    if root is None or not root.leaves:
+        before = segments.from_segments(root.segments) if root else segments.EMPTY
+        inline = _apply(before, delta)
+    else:
+        for run in _runs(root.leaves, delta):
+            if not run.rewritten:
+                new_leaves.extend(run.leaves)
+                continue
+            entries = segments.concat([leaves[leaf.sha256] for leaf in run.leaves])
+            new_leaves.extend(_cut(_apply(entries, Delta(run.adds(), run.drops())), objects))
+    if inline.num_rows > INLINE_SEGMENTS:
+        new_leaves, inline = _cut(inline, objects), segments.EMPTY
+    frame = KeyFrame(
+        format=FORMAT_NAME,
+        min_reader=FORMAT_VERSION,
+        features=(),
+        table=header.table,
+        version=header.version,
+        commit=commit_hash,
+        time=header.time,
+        totals=header.totals,
+        state_hash=header.state_hash,
+        state=meta,
+        segments=tuple(segments.to_segments(inline)),
+        leaves=tuple(new_leaves),
+    )
+    check(frame)  # against key-frame-from-a-filtered-delta
+    return Frame(frame, objects)
+
+
+def check(root: KeyFrame) -> None:
+    """Check that a root's parts add up to its own totals and state hash.
+
+    Raises:
+        Corrupt: they do not.
+    """
+    total = codec.meta_hash(root.state) + sum(codec.entry_hash(s) for s in root.segments)
+    total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
+    sums = [
+        sum(getattr(part, name) for part in root.segments)
+        + sum(getattr(part, name) for part in root.leaves)
+        for name in ("rows", "bytes")
+    ]
+    count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
+    said = [root.totals.segments, root.totals.rows, root.totals.bytes]
+    # against root-not-added-up
+    if codec.hex_hash(total) != root.state_hash or [count, *sums] != said:
+        raise Corrupt("the key frame does not add up to its state hash", version=root.version)
+
+
+def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
+    """Return the entry table of a leaf's bytes; `check_entries` compares entries and hashes.
+
+    Raises:
+        Corrupt: the bytes are not the ones that the root names.
+    """
+    if codec.sha256(body) != leaf.sha256:  # against leaf-hash-not-checked
+        raise Corrupt(
+            "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
+        )
+    table = segments.from_parquet(body, leaf.segments)
+    # What is looked up by place, or left out by its bounds, is so by what the root says of it.
+    said = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
+    if (
+        codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum
+        or said != _place(table)
+        or not segments.ordered(table)
+        or not _covers(leaf.stats, table)
+    ):
+        raise Corrupt(
+            "the leaf's entries are not those of its root", key=keys.frame_key(leaf.sha256)
+        )
+    return table
+
+
+def check_entries(sha256: str, table: pa.Table) -> None:
+    """Check that each entry of a leaf has the hash that stands beside it (FORMAT.md R9.8).
+
+    Raises:
+        Corrupt: one has another.
+    """
+    if not segments.hashes_hold(table):
+        raise Corrupt("an entry of the leaf has another hash", key=keys.frame_key(sha256))
+
+
+class _Run:
+    """Neighbouring leaves that are rewritten together, or one leaf that stays."""
+
+    def __init__(self, leaf: Leaf, changes: list[tuple[bool, str]], delta: Delta) -> None:
+        self.leaves = [leaf]
+        self.changes = changes
+        self.delta = delta
+
+    @property
+    def rewritten(self) -> bool:
+        return bool(self.changes)
+
+    def absorb(self, other: _Run) -> None:
+        self.leaves += other.leaves
+        self.changes = self.changes + other.changes
+
+    def adds(self) -> dict[str, Segment]:
+        return {i: self.delta.adds[i] for added, i in self.changes if added}
+
+    def drops(self) -> dict[str, Drop]:
+        return {i: self.delta.drops[i] for added, i in self.changes if not added}
+
+
+def _runs(leaves: Sequence[Leaf], delta: Delta) -> list[_Run]:
+    """Group the leaves: each touched one, joined by its touched or small neighbours."""
+    firsts = [first_key(leaf) for leaf in leaves]
+    changes: dict[int, list[tuple[bool, str]]] = {}
+    for added, entries in ((True, delta.adds.values()), (False, delta.drops.values())):
+        for entry in entries:
+            at = max(0, bisect_right(firsts, entry_key(entry.chunk, entry.id)) - 1)
+            changes.setdefault(at, []).append((added, entry.id))
+    runs: list[_Run] = []
+    for index, leaf in enumerate(leaves):
+        run = _Run(leaf, changes.get(index, []), delta)
+        if runs and _join(runs[-1], run):
+            runs[-1].absorb(run)
+        else:
+            runs.append(run)
+    return runs
+
+
+def _join(left: _Run, right: _Run) -> bool:
+    if left.rewritten and right.rewritten:
+        return True
+    small = [run.leaves[-1].segments < LEAF_SMALL for run in (left, right)]
+    return (left.rewritten and small[1]) or (right.rewritten and small[0])
+
+
+def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
+    """Return the entries after the delta, in leaf order.
+
+    Raises:
+        Corrupt: a dropped segment is not there.
+    """
+    if delta.drops:
+        gone = pa.array([bytes.fromhex(d.hash) for d in delta.drops.values()], pa.binary(32))
+        kept = entries.filter(pc.invert(pc.is_in(entries.column("hash"), gone)))
+        if entries.num_rows - kept.num_rows != len(delta.drops):
+            raise Corrupt("the delta drops a segment that the key frame does not hold")
+        entries = kept
+    added = list(delta.adds.values())
+    return segments.concat([entries, segments.from_segments(added)]).sort_by(segments.ORDER)
+
+
+def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
+    """Cut entries in leaf order into leaves; their bytes go into `objects`."""
+    leaves = []
+    for start, end in pairwise(_cut_points(entries)):
+        part = entries.slice(start, end - start)
+        body = segments.to_parquet(part)
+        leaf = _leaf(part, body)
+        objects[keys.frame_key(leaf.sha256)] = body
+        leaves.append(leaf)
+    return leaves
+
+
+def _cut_points(entries: pa.Table) -> list[int]:
+    """Return row numbers 0 … n at which leaves begin and end: even pieces, at chunk boundaries."""
+    count = entries.num_rows
+    if not count:
+        return []
+    starts, ends = (
+        entries.column("chunk_start").to_pylist(),
+        entries.column("chunk_end").to_pylist(),
+    )
+    edges = [
+        0,
+        *(i for i in range(1, count) if (starts[i], ends[i]) != (starts[i - 1], ends[i - 1])),
+        count,
+    ]
+    pieces = max(1, round(count / LEAF_TARGET))
+    size = count / pieces
+    points = [0]
+    for left, right in pairwise(edges):
+        if right - left > LEAF_MAX:  # one chunk alone is too large for a leaf
+            points += [left, *range(left + LEAF_MAX, right, LEAF_MAX), right]
+        elif right - points[-1] >= size * 0.75:
+            points.append(right)
+    return sorted({*points, count})
+
+
+def _place(part: pa.Table) -> tuple[str, int, int, int]:
+    """Return the first entry, the greatest chunk end, and the sums of rows and bytes."""
+    if not part.num_rows:
+        return "", 0, 0, 0
+    chunk = chunk_name(part.column("chunk_start")[0].as_py(), part.column("chunk_end")[0].as_py())
+    return (
+        f"{chunk}/{part.column('id')[0].as_py().hex()}",
+        pc.max(part.column("chunk_end")).as_py(),
+        pc.sum(part.column("rows")).as_py(),
+        pc.sum(part.column("bytes")).as_py(),
+    )
+
+
+def _leaf(part: pa.Table, body: bytes) -> Leaf:
+    first, end, rows, size = _place(part)
+    return Leaf(
+        sha256=codec.sha256(body),
+        size=len(body),
+        first=first,
+        end=end,
+        segments=part.num_rows,
+        rows=rows,
+        bytes=size,
+        hash_sum=codec.hex_hash(segments.hash_sum(part)),
+        stats=_leaf_stats(part),
+    )
+
+
+def _covers(said: Sequence[ColumnStats], part: pa.Table) -> bool:
+    """Say whether a root's bounds of a leaf hold for all its entries."""
+    there = set(segments.stats_ids(part))
+    for stat in said:
+        real = _bounds(part, stat.column) if stat.column in there else None
+        if real is None or real.nulls != stat.nulls:
+            return False
+        for low, high in ((stat.min, real.min), (real.max, stat.max)):
+            if low is None or high is None:
+                if low is not high:
+                    return False
+            elif isinstance(low, str) != isinstance(high, str) or low > high:  # type: ignore[operator]
+                return False
+    return True
+
+
+def _leaf_stats(part: pa.Table) -> tuple[ColumnStats, ...]:
+    """Return bounds over all entries, for columns where every entry with values has bounds."""
+    found = (_bounds(part, column) for column in segments.stats_ids(part)[:LEAF_STATS])
+    return tuple(stat for stat in found if stat is not None)
+
+
+def _bounds(part: pa.Table, column: int) -> ColumnStats | None:
+    """Return one column's bounds over all entries; None where an entry with values has none."""
+    low, high, nulls = (part.column(f"{name}_{column}") for name in ("min", "max", "nulls"))
+    counts = pc.fill_null(nulls, 0)
+    unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
+    some = pc.or_kleene(pc.is_null(nulls), pc.less(counts, part.column("rows")))
+    if pc.any(pc.and_(unbounded, some)).as_py():
+        return None
+    return ColumnStats(column, pc.min(low).as_py(), pc.max(high).as_py(), pc.sum(counts).as_py())

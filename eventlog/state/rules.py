@@ -1,0 +1,248 @@
+"""The rules of the fold that need no look at the live segments: small state, windows, single adds.
+
+Pure layer. Each returns what becomes of the small state, or the reason why a transaction is void
+(FORMAT.md "The fold").
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog import limits
+from eventlog.errors import Corrupt
+from eventlog.format import keys
+from eventlog.model.properties import setting
+from eventlog.model.records import (
+    Ack,
+    Add,
+    AppMark,
+    Assess,
+    Attach,
+    Break,
+    Detach,
+    Drop,
+    Fence,
+    Horizon,
+    Meta,
+    Published,
+    Release,
+    Renew,
+    Replace,
+    Restore,
+    Segment,
+    SetClock,
+    SetGranularity,
+    SetLayout,
+    SetPin,
+    SetProperties,
+    SetSchema,
+    Swept,
+    TakeClaim,
+    Transaction,
+    Unpin,
+)
+from eventlog.model.schema import check_successor
+from eventlog.state import assessment, claims, holds, timing
+
+DAY_MS = 86_400_000
+APP_VERSIONS = 1000  # versions for which an app's sequence is kept, however old it seems
+MAX_APPS = limits.APPS  # app ids kept at most
+MAX_WINDOW = 64  # versions for which a published transaction may wait
+
+
+def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
+    """Return why a published transaction cannot take effect in `version`, if it cannot (F3)."""
+    if txn.until is None or version > txn.until:  # against published-after-its-window
+        return f"it was published to take effect until version {txn.until}"
+    if txn.until > version + MAX_WINDOW:
+        return f"it was published for more than {MAX_WINDOW} versions"
+    if txn.id in meta.published:  # against published-twice
+        return f"it took effect in version {meta.published[txn.id].version} already"
+    if not can_be_published(txn):  # against published-replace
+        return "only appends and replacements can be published"
+    return None
+
+
+def is_append(txn: Transaction) -> bool:
+    """Say whether a transaction only adds."""
+    return txn.claim is None and all(isinstance(action, Add) for action in txn.actions)
+
+
+def can_be_published(txn: Transaction) -> bool:
+    """Say whether others may commit it (R11.1): an append, or a replacement.
+
+    One that deletes rows may, too: it says how many, and is judged by F10 wherever it lands.
+    """
+    kinds = {type(action) for action in txn.actions}
+    return is_append(txn) or (Replace in kinds and kinds <= {Replace, Drop, Add, Release})
+
+
+def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
+    """Return the small state with the mark of a published transaction that took effect."""
+    published = {**meta.published, txn_id: mark}
+    ordered = {name: published[name] for name in sorted(published)}
+    return msgspec.structs.replace(meta, published=ordered)
+
+
+def forget_published(meta: Meta, version: int) -> Meta:
+    """Drop the marks whose window has ended: the window itself keeps those from coming back."""
+    # against published-mark-forgotten-early
+    kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
+    if len(kept) == len(meta.published):
+        return meta
+    return msgspec.structs.replace(meta, published=kept)
+
+
+def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta | str:  # noqa: C901, PLR0912
+    """Return the small state after an action of the commit `version`, or why it is void."""
+    match action:
+        case SetLayout():
+            if version > 0:
+                return "the layout is set when a table is created"
+            return msgspec.structs.replace(meta, layout=action.layout)
+        case SetGranularity():
+            return _set_granularity(action, meta)
+        case SetSchema():
+            reason = check_successor(meta.schema, action.schema) if meta.schema else None
+            if reason:
+                return f"the schema was changed meanwhile: {reason}"
+            return msgspec.structs.replace(meta, schema=action.schema)
+        case SetProperties():
+            return _set_properties(action, meta)
+        case Fence():
+            return holds.raise_fence(action, meta, version)
+        case Horizon():
+            return holds.raise_horizon(action, meta, version)
+        case Swept():
+            return holds.note_sweep(action.sweep, meta, version)
+        case SetPin():
+            return holds.set_pin(action, meta, version, time_ms)
+        case Unpin():
+            return holds.unpin(action, meta)
+        case Attach():
+            return holds.attach(action, meta, version)
+        case Ack():
+            return holds.ack(action, meta, version)
+        case Detach():
+            return holds.detach(action, meta)
+        case Break():
+            return holds.break_hold(action, meta)
+        case Restore():
+            return holds.check_restore(action, meta, version)
+        case TakeClaim():
+            return claims.take(action, meta, version)
+        case Renew():
+            return claims.renew(action, meta, version)
+        case Release():
+            return claims.release(action, meta)
+        case Assess():
+            return assessment.assess(action, meta, version)
+        case SetClock():
+            return timing.set_clock(action, meta, version, time_ms)
+    return meta
+
+
+def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
+    now = meta.layout.granularity if meta.layout else None
+    if meta.layout is None or now != action.old:  # against granularity-changed-unseen
+        return f"the granularity was changed meanwhile: it is {now!r}"
+    layout = msgspec.structs.replace(meta.layout, granularity=action.new)
+    return msgspec.structs.replace(meta, layout=layout)
+
+
+def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
+    properties = dict(meta.properties)
+    for change in action.changes:
+        now = properties.pop(change.name, None)
+        if now != change.old:  # against property-changed-unseen
+            return f"property {change.name!r} was changed meanwhile: it is {now!r}"
+        if change.new is not None:
+            properties[change.name] = change.new
+    ordered = {name: properties[name] for name in sorted(properties, key=str.encode)}
+    return msgspec.structs.replace(meta, properties=ordered)
+
+
+def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | None:
+    """Return why an add cannot take effect in `version`, if it cannot (F6).
+
+    What is restored was live at a version that is not given up: no vacuum may take it, so that its
+    epoch may lie below the fence.
+    """
+    if add.epoch < meta.fence and not restored:  # against add-below-the-fence
+        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
+    if add.epoch >= version:  # against epoch-in-the-future
+        return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
+    if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
+        return (
+            f"segment {add.id} was written with schema {add.schema}, which the table does not have"
+        )
+    try:
+        keys.segment_key(add.epoch, add.chunk, add.id)
+        keys.check_object(add)
+    except Corrupt as error:
+        return error.message
+    return None
+
+
+def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) -> str | None:
+    """Return why a replacement does not hold the rows that it replaces, if it does not (F10).
+
+    Hazards K6 and K7: a rewrite that loses or doubles rows has no effect, nor one whose inputs are
+    younger than its plan.
+    """
+    replaces = [action for action in txn.actions if isinstance(action, Replace)]
+    if not replaces:
+        return None
+    planned = replaces[0]
+    if len(replaces) > 1 or not drops:  # against replaces-nothing, two-plans
+        return "a replacement drops something, and says once that it is one"
+    if planned.version > txn.read_version:  # against plan-later-than-read
+        return f"it was planned at version {planned.version}, later than it read"
+    late = next((s for s in drops if s.version > planned.version), None)
+    if late is not None:  # against inputs-later-than-the-plan
+        return f"segment {late.id} of version {late.version} came after the plan"
+    before, after = sum(s.rows for s in drops), sum(a.rows for a in added)
+    # against rows-not-counted, rows-lost-are-fine, deletes-not-counted
+    if before != after + planned.deletes:
+        return (
+            f"{before} rows would become {after} with {planned.deletes} deleted: the rewrite lost "
+            "or doubled rows"
+        )
+    return None
+
+
+def stats_problem(added: list[Add], meta: Meta) -> str | None:
+    """Return which statistics are not of their column: one column's bounds must compare."""
+    columns = meta.schema.columns if meta.schema else ()
+    text = {column.id: column.type == "string" for column in columns}
+    for add in added:
+        last = -1
+        for stat in add.stats:
+            if stat.column <= last or stat.column not in text:
+                return f"segment {add.id} has statistics of column {stat.column} out of place"
+            last = stat.column
+            bounds = (stat.min, stat.max)
+            if any(b is not None and isinstance(b, str) != text[last] for b in bounds):
+                return f"segment {add.id} has bounds of column {last} of another type"
+    return None
+
+
+def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
+    """Record the app's sequence; a new app id makes room by forgetting old ones.
+
+    Those of the last `APP_VERSIONS` versions stay whatever any clock says.
+    """
+    assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
+    apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
+    if txn.app.id not in meta.apps:
+        oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
+        recent = version - APP_VERSIONS
+        kept = [
+            name
+            for name, mark in apps.items()
+            if timing.effective(meta.clock, mark.version, mark.time) >= oldest
+            or mark.version > recent
+        ]
+        kept = sorted(kept, key=lambda n: (apps[n].version, n.encode()))[-MAX_APPS:]
+        apps = {name: apps[name] for name in sorted(kept, key=str.encode)}
+    return msgspec.structs.replace(meta, apps=apps)

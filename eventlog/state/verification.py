@@ -1,0 +1,93 @@
+"""Do the entries of a version agree with their hashes, with its delta, and with its header?
+
+Pure layer. What costs as much as reading the entries is done where something depends on it
+(FORMAT.md R9.8), the rest wherever they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import Corrupt
+from eventlog.format import codec, segments
+from eventlog.model.records import Drop, Header, KeyFrame, Meta, Totals
+from eventlog.state.delta import Delta, drop_of
+
+
+def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) -> None:
+    """Check that key frame, delta and small state add up to a header (FORMAT.md R9.6).
+
+    A drop says neither rows nor bytes, so that those are compared only where there is none; with
+    drops, `check_totals` compares them where all entries are read.
+
+    Raises:
+        Corrupt: they do not.
+    """
+    if base is not None and base.table != header.table:
+        raise Corrupt("the key frame is of another table", version=header.version)
+    added = [codec.entry_hash(segment) for segment in delta.adds.values()]
+    dropped = [codec.parse_hash(drop.hash) for drop in delta.drops.values()]
+    if not set(added).isdisjoint(dropped):
+        raise Corrupt("a delta drops what it adds", version=header.version)
+    total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
+    total += sum(added) - sum(dropped) + codec.meta_hash(meta)
+    count = (base.totals.segments if base else 0) + len(added) - len(dropped)
+    rows, size = (_sum(base, delta, name) for name in ("rows", "bytes"))
+    totals = header.totals
+    known = (count, rows, size) if not dropped else (count, totals.rows, totals.bytes)
+    # against state-hash-not-compared
+    if codec.hex_hash(total) != header.state_hash or count < 0 or Totals(*known) != totals:
+        raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
+
+
+def undropped(entries: pa.Table, drops: Mapping[str, Drop]) -> pa.Table:
+    """Return the entries of a key frame that no drop names. The hash of a drop decides.
+
+    Args:
+        entries: of leaves, or inlined in a root.
+        drops: of the delta, by id.
+
+    Raises:
+        Corrupt: a drop has the hash of an entry, and another id or chunk; or the hash beside the
+            entry is not its own.
+    """
+    if not drops or not entries.num_rows:
+        return entries
+    gone = pa.array([bytes.fromhex(drop.hash) for drop in drops.values()], pa.binary(32))
+    named = pc.is_in(entries.column("hash"), gone)
+    for segment in segments.to_segments(entries.filter(named)):
+        if drops.get(segment.id) != drop_of(segment):
+            raise Corrupt(f"a drop does not name the segment {segment.id} whose hash it has")
+    return entries.filter(pc.invert(named))
+
+
+def check_hashes(entries: pa.Table, base: KeyFrame | None) -> None:
+    """Check entries against the hashes beside them, as far as those come from leaves of `base`.
+
+    Raises:
+        Corrupt: one has another hash.
+    """
+    if base is None or not base.leaves or not entries.num_rows:
+        return
+    stored = entries.filter(pc.less_equal(entries.column("version"), base.version))
+    if not segments.hashes_hold(stored):
+        raise Corrupt("an entry of the key frame has another hash", version=base.version)
+
+
+def check_totals(entries: pa.Table, header: Header) -> None:
+    """Check all live entries against the totals of the header.
+
+    Raises:
+        Corrupt: their number, rows or bytes are others.
+    """
+    sums = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
+    if Totals(entries.num_rows, *sums) != header.totals:
+        raise Corrupt("the live segments do not add up to the totals", version=header.version)
+
+
+def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
+    start: int = getattr(base.totals, name) if base else 0
+    return start + sum(int(getattr(segment, name)) for segment in delta.adds.values())

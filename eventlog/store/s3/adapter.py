@@ -1,0 +1,379 @@
+"""A store in an S3 bucket, or in any store that speaks S3 and honours `If-None-Match: *`.
+
+Shell layer. Reads, listings and deletes are retried by botocore. A conditional PUT is sent once: a
+retry after a lost response would meet its own object and report it as somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem
+
+from eventlog.clock import Clock, SystemClock
+from eventlog.errors import EventLogError, InvalidInput, OutcomeUnknown, Unavailable
+from eventlog.store.options import StoreOptions, parse_options
+from eventlog.store.port import (
+    Body,
+    ObjectInfo,
+    check_key,
+    check_limit,
+    check_prefix,
+    check_range,
+)
+from eventlog.store.s3.answers import date_ms, delete_error, read_error, refusal, status_of
+from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
+_PAGE = 1000
+_BODY_ATTEMPTS = 4
+_CONFLICT_ATTEMPTS = 8
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+
+class S3Store:
+    """Objects under a prefix of one bucket.
+
+    Clients are made at the first request and shared by all stores of the same options. Pickles
+    carry the options, so the other process needs no configuration of its own beyond the
+    environment that this one relies on.
+
+    Args:
+        uri: `s3://bucket` or `s3://bucket/prefix`; `s3a://` is the same.
+        options: storage options (`eventlog.store.options`), parsed or not.
+        clock: for pauses, and for the local side of `now_ms`.
+
+    Raises:
+        InvalidInput: the URI or an option is wrong.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        options: StoreOptions | Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._bucket, self._prefix = _parse(uri)
+        self._options = options if isinstance(options, StoreOptions) else parse_options(options)
+        self._clock = clock or SystemClock()
+        self._clients: tuple[int, Clients] | None = None
+        # Bounds of (server time - local time) in ms, from the latest answer.
+        self._offset_ms: tuple[int, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_clients": None, "_offset_ms": None}
+
+    def __repr__(self) -> str:
+        return f"S3Store({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """See `ObjectStore.uri`."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`; Amazon's own S3 is known to keep its promise."""
+        clients = self._connected()
+        return None if clients.amazon else f"{clients.endpoint_url}/{self._bucket}"
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`."""
+        name = self._name(key)
+        check_range(start, length)
+        request: dict[str, Any] = {"Key": name}
+        if start or length is not None:
+            # A range of no bytes cannot be asked for; one byte tells whether the key is there.
+            end = "" if length is None else start + max(length, 1) - 1
+            request["Range"] = f"bytes={start}-{end}"
+        answer = self._read("get_object", key, request)
+        if answer is None:
+            return b""
+        body = self._body(answer, key, request)
+        if status_of(answer) == 200:
+            # The whole object: no range was asked for, or the store ignores ranges.
+            body = body[start:]
+        return body if length is None else body[:length]
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        """See `ObjectStore.put_if_absent`.
+
+        A 409 says that the request raced a delete and had no effect: it is sent again, a bounded
+        number of times.
+
+        Raises:
+            InvalidInput: the store refused for good, with no effect: no such bucket, denied, or no
+                support for conditional writes.
+        """
+        name = self._name(key)
+        client = self._connected().write
+        for attempt in range(_CONFLICT_ATTEMPTS):
+            outcome = self._put_once(client, name, key, body)
+            if outcome is not None:
+                return outcome
+            self._pause(attempt)
+        raise OutcomeUnknown(
+            f"S3 answered 409 to {_CONFLICT_ATTEMPTS} tries: something keeps deleting this key",
+            table=self.uri,
+            key=key,
+        )
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`.
+
+        Raises:
+            InvalidInput: the store lists out of order, as directory buckets do.
+        """
+        check_prefix(prefix)
+        check_limit(limit)
+        return self._pages(prefix, after, limit) if limit != 0 else iter(())
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`; one request for each 1000 keys."""
+        names = ({"Key": self._name(key)} for key in keys)
+        while batch := _batch(names):
+            request = {"Delete": {"Objects": batch, "Quiet": True}}
+            answer = self._read("delete_objects", None, request) or {}
+            if error := delete_error(answer.get("Errors", []), self._bucket):
+                raise self._placed(error, None)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """See `ObjectStore.filesystem`; pyarrow's own S3 client, configured like boto3."""
+        try:
+            filesystem = self._connected().filesystem(self._bucket)
+        except EventLogError:
+            raise
+        except _failures() as error:
+            raise self._not_answered(error, "read", None) from error
+        return filesystem, f"{self._bucket}/{self._prefix}".rstrip("/")
+
+    def now_ms(self) -> int | None:
+        """See `ObjectStore.now_ms`.
+
+        The Date of an answer bounds the server's clock to a second and the time that the request
+        took. The local clock stands while it lies within the bounds; else the nearer one counts.
+        """
+        if self._offset_ms is None:
+            return None
+        low, high = self._offset_ms
+        return self._clock.now_ms() + min(max(0, low), high)
+
+    def _put_once(self, client: Any, name: str, key: str, body: Body) -> bool | None:
+        """Send the PUT once; None is a 409, after which it may be sent again."""
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        # A stream over the caller's buffer, so that a segment is not copied.
+        content = body if isinstance(body, bytes) else pa.BufferReader(pa.py_buffer(body))
+        try:
+            # against put-without-condition
+            self._send(client, "put_object", {"Key": name, "Body": content, "IfNoneMatch": "*"})
+        except ClientError as error:
+            status = status_of(error.response)
+            if status == 412:  # against conflict-read-as-exists
+                return False
+            if status == 409:
+                return None
+            wrong = refusal(error.response, "create an object", self._bucket)
+            if wrong is not None:
+                raise self._placed(wrong, key) from error
+            raise self._unknown(error, key) from error
+        except _failures() as error:
+            wrong = _configuration_error(error)
+            raise (self._placed(wrong, key) if wrong else self._unknown(error, key)) from error
+        return True
+
+    def _pages(self, prefix: str, after: str, limit: int | None) -> Iterator[ObjectInfo]:
+        root = f"{self._prefix}/" if self._prefix else ""
+        request: dict[str, Any] = {"Prefix": root + prefix}
+        if after:
+            request["StartAfter"] = root + after
+        left, last = limit, ""
+        while True:
+            request["MaxKeys"] = _PAGE if left is None else min(_PAGE, left)
+            answer = self._read("list_objects_v2", None, request) or {}
+            for row in answer.get("Contents", ()):
+                key = row["Key"].removeprefix(root)
+                if not key:
+                    # A marker that some tools create for the root itself.
+                    continue
+                if key <= last:
+                    raise InvalidInput(
+                        "this store lists keys out of order (a directory bucket?); "
+                        "eventlog needs UTF-8 byte order",
+                        table=self.uri,
+                    )
+                last = key
+                yield ObjectInfo(key, row["Size"])
+                if left is not None:
+                    left -= 1
+                    if not left:
+                        return
+            if not answer.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = self._next(answer, request, prefix)
+
+    def _next(self, answer: Mapping[str, Any], request: Mapping[str, Any], prefix: str) -> str:
+        """Return the token of the page after `answer`.
+
+        Raises:
+            Unavailable: there is none, or the one that was used already: it would never end.
+        """
+        token: str = answer.get("NextContinuationToken") or ""
+        if token and token != request.get("ContinuationToken"):
+            return token
+        raise Unavailable(
+            f"the store says that its listing of {prefix!r} goes on, but gives "
+            f"{'the same' if token else 'no'} continuation token: try again; if it stays so, its "
+            "ListObjectsV2 is broken",
+            table=self.uri,
+        )
+
+    def _read(self, operation: str, key: str | None, request: dict[str, Any]) -> Any:
+        """Send a request that may be sent twice; None if the range lies past the end."""
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        verb = _VERBS[operation]
+        for attempt in range(_BODY_ATTEMPTS):
+            try:
+                return self._send(self._connected().read, operation, request)
+            except ClientError as error:
+                if status_of(error.response) == 416:
+                    return None
+                raise self._placed(read_error(error.response, verb, self._bucket), key) from error
+            except EventLogError:
+                raise
+            except _failures() as error:
+                # The SDK tries again what fails on the way, but not an error's own body cut short.
+                if attempt == _BODY_ATTEMPTS - 1 or not _cut_short(error):
+                    raise self._not_answered(error, verb, key) from error
+                self._pause(attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def _body(self, answer: Any, key: str, request: dict[str, Any]) -> bytes:
+        """Return the content of the answer, asking again where the connection breaks within it."""
+        for attempt in range(_BODY_ATTEMPTS):
+            try:
+                body: bytes = answer["Body"].read()
+            except _failures() as error:
+                if attempt == _BODY_ATTEMPTS - 1:
+                    raise self._not_answered(error, "read", key) from error
+                self._pause(attempt)
+                answer = self._read("get_object", key, request)
+            else:
+                return body
+        raise AssertionError("the loop returns or raises")
+
+    def _send(self, client: Any, operation: str, request: dict[str, Any]) -> Any:
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        sent_ms = self._clock.now_ms()
+        try:
+            answer = getattr(client, operation)(Bucket=self._bucket, **request)
+        except ClientError as error:
+            self._learn_time(error.response, sent_ms)
+            raise
+        self._learn_time(answer, sent_ms)
+        return answer
+
+    def _learn_time(self, answer: Mapping[str, Any], sent_ms: int) -> None:
+        date = date_ms(answer)
+        if date is not None:
+            low, high = date - self._clock.now_ms(), date + 1000 - sent_ms
+            # A local clock that stepped back in between would turn the bounds around.
+            self._offset_ms = (min(low, high), high)
+
+    def _connected(self) -> Clients:
+        if self._clients is None or self._clients[0] != os.getpid():
+            self._clients = (os.getpid(), clients_for(self._options))
+        return self._clients[1]
+
+    def _name(self, key: str) -> str:
+        check_key(key)
+        return check_key(f"{self._prefix}/{key}") if self._prefix else key
+
+    def _pause(self, attempt: int) -> None:
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
+        self._clock.sleep(longest * self._clock.uniform())
+
+    def _placed(self, error: EventLogError, key: str | None) -> EventLogError:
+        error.table, error.key = self.uri, key
+        return error
+
+    def _unknown(self, error: Exception, key: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"S3 did not say whether the object was created ({type(error).__name__}: {error})",
+            table=self.uri,
+            key=key,
+        )
+
+    def _not_answered(self, error: Exception, verb: str, key: str | None) -> EventLogError:
+        wrong = _configuration_error(error)
+        return self._placed(
+            wrong
+            or Unavailable(f"S3 did not answer a request to {verb} ({error}): try again later"),
+            key,
+        )
+
+
+_VERBS = {"get_object": "read", "list_objects_v2": "list", "delete_objects": "delete"}
+
+
+def _batch(items: Iterator[dict[str, str]]) -> list[dict[str, str]]:
+    return list(islice(items, _PAGE))
+
+
+def _parse(uri: str) -> tuple[str, str]:
+    scheme, _, path = uri.partition("://")
+    bucket, _, prefix = path.partition("/")
+    prefix = prefix.rstrip("/")
+    if scheme not in ("s3", "s3a") or not _BUCKET.fullmatch(bucket):
+        # Not shown: people put credentials there.
+        raise InvalidInput("an S3 root is s3://bucket or s3://bucket/prefix, without credentials")
+    return bucket, check_key(prefix) if prefix else ""
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what boto3 raises when there is no answer of S3, or none in full."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+    return (BotoCoreError, HTTPError, OSError)
+
+
+def _cut_short(error: Exception) -> bool:
+    """Say whether the failure is not one of the SDK's own, which it has tried again itself."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    return not isinstance(error, BotoCoreError)
+
+
+def _configuration_error(error: Exception) -> InvalidInput | None:
+    """Return the error if it is one that comes before anything is sent."""
+    from botocore import exceptions  # noqa: PLC0415
+
+    if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
+        return InvalidInput(NO_CREDENTIALS)
+    before = (
+        exceptions.CredentialRetrievalError,
+        exceptions.NoRegionError,
+        exceptions.ParamValidationError,
+        exceptions.SSOError,
+        exceptions.TokenRetrievalError,
+        exceptions.InvalidEndpointConfigurationError,
+    )
+    if isinstance(error, before):
+        return InvalidInput(f"the S3 configuration is wrong: {error}")
+    return None

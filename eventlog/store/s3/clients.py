@@ -1,0 +1,212 @@
+"""The S3 clients of this program: one session, two clients and one file system per configuration.
+
+Shell layer. The only module that imports boto3, and it does so when the first request is due, since
+the import alone takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import InvalidInput
+from eventlog.store.options import StoreOptions
+from eventlog.store.s3 import endpoints
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
+
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 60
+POOL_CONNECTIONS = 32
+READ_ATTEMPTS = 5
+
+_DEFAULT_REGION = "us-east-1"
+_AWS_ENDPOINT = re.compile(
+    r"https://s3(-fips)?(\.dualstack)?(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?"
+)
+# What leads to a store beside the variables that start with AWS_.
+_OTHER_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE")
+# Any name of S3 itself; a machine or a balancer of a customer has a name below amazonaws.com too.
+_AMAZON = re.compile(
+    r"https?://([a-z0-9.-]+\.)?s3(-[a-z0-9-]+)?(\.dualstack)?(\.[a-z]{2,3}(-[a-z]+)+-\d+)?(\.vpce)?"
+    r"\.amazonaws\.com(\.cn)?(:\d+)?/?",
+    re.IGNORECASE,
+)
+_MAX_CONFIGURATIONS = 16
+
+
+@dataclass(eq=False)
+class Clients:
+    """What one configuration needs to talk to S3; safe for use by several threads.
+
+    Attributes:
+        read: retries by itself; for reads, listings and deletes, which may be sent twice.
+        write: sends each request once; for conditional PUTs, whose second try sees the first.
+        endpoint_url: of the store, or None for AWS itself.
+        region: the region, or None when only the bucket knows it.
+        ca_path: of the certificates to trust, or None for the usual ones.
+    """
+
+    session: Any = field(repr=False)
+    read: Any = field(repr=False)
+    write: Any = field(repr=False)
+    endpoint_url: str | None
+    region: str | None
+    ca_path: str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _filesystem: tuple[object, S3FileSystem] | None = field(default=None, repr=False)
+
+    @property
+    def amazon(self) -> bool:
+        """Whether the endpoint is Amazon's own S3, which refuses to create a key twice."""
+        return self.endpoint_url is None or bool(_AMAZON.fullmatch(self.endpoint_url))
+
+    def filesystem(self, bucket: str) -> S3FileSystem:
+        """Return pyarrow's S3 file system, which reaches the bucket as the other clients do.
+
+        With the same credentials, host, way of addressing, region, certificates and proxy.
+
+        Raises:
+            InvalidInput: there are no credentials, or pyarrow cannot go the way that boto3 goes.
+        """
+        credentials = self.session.get_credentials()
+        if credentials is None:
+            raise InvalidInput(NO_CREDENTIALS)
+        # pyarrow takes plain credentials, so temporary ones are handed over anew when they change.
+        frozen = credentials.get_frozen_credentials()
+        region = self.region or self.read.head_bucket(Bucket=bucket)["BucketRegion"]
+        identity = (frozen, region, bucket)
+        with self._lock:
+            if self._filesystem is None or self._filesystem[0] != identity:
+                way = endpoints.find(self.read, bucket, self.ca_path)
+                self._filesystem = (identity, _filesystem(frozen, region, way))
+            return self._filesystem[1]
+
+
+NO_CREDENTIALS = (
+    "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the "
+    "storage options access_key_id and secret_access_key"
+)
+
+
+def clients_for(options: StoreOptions) -> Clients:
+    """Return this program's clients for the options and the AWS environment variables as they are.
+
+    Raises:
+        InvalidInput: the configuration is wrong: no such profile, a malformed endpoint.
+    """
+    # Stores come and go with tables; the 0.2 s that a first client costs are paid once. A forked
+    # child must not share sockets with its parent, hence the process id.
+    environment = tuple(sorted(item for item in os.environ.items() if _leads(item[0])))
+    configuration = (os.getpid(), options, environment)
+    with _state.lock:
+        found = _state.clients.get(configuration)
+        if found is None:
+            if len(_state.clients) >= _MAX_CONFIGURATIONS:
+                _state.clients.clear()
+            found = _state.clients[configuration] = _connect(options)
+        return found
+
+
+def _leads(variable: str) -> bool:
+    return variable.startswith("AWS_") or variable.upper() in _OTHER_VARIABLES
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: dict[object, Clients] = {}
+
+
+_state = _State()
+
+
+def _forget() -> None:
+    global _state  # noqa: PLW0603 - a fork leaves no other way to replace a lock that may be held
+    _state = _State()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _connect(options: StoreOptions) -> Clients:
+    import boto3  # noqa: PLC0415
+    import botocore.session  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    try:
+        core = botocore.session.get_session()
+        session = boto3.Session(
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+            aws_session_token=options.session_token,
+            region_name=options.region,
+            profile_name=options.profile,
+            botocore_session=core,
+        )
+        region = session.region_name
+        resolved = _resolved(session, options, region)
+        custom = None if _AWS_ENDPOINT.fullmatch(resolved) else resolved
+        if custom and not region:
+            region = _DEFAULT_REGION
+        style = (core.get_config_variable("s3") or {}).get("addressing_style")
+        # A look-alike rarely answers under bucket.host.
+        style = style or ("path" if custom else None)
+        ca_path = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        endpoints.check(resolved, ca_path)
+        read, write = (
+            _client(session, options.endpoint_url, region, style, attempts)
+            for attempts in (READ_ATTEMPTS, 1)
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidInput(f"the S3 configuration is wrong: {error}") from error
+    return Clients(session, read, write, custom, region, ca_path)
+
+
+def _resolved(session: Any, options: StoreOptions, region: str | None) -> str:
+    """Return the endpoint that the options, the environment, the profile or AWS itself name."""
+    if options.endpoint_url:
+        return options.endpoint_url
+    url: str = session.client("s3", region_name=region or _DEFAULT_REGION).meta.endpoint_url
+    return url
+
+
+def _client(
+    session: Any, endpoint: str | None, region: str | None, style: str | None, attempts: int
+) -> Any:
+    from botocore.config import Config  # noqa: PLC0415
+
+    s3: Any = {"addressing_style": style} if style else None
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=POOL_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        s3=s3,
+    )
+    return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+
+
+def _filesystem(credentials: Any, region: str, way: endpoints.Way) -> S3FileSystem:
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415
+
+    more: dict[str, Any] = {}
+    if way.ca_path:
+        more["tls_ca_file_path"] = way.ca_path
+    return S3FileSystem(
+        access_key=credentials.access_key,
+        secret_key=credentials.secret_key,
+        session_token=credentials.token,
+        region=region,
+        scheme=way.scheme,
+        endpoint_override=way.host,
+        force_virtual_addressing=way.virtual,
+        proxy_options=way.proxy,
+        request_timeout=READ_TIMEOUT_S,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        **more,
+    )

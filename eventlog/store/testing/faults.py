@@ -1,0 +1,263 @@
+"""A store that fails on plan, for tests and simulation.
+
+Ports layer. Every fault is one that a real store shows: no answer, a lost one, a late effect, a
+doubled request, a stale listing, or the caller's own death at that point.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, TypeVar
+
+from pyarrow.fs import FileSystem
+
+from eventlog.errors import InvalidInput, OutcomeUnknown, Unavailable
+from eventlog.store.files import store_filesystem
+from eventlog.store.port import Body, ObjectInfo, ObjectStore
+
+Verb = Literal["get", "put", "list", "delete"]
+Effect = Literal[
+    "unavailable",
+    "lost_response",
+    "not_applied_unknown",
+    "delayed",
+    "duplicate",
+    "crash_before",
+    "crash_after",
+    "stale_list",
+]
+
+_ONLY: dict[Effect, Verb] = {
+    "not_applied_unknown": "put",
+    "delayed": "put",
+    "stale_list": "list",
+}
+_Answer = TypeVar("_Answer")
+
+
+class Crash(BaseException):
+    """The caller dies here. Not an Exception: nothing that a program catches may stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One planned fault.
+
+    Attributes:
+        verb: of the calls that it waits for.
+        effect: `unavailable`: nothing applied, Unavailable. `lost_response`: applied, then
+            OutcomeUnknown for a put, else Unavailable. `not_applied_unknown`: nothing applied,
+            OutcomeUnknown. `delayed`: OutcomeUnknown now, and the put lands at the `amount`-th call
+            after this one, or on `FaultyStore.release`. `duplicate`: applied twice, the second
+            answer is returned. `crash_before`, `crash_after`: Crash before or after the effect.
+            `stale_list`: the `amount` newest keys are missing from the listing.
+        key: a text that the key (or a listing's prefix, or one of the keys to delete) must contain.
+        occurrence: which of the matching calls it strikes, from 1; 0 strikes each of them.
+        amount: see `effect`.
+    """
+
+    verb: Verb
+    effect: Effect
+    key: str = ""
+    occurrence: int = 1
+    amount: int = 1
+
+
+class FaultyStore:
+    """A store whose calls meet planned faults; without any it is the inner store.
+
+    A call meets the first fault of the plan that strikes it. Reads through `filesystem` are `get`
+    calls like any other. A listing meets its fault when its first row is asked for.
+
+    Args:
+        inner: the store that does the work.
+        faults: the plan; `inject` adds to it.
+        history: keys in the order of their creation, appended to; hand one list to all wrappers of
+            one store so that `stale_list` knows what others created.
+
+    Raises:
+        InvalidInput: an effect that the verb cannot have.
+    """
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        faults: Iterable[Fault] = (),
+        history: list[str] | None = None,
+    ) -> None:
+        self.inner = inner
+        self.history: list[str] = [] if history is None else history
+        self.fired: list[Fault] = []
+        self._lock = threading.RLock()
+        self._plan: list[_Planned] = []
+        self._late: list[_Late] = []
+        for fault in faults:
+            self.inject(fault)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FaultyStore, (self.inner, self.planned, list(self.history)))
+
+    def __repr__(self) -> str:
+        return f"FaultyStore({self.inner!r}, {self.planned!r})"
+
+    @property
+    def planned(self) -> list[Fault]:
+        """The faults that have not struck yet, and those that strike each time."""
+        with self._lock:
+            return [planned.fault for planned in self._plan]
+
+    @property
+    def delayed(self) -> list[str]:
+        """The keys of the puts that have yet to land."""
+        with self._lock:
+            return [late.key for late in self._late]
+
+    def inject(self, fault: Fault) -> None:
+        """Add a fault to the plan; its occurrences count from now on.
+
+        Raises:
+            InvalidInput: an effect that the verb cannot have.
+        """
+        if fault.verb != _ONLY.get(fault.effect, fault.verb):
+            raise InvalidInput(f"a {fault.verb} cannot meet the fault {fault.effect}")
+        with self._lock:
+            self._plan.append(_Planned(fault))
+
+    def release(self) -> None:
+        """Let every delayed put land now."""
+        with self._lock:
+            late, self._late = self._late, []
+            for put in late:
+                self._create(put.key, put.body)
+
+    @property
+    def uri(self) -> str:
+        """See `ObjectStore.uri`."""
+        return self.inner.uri
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`; its reads may fail."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`."""
+        fault = self._meet("get", (key,))
+        return _apply(fault, key, lambda: self.inner.get(key, start=start, length=length))
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        """See `ObjectStore.put_if_absent`."""
+        fault = self._meet("put", (key,))
+        if fault and fault.effect in ("delayed", "not_applied_unknown"):
+            if fault.effect == "delayed":
+                with self._lock:
+                    self._late.append(_Late(key, bytes(body), fault.amount))
+            raise OutcomeUnknown(f"injected: {fault.effect}", key=key)
+        return _apply(fault, key, lambda: self._create(key, body))
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        fault = self._meet("list", (prefix,))
+        if fault and fault.effect == "stale_list":
+            hidden = self._newest(prefix, fault.amount)
+            rows = self.inner.list(prefix, after=after)
+            yield from islice((row for row in rows if row.key not in hidden), limit)
+        elif fault is None:
+            yield from self.inner.list(prefix, after=after, limit=limit)
+        else:
+            yield from _apply(
+                fault, prefix, lambda: [*self.inner.list(prefix, after=after, limit=limit)]
+            )
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`."""
+        batch = tuple(keys)
+        fault = self._meet("delete", batch)
+        _apply(fault, batch[0] if batch else "", lambda: self.inner.delete(batch))
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """See `ObjectStore.filesystem`; its reads meet the faults of `get`."""
+        return store_filesystem(self)
+
+    def now_ms(self) -> int | None:
+        """See `ObjectStore.now_ms`."""
+        return self.inner.now_ms()
+
+    def _create(self, key: str, body: Body) -> bool:
+        created = self.inner.put_if_absent(key, body)
+        if created:
+            with self._lock:
+                self.history.append(key)
+        return created
+
+    def _newest(self, prefix: str, count: int) -> set[str]:
+        with self._lock:
+            created = [key for key in self.history if key.startswith(prefix)]
+        return set(created[max(0, len(created) - count) :])
+
+    def _meet(self, verb: Verb, keys: tuple[str, ...]) -> Fault | None:
+        """Count this call, land what is due, and return the fault that strikes, if any."""
+        with self._lock:
+            for late in self._late:
+                late.calls_left -= 1
+            due = [late for late in self._late if late.calls_left <= 0]
+            self._late = [late for late in self._late if late.calls_left > 0]
+            for late in due:
+                self._create(late.key, late.body)
+            struck: _Planned | None = None
+            for planned in self._plan:
+                if planned.strikes(verb, keys) and struck is None:
+                    struck = planned
+            if struck is None:
+                return None
+            self.fired.append(struck.fault)
+            if struck.fault.occurrence:
+                self._plan.remove(struck)
+            return struck.fault
+
+
+@dataclass(eq=False, slots=True)
+class _Planned:
+    fault: Fault
+    seen: int = 0
+
+    def strikes(self, verb: Verb, keys: tuple[str, ...]) -> bool:
+        if verb != self.fault.verb or not any(self.fault.key in key for key in keys):
+            return False
+        self.seen += 1
+        # A fault that was due while another struck the call strikes the next one.
+        return self.fault.occurrence <= self.seen
+
+
+@dataclass(eq=False, slots=True)
+class _Late:
+    key: str
+    body: bytes
+    calls_left: int
+
+
+def _apply(fault: Fault | None, key: str, call: Callable[[], _Answer]) -> _Answer:
+    effect = fault.effect if fault else None
+    if effect == "crash_before":
+        raise Crash(f"injected before {key}")
+    if effect == "unavailable":
+        raise Unavailable("injected: unavailable", key=key)
+    answer = call()
+    if effect == "duplicate":
+        answer = call()
+    if effect == "crash_after":
+        raise Crash(f"injected after {key}")
+    if fault and effect == "lost_response":
+        lost = OutcomeUnknown if fault.verb == "put" else Unavailable
+        raise lost("injected: the response was lost", key=key)
+    return answer

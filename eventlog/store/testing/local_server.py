@@ -1,0 +1,291 @@
+"""An S3 server in this process, for tests, the demo and benchmarks. Not for real tables.
+
+Shell layer. moto's S3 with what it lacks: moto checks `If-None-Match` and writes without a lock
+between, so two racing writers may both be told that they created the object. `locked` closes that
+gap. Run as a program it serves until SIGTERM or until its parent goes:
+
+    python -m eventlog.store.testing.local_server --port 5555
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Self
+from urllib.parse import parse_qs
+from urllib.request import Request, urlopen
+
+from eventlog.clock import SystemClock
+from eventlog.errors import InvalidInput
+from eventlog.store.options import StoreOptions
+from eventlog.store.s3.clients import clients_for
+from eventlog.store.testing.tally import Counts, Tally
+
+_HOST = "127.0.0.1"
+_CREDENTIAL = "local"
+_REGION = "us-east-1"
+_WATCH_S = 0.5
+_WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class LocalServer:
+    """A context manager around an S3 server on 127.0.0.1; its buckets go when it ends.
+
+    One at a time in a process, since moto keeps its buckets in module globals; a second one needs
+    its own process.
+
+    Args:
+        port: to listen on; 0 picks a free one.
+        locked: make conditional PUTs atomic, as on S3. Without it moto's race shows.
+        delay_ms: to wait before each request is answered, as a network would.
+
+    Raises:
+        InvalidInput: moto is not installed, the port is taken, or a server runs already.
+    """
+
+    def __init__(self, port: int = 0, *, locked: bool = True, delay_ms: int = 0) -> None:
+        self._port = port
+        self._locked = locked
+        self.delay_ms = delay_ms
+        self._tally = Tally()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if not _running.acquire(blocking=False):
+                raise InvalidInput("a LocalServer runs in this process already: use that one")
+            stack.callback(_running.release)
+            if self._locked:
+                stack.enter_context(_lock_handlers())
+            self._serve(stack)
+            _reset(self.endpoint_url)
+            self._tally.reset()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def endpoint_url(self) -> str:
+        """The URL of the server while it runs."""
+        return f"http://{_HOST}:{self._port}"
+
+    @property
+    def requests(self) -> Counts:
+        """A copy of the counts of requests by kind since the start or the last reset.
+
+        A multi-object delete counts as `delete`, a GET of a bucket as `list`.
+        """
+        return self._tally.counts
+
+    def reset(self) -> None:
+        """Set the counts to zero."""
+        self._tally.reset()
+
+    def measure(self) -> AbstractContextManager[Counts]:
+        """Return a context manager that yields the counts of its body, growing as it runs."""
+        return self._tally.measure()
+
+    def environment(self) -> dict[str, str]:
+        """Return the AWS_* variables that lead boto3 and eventlog here, for child processes.
+
+        They also keep the machine's own AWS configuration out. A set AWS_PROFILE must be removed.
+        """
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": _CREDENTIAL,
+            "AWS_SECRET_ACCESS_KEY": _CREDENTIAL,
+            "AWS_REGION": _REGION,
+            "AWS_DEFAULT_REGION": _REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+    def storage_options(self) -> dict[str, str]:
+        """Return the storage options that lead a table here."""
+        return {
+            "endpoint_url": self.endpoint_url,
+            "access_key_id": _CREDENTIAL,
+            "secret_access_key": _CREDENTIAL,
+            "region": _REGION,
+        }
+
+    def create_bucket(self, name: str) -> None:
+        """Create a bucket; one that exists stays as it is.
+
+        Raises:
+            InvalidInput: the name breaks S3's rules for buckets.
+        """
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        try:
+            clients_for(StoreOptions(**self.storage_options())).read.create_bucket(Bucket=name)
+        except ClientError as error:
+            raise InvalidInput(f"cannot create bucket {name!r}: {error}") from error
+
+    def _serve(self, stack: ExitStack) -> None:
+        server = _make_server(self._port, self._middleware)
+        self._port = server.server_port
+        stack.callback(server.server_close)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+
+    def _middleware(self, app: _WSGI) -> _WSGI:
+        clock = SystemClock()
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            kind = _kind(environ)
+            written = int(environ.get("CONTENT_LENGTH") or 0)
+
+            def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+                length = {name.lower(): value for name, value in headers}
+                read = 0 if kind == "head" else int(length.get("content-length", 0))
+                self._tally.add(kind, read=read, written=written)
+                return start_response(status, headers, *rest)
+
+            if self.delay_ms:
+                clock.sleep(self.delay_ms / 1000)
+            return app(environ, start)
+
+        return answer
+
+
+_running = threading.Lock()
+
+
+def _kind(environ: dict[str, Any]) -> str:
+    method = str(environ["REQUEST_METHOD"]).lower()
+    query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    _, _, key = environ.get("PATH_INFO", "").lstrip("/").partition("/")
+    if method == "get" and not key:
+        return "list"
+    if method == "post" and "delete" in query:
+        return "delete"
+    return method if method in ("get", "put", "delete", "head") else "post"
+
+
+def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
+    try:
+        from moto.moto_server.werkzeug_app import (  # noqa: PLC0415
+            DomainDispatcherApplication,
+            MotoRequestHandler,
+            create_backend_app,
+        )
+        from werkzeug.serving import make_server  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidInput(f"{error}: pip install 'eventlog-tables[demo]'") from error
+
+    class QuietHandler(MotoRequestHandler):
+        def log(self, *_: object) -> None:
+            """Keep still: tests and demos print what matters."""
+
+    class Dispatcher(DomainDispatcherApplication):
+        # moto lists its own folder for each request, nearly half of its time.
+        @functools.lru_cache(64)  # noqa: B019 - one dispatcher a server
+        def get_backend_for_host(self, host: str | None) -> Any:
+            return super().get_backend_for_host(host)
+
+    app = middleware(Dispatcher(create_backend_app))
+    try:
+        return make_server(_HOST, port, app, threaded=True, request_handler=QuietHandler)
+    except (OSError, SystemExit) as error:
+        # werkzeug exits the program where the port is taken.
+        raise InvalidInput(f"cannot listen on {_HOST}:{port}: choose another port") from error
+
+
+class _lock_handlers:  # noqa: N801 - used as a function
+    """Hold one lock while moto handles a parsed S3 request, for as long as the context lasts.
+
+    The two methods run after the body was read from the socket, so that a slow client does not
+    stop the others, and contain each check together with its write.
+    """
+
+    _NAMES = ("_key_response", "_bucket_response")
+
+    def __init__(self) -> None:
+        self._originals: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        responses = _s3_responses()
+        lock = threading.RLock()
+        for name in self._NAMES:
+            self._originals[name] = getattr(responses, name)
+            setattr(responses, name, _locked(self._originals[name], lock))
+
+    def __exit__(self, *_: object) -> None:
+        for name, original in self._originals.items():
+            setattr(_s3_responses(), name, original)
+
+
+def _s3_responses() -> Any:
+    try:
+        from moto.s3.responses import S3Response  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidInput(f"{error}: pip install 'eventlog-tables[demo]'") from error
+    return S3Response
+
+
+def _locked(method: Callable[..., Any], lock: threading.RLock) -> Callable[..., Any]:
+    def locked_method(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return method(*args, **kwargs)
+
+    return locked_method
+
+
+def _reset(endpoint_url: str) -> None:
+    request = Request(f"{endpoint_url}/moto-api/reset", method="POST")  # noqa: S310 - own server
+    with urlopen(request, timeout=30) as answer:  # noqa: S310
+        answer.read()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM, SIGINT, the end of a piped standard input, or the parent's death."""
+    parser = argparse.ArgumentParser(
+        prog="eventlog.store.testing.local_server", description=__doc__
+    )
+    parser.add_argument("--port", type=int, default=0, help="to listen on; 0 picks a free one")
+    parser.add_argument("--unlocked", action="store_true", help="leave moto's race in")
+    parser.add_argument("--delay-ms", type=int, default=0, help="to wait before each answer")
+    options = parser.parse_args(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    parent = os.getppid()
+    _stop_at_end_of_input(stop)
+    server = LocalServer(options.port, locked=not options.unlocked, delay_ms=options.delay_ms)
+    with server:
+        sys.stdout.write(f"{server.endpoint_url}\n")
+        sys.stdout.flush()
+        while not stop.wait(_WATCH_S) and os.getppid() == parent:
+            pass
+    return 0
+
+
+def _stop_at_end_of_input(stop: threading.Event) -> None:
+    mode = os.fstat(0).st_mode
+    # Only a pipe ends when the parent goes; /dev/null has ended before it began.
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

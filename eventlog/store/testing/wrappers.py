@@ -1,0 +1,181 @@
+"""Stores around a store: one that counts, one that lives under a prefix, one that fails on plan.
+
+Ports layer. The first two keep the port's contract; the last is told how to break it (`faults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+
+from pyarrow.fs import FileSystem
+
+from eventlog.store.files import store_filesystem
+from eventlog.store.port import Body, ObjectInfo, ObjectStore, check_key, check_limit, check_prefix
+from eventlog.store.testing.faults import Crash, Fault, FaultyStore
+from eventlog.store.testing.tally import Counts, Tally
+
+__all__ = ["CountingStore", "Crash", "Fault", "FaultyStore", "PrefixedStore"]
+
+_PAGE = 1000
+
+
+class CountingStore:
+    """Counts the requests to a store, as S3 would bill them, and the bytes of content.
+
+    A listing counts one request for each page of 1000 that is consumed, a delete one for each 1000
+    keys, a refused or failed request like any other. A pickled copy counts on its own, from zero.
+
+    Args:
+        inner: the store that does the work.
+    """
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+        self._tally = Tally()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (CountingStore, (self.inner,))
+
+    def __repr__(self) -> str:
+        return f"CountingStore({self.inner!r})"
+
+    @property
+    def counts(self) -> Counts:
+        """A copy of the counts since the start or the last reset."""
+        return self._tally.counts
+
+    def reset(self) -> None:
+        """Set the counts to zero."""
+        self._tally.reset()
+
+    def measure(self) -> AbstractContextManager[Counts]:
+        """Return a context manager that yields the counts of its body, growing as it runs."""
+        return self._tally.measure()
+
+    @property
+    def uri(self) -> str:
+        """See `ObjectStore.uri`."""
+        return self.inner.uri
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`; its reads are counted."""
+        return False
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`."""
+        self._tally.add("get")
+        body = self.inner.get(key, start=start, length=length)
+        self._tally.add("get", requests=0, read=len(body))
+        return body
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        """See `ObjectStore.put_if_absent`."""
+        self._tally.add("put", written=memoryview(body).nbytes)
+        return self.inner.put_if_absent(key, body)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        return self._counted(self.inner.list(prefix, after=after, limit=limit))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`."""
+        left = iter(keys)
+        while batch := tuple(islice(left, _PAGE)):
+            self._tally.add("delete")
+            self.inner.delete(batch)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """See `ObjectStore.filesystem`; its reads are counted here."""
+        return store_filesystem(self)
+
+    def now_ms(self) -> int | None:
+        """See `ObjectStore.now_ms`."""
+        return self.inner.now_ms()
+
+    def _counted(self, found: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
+        self._tally.add("list")
+        for number, row in enumerate(found):
+            if number and number % _PAGE == 0:
+                self._tally.add("list")
+            yield row
+
+
+class PrefixedStore:
+    """The part of a store under a prefix, as a store of its own.
+
+    Its file system is that of the inner store, and so are the speed and the counts of its reads.
+
+    Args:
+        inner: the store that does the work.
+        prefix: a plain key without a trailing `/`.
+
+    Raises:
+        InvalidInput: the prefix is no plain key.
+    """
+
+    def __init__(self, inner: ObjectStore, prefix: str) -> None:
+        self.inner = inner
+        self._prefix = check_key(prefix) + "/"
+
+    def __repr__(self) -> str:
+        return f"PrefixedStore({self.inner!r}, {self._prefix!r})"
+
+    @property
+    def uri(self) -> str:
+        """See `ObjectStore.uri`."""
+        return f"{self.inner.uri}/{self._prefix}".rstrip("/")
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return self.inner.near
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`."""
+        return self.inner.unproven
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`."""
+        return self.inner.get(self._key(key), start=start, length=length)
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        """See `ObjectStore.put_if_absent`."""
+        return self.inner.put_if_absent(self._key(key), body)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        check_prefix(prefix)
+        check_limit(limit)
+        # Without a bound of its own a listing starts at the prefix.
+        bound = self._prefix + after if after else ""
+        rows = self.inner.list(self._prefix + prefix, after=bound, limit=limit)
+        return (ObjectInfo(row.key.removeprefix(self._prefix), row.size) for row in rows)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`."""
+        self.inner.delete(self._key(key) for key in keys)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """See `ObjectStore.filesystem`."""
+        filesystem, root = self.inner.filesystem()
+        return filesystem, f"{root}/{self._prefix}".rstrip("/")
+
+    def now_ms(self) -> int | None:
+        """See `ObjectStore.now_ms`."""
+        return self.inner.now_ms()
+
+    def _key(self, key: str) -> str:
+        return self._prefix + check_key(key)

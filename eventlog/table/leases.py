@@ -1,0 +1,200 @@
+"""Leases: a claim as its holder has it.
+
+Shell layer. A lease is safe without being watched: the fold voids every commit that carries the
+token of a claim that is gone (FORMAT.md "Claims", hazard K2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+
+from eventlog.clock import Clock
+from eventlog.errors import ClaimLost, CommitConflict, EventLogError
+from eventlog.log.log import Log
+from eventlog.model.records import Action, Claim, Release, Renew, Token, Transaction
+from eventlog.state import claims
+from eventlog.state.snapshot import Snapshot
+from eventlog.state.timing import effective
+from eventlog.store.port import ObjectStore
+
+RENEW_S = 60  # a holder shows at least so often that it is alive
+# Without a sign of life for so long a holder passes for dead. By a program's own waiting:
+SILENT_S = 5 * RENEW_S
+# By the times in the log, for programs that do not live so long. Those of commits are far apart
+# where nobody commits, and a store's clock may be set.
+ABANDONED_S = 60 * RENEW_S
+
+logger = logging.getLogger(__name__)
+
+
+class Committing(Protocol):
+    """What holding something asks of the table: `Table` is one."""
+
+    store: ObjectStore
+    clock: Clock
+    watch: Watch
+
+    @property
+    def log(self) -> Log:
+        """See `Table.log`."""
+        ...
+
+    @property
+    def uri(self) -> str:
+        """See `Table.uri`."""
+        ...
+
+    def head(self) -> Snapshot:
+        """See `Table.head`."""
+        ...
+
+    def refresh(self) -> Snapshot:
+        """See `Table.refresh`."""
+        ...
+
+    def verify(self, within_s: float = 0.0) -> None:
+        """See `Table.verify`."""
+        ...
+
+    def commit(self, transaction: Transaction) -> int:
+        """See `Table.commit`."""
+        ...
+
+    def transaction(
+        self, operation: str, actions: Iterable[Action], *, claim: Token | None = None
+    ) -> Transaction:
+        """See `Table.transaction`."""
+        ...
+
+
+class Watch:
+    """Since when each claim has given no sign of life, as far as one handle has seen.
+
+    By the elapsed time of this process alone; no two clocks are compared (hazard K3).
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[tuple[str, int, int], float] = {}
+
+    def look(self, standing: Mapping[str, Claim], now_s: float) -> None:
+        """Note the claims that stand at `now_s`; what is gone or was renewed is forgotten."""
+        # Replaced as a whole: of two threads that look at once the last one counts, and what it
+        # does not know seems younger than it is.
+        known = self._since_s
+        keys = (_last_sign(claim_id, claim) for claim_id, claim in standing.items())
+        self._since_s = {key: known.get(key, now_s) for key in keys}
+
+    def silent_s(self, claim_id: str, claim: Claim, now_s: float) -> float:
+        """Return for how many seconds a claim has been seen unchanged; 0 if it is new."""
+        return now_s - self._since_s.get(_last_sign(claim_id, claim), now_s)
+
+
+class Lease:
+    """A claim that this program holds. Get one with `Table.claim`.
+
+    As a context manager it releases the claim at the end, unless it is `joined`: whoever took the
+    claim may still work under it.
+
+    Attributes:
+        id: 32 hexadecimal digits; names the claim.
+        claim: its range, kind, priority, group and owner, as it was when it was taken or renewed.
+        joined: whether the claim stood already, because others of the group had taken it.
+    """
+
+    def __init__(
+        self, table: Committing, claim_id: str, claim: Claim, *, joined: bool = False
+    ) -> None:
+        self._table = table
+        self.id = claim_id
+        self.claim = claim
+        self.joined = joined
+        self._released = False
+
+    @property
+    def token(self) -> Token:
+        """What a transaction carries to be void once the claim is gone."""
+        return Token(self.id, self.claim.token)
+
+    def held(self) -> bool:
+        """Look for news, and say whether the claim still stands."""
+        return isinstance(claims.held(self._table.refresh().meta, self.token), Claim)
+
+    def renew(self) -> None:
+        """Show the others that its holder is alive. One commit.
+
+        Raises:
+            ClaimLost: it was revoked or broken.
+        """
+        version = self._commit("renew", Renew(self.id, self.claim.token))
+        self.claim = msgspec.structs.replace(self.claim, renewed=version)
+
+    def release(self) -> None:
+        """Give it up; again is no second effect.
+
+        Raises:
+            ClaimLost: it was revoked or broken before.
+        """
+        if not self._released:
+            self._commit("release", Release(self.id, self.claim.token))
+            self._released = True
+
+    def forget(self) -> None:
+        """Note that a committed transaction released it."""
+        self._released = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.joined:  # against who-joined-releases
+            return
+        try:
+            self.release()  # against lease-forgets-to-release
+        except EventLogError as problem:
+            # Lost or not, nothing can be done under it any more; the claim can be broken.
+            logger.info("claim %s was not released: %s", self.id, problem)
+
+    def _commit(self, operation: str, action: Renew | Release) -> int:
+        try:
+            return self._table.commit(
+                self._table.transaction(operation, [action], claim=self.token)
+            )
+        except ClaimLost:
+            raise
+        except CommitConflict as conflict:
+            raise ClaimLost(
+                f"claim {self.id} is gone: {conflict.message}", table=self._table.uri
+            ) from conflict
+
+
+def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
+    """Say whether a claim's holder passes for dead (FORMAT.md R13.5).
+
+    It does after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
+    times of the log since its last sign of life: those of its commits and, where the store tells
+    one, the store's. This machine's clock plays no part (hazard K3).
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    # against silence-of-no-time
+    if table.watch.silent_s(claim_id, claim, table.clock.elapsed_s()) >= SILENT_S:
+        return True
+    head = table.head()
+    now_ms = max(head.header.time, table.store.now_ms() or 0)  # against silence-by-own-clock
+    renewed_ms = effective(head.meta.clock, claim.renewed, table.log.header(claim.renewed).time)
+    return now_ms - renewed_ms >= ABANDONED_S * 1000
+
+
+def _last_sign(claim_id: str, claim: Claim) -> tuple[str, int, int]:
+    return claim_id, claim.token, claim.renewed  # against watch-that-misses-a-renewal
