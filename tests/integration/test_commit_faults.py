@@ -570,7 +570,7 @@ def test_p1_all_key_frames_lost():
 @pytest.fixture
 def small_leaves(monkeypatch):
     for name, value in (("INLINE_SEGMENTS", 2), ("LEAF_TARGET", 3), ("LEAF_SMALL", 1)):
-        monkeypatch.setattr(f"eventlog.keyframe.{name}", value)
+        monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
 
 
 @pytest.mark.hazard("P1")

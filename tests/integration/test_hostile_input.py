@@ -456,7 +456,7 @@ def test_long_writers_and_operations_are_invalid_input():
 @pytest.fixture
 def leaf_store(monkeypatch):
     for name, value in (("INLINE_SEGMENTS", 2), ("LEAF_TARGET", 4), ("LEAF_SMALL", 1)):
-        monkeypatch.setattr(f"eventlog.keyframe.{name}", value)
+        monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
     store = MemoryStore()
     table = create(store)
     for n in range(12):

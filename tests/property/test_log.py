@@ -37,7 +37,7 @@ def small_leaves(monkeypatch):
         ("LEAF_SMALL", 2),
         ("LEAF_MAX", 6),
     ):
-        monkeypatch.setattr(f"eventlog.keyframe.{name}", value)
+        monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from support.builders import create, events, live, replaced
 from support.damage import Damaged
 
 from eventlog import Table, errors
-from eventlog.commit import proposal
 from eventlog.format import codec, keys, segments
+from eventlog.log import spills
 from eventlog.model.records import Spill
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
@@ -130,7 +130,7 @@ def test_totals_over_drops_are_compared_where_all_entries_are_read(field):
 
 
 def test_a_delta_in_a_spill_has_the_same_order(monkeypatch):
-    monkeypatch.setattr(proposal, "SPILL_BYTES", 1)
+    monkeypatch.setattr(spills, "SPILL_BYTES", 1)
     damaged = forged(lambda commit: commit)
     assert count(opened(damaged)) == 7
 
