@@ -2,8 +2,8 @@
 
 All state is an append-only sequence of immutable JSON commits, numbered by conditional PUT, with
 periodic key frames; the rows lie in immutable Parquet segments. The specification is FORMAT.md in
-this folder. Reading order: `model`, `fold`, `rebase`, `proposal`, `snapshot`, `keyframe`, `log`,
-`commit`, `table`.
+this folder; docs/architecture.md has the picture of the rooms. Reading order: `model`, `state`,
+`log`, `commit`, `table`.
 """
 
 from eventlog import errors
