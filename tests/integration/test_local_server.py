@@ -78,8 +78,8 @@ _RACE = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from moto.s3.models import S3Backend
-from eventlog.local_server import LocalServer
-from eventlog.location import open_store
+from eventlog.store.testing.local_server import LocalServer
+from eventlog.store.location import open_store
 
 writers = 2
 met = threading.Barrier(writers)
