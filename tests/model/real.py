@@ -49,7 +49,7 @@ ACTIONS: dict[type, tuple[type, str]] = {
     actions.SetGranularity: (rules.SetGranularity, "old new"),
     actions.Assess: (rules.Assess, "old analysed chunks"),
 }
-# These touch neither segments nor what holds vacuum back; `unit/test_fold.py` has them.
+# These touch neither segments nor what holds vacuum back; `unit/state/test_fold.py` has them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
 }

@@ -7,9 +7,9 @@ Tests of one file stay on one worker, which share what the module's fixtures mad
 _FIRST = ("simulation", "scenarios", "property", "integration", "tidy", "fuzz", "contract", "model")
 # And of a folder those files that take ten seconds or more.
 _LONG = (
-    "unit/test_s3_faults.py",
-    "unit/test_files.py",
-    "unit/test_cli.py",
+    "unit/store/test_s3_faults.py",
+    "unit/writers/test_files.py",
+    "unit/cli/test_cli.py",
     "integration/test_s3_way.py",
     "integration/test_crash_pairs.py",
 )
@@ -45,7 +45,7 @@ def _rank(nodeid):
     if scope_of(nodeid) == "spark":
         return -1, False
     file = nodeid.split("::")[0]
-    folders = file.split("/")
+    folders = file.split("/")[:2]
     folder = min((n for n, name in enumerate(_FIRST) if name in folders), default=len(_FIRST))
     return folder, not file.endswith(_LONG)
 

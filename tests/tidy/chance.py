@@ -35,7 +35,7 @@ ALLOWED = {
     "integration/test_concurrency.py::localstack": "a bucket on a server of others",
     "soak/test_soak.py::test_nothing_is_lost_or_doubled_while_everything_breaks": "a long run",
     "soak/test_proxy.py::test_a_slow_answer_is_a_whole_one": "no load makes the wait shorter",
-    "unit/test_s3_faults.py::broken_404": "whether it arrives or not, the answer is the same",
+    "unit/store/test_s3_faults.py::broken_404": "whether it arrives or not, the answer is the same",
 }
 
 
