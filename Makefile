@@ -86,8 +86,8 @@ tables: $(STAMP) ## tests/README.md: which test covers which hazard and scenario
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
 
-queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: compaction/planner/queue.png
-	@$(PYTHON) -m eventlog.compaction.planner.load --out compaction/planner/queue.png
+queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/queue.png
+	@$(PYTHON) -m eventlog.demo.load --out docs/queue.png
 
 bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
 	@$(PYTHON) -m eventlog.compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"

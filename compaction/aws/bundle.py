@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 import eventlog
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 
-# Folders below the one that holds `eventlog`, each without those that stand here by themselves.
+# Folders below the one that holds `eventlog`; of the first, all but what is listed apart.
 PACKAGES = ("eventlog", "eventlog/readers", "eventlog/compaction")
-_APART = ("readers", "writers", "compaction")
+_APART = ("readers", "writers", "compaction", "demo")
 IN_THE_RUNTIME = ("boto3",)
 PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; what is below has too old a C library
 MAX_BYTES = 262_144_000  # unzipped, layers included: AWS Lambda quotas
@@ -47,7 +47,6 @@ _PRUNED = re.compile(
     | pyarrow/.*\.(pyx|pxd|pxi|h|hpp|cc|cmake)
     | pyarrow/[^/]*(flight|gandiva|_cuda|_orc|cpp_tests|hdfs|jvm)[^/]*
     | pyarrow/_?substrait[^/]*                 # its library is linked against, though
-    | eventlog/compaction/planner/load\.py     # a simulation, and a picture of it
     """,
     re.VERBOSE,
 )

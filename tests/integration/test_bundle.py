@@ -33,7 +33,6 @@ KEPT = [
 DROPPED = [
     "bin/jp.py",
     "eventlog/compaction/__pycache__/x.cpython-313.pyc",
-    "eventlog/compaction/planner/load.py",
     "msgspec-0.22.0.dist-info/RECORD",
     "msgspec-0.22.0.dist-info/INSTALLER",
     "pyarrow/include/arrow/api.h",

@@ -4,7 +4,7 @@ The planner, the queue and the notes in the log are the real ones; segments are 
 takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
 eventlog only; drawing needs the extra `plot`.
 
-    python -m eventlog.compaction.planner.load --out compaction/planner/queue.png
+    python -m eventlog.demo.load --out docs/queue.png
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate the default load and draw it."""
     parser = argparse.ArgumentParser(
-        prog="python -m eventlog.compaction.planner.load", description=__doc__
+        prog="python -m eventlog.demo.load", description=__doc__
     )
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out
