@@ -282,9 +282,7 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate the default load and draw it."""
-    parser = argparse.ArgumentParser(
-        prog="python -m eventlog.demo.load", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m eventlog.demo.load", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out
     load = Load()

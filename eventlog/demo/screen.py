@@ -14,7 +14,7 @@ from eventlog.store.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
     from eventlog.demo.compaction import Ongoing
-    from eventlog.demo.demo import Result
+    from eventlog.demo.result import Result
 
 _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")

@@ -8,7 +8,7 @@ from support.builders import create, events, reopen
 from eventlog.compaction import Policy, plan, run
 from eventlog.demo import jobs
 from eventlog.demo.compaction import Ongoing, compact_beside, meetings
-from eventlog.demo.demo import Result
+from eventlog.demo.result import Result
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
