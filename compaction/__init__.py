@@ -1,4 +1,4 @@
-"""Upkeep of a table: what reclaims storage, without ever disturbing who reads or writes.
+"""Compaction and vacuum, beside readers and writers that go on undisturbed.
 
 Imports eventlog and readers only.
 """

@@ -98,7 +98,7 @@ def perform(
     A task whose inputs are at least `policy.claim_bytes` takes an exclusive claim on them, one that
     changes the granularity on the whole range of its chunks. All attempts at one task share it, and
     it ends with the one that took it, or with the one that commits. A claim in the way whose holder
-    passes for dead is broken first (`eventlog.table.leases.is_silent`); what this handle saw in
+    is presumed dead is broken first (`eventlog.table.leases.is_silent`); what this handle saw in
     earlier calls counts for that. What arrives in the chunks meanwhile stays beside the new
     segments.
 

@@ -244,7 +244,7 @@ class _Sweep:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
         self._found = _Found()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
-        self._last: Sweep | None = None  # None: nobody can say what was seen to before
+        self._last: Sweep | None = None  # None: the record of the last run is lost
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:

@@ -101,10 +101,10 @@ def run(
         return RunReport(planned=0, outcomes=(), shed=(), noted=record(t, chosen))
     if driver == "spark":
         limits, work = _on_executors(t, chosen, spark)
-        crew = _Crew(work, min(limits.max_tasks, len(found)))
+        crew = _Workers(work, min(limits.max_tasks, len(found)))
     else:
         limits, threads = chosen, min(chosen.max_tasks, os.cpu_count() or 1)
-        crew = _Crew(_in_threads(t, chosen, threads), threads)
+        crew = _Workers(_in_threads(t, chosen, threads), threads)
     going = _Run(t, limits, crew, progress or (lambda *_: None))
     try:
         going.drain(found)
@@ -162,7 +162,7 @@ class _Stopped(BaseException):
     """The run ends before its tasks do: no failure of theirs."""
 
 
-class _Crew:
+class _Workers:
     """Threads that perform tasks. What they have to tell is heard one by one, by who asks.
 
     A task is known by the id under which the queue has it.
@@ -224,7 +224,7 @@ class _Run:
         shed: what the queue had no room for, or whose predecessor failed.
     """
 
-    def __init__(self, t: Table, limits: Policy, crew: _Crew, progress: Progress) -> None:
+    def __init__(self, t: Table, limits: Policy, crew: _Workers, progress: Progress) -> None:
         self._t, self._policy, self._crew, self._progress = t, limits, crew, progress
         self._queue = Queue(limits)
         self._started: dict[str, Task] = {}

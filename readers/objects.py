@@ -194,7 +194,7 @@ class SegmentObject:
         except (TableNotFound, VersionVacuumed) as error:
             return error  # against vacuumed-called-lost
         except (Corrupt, NotFound):
-            pass  # a damaged log is no word of a vacuum
+            pass  # a damaged log does not say whether a vacuum took it
         return self.loss("the object is missing")
 
     def loss(self, what: str) -> DataLoss:

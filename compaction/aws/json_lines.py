@@ -43,7 +43,7 @@ class _Output(logging.Handler):
 def write_lines(*names: str) -> None:
     """Have the loggers of these names, and those below them, write JSON lines from INFO on.
 
-    Again is no second effect. Nothing reaches the root logger any more, so that a runtime that has
+    Idempotent. Nothing reaches the root logger any more, so that a runtime that has
     set that one up does not print every line twice.
     """
     for name in names:

@@ -43,7 +43,7 @@ def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> N
 @common
 @click.argument("name")
 @_owner
-@click.option("--break", "breaking", is_flag=True, help="Whoever's pin it is.")
+@click.option("--break", "breaking", is_flag=True, help="Also where somebody else owns the pin.")
 def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None:
     """Give up the pin NAME."""
     if breaking and owner is not None:

@@ -37,8 +37,8 @@ from eventlog.state.timing import commit_time
 logger = logging.getLogger(__name__)
 
 MAX_LOST_RACES = 200
-CROWD = 8  # commits for which a writer that met others expects them again
-MAX_DEFERRALS = 8  # times that a writer lets the one before it go first
+CROWD = 8  # after a lost race a writer expects contention for so many commits
+MAX_DEFERRALS = 8  # how often a writer gives way to the one before it
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 _SHORTEST_PACE_S = 0.005
@@ -263,7 +263,8 @@ class Committer:
             started_ms = self._clock.now_ms()
             if new and not self._publish(published, head.header.table):
                 return head
-            elapsed_s = (self._clock.now_ms() - started_ms) / 1000  # anything: clocks are set
+            # Of any value, also negative: a clock may be set in between.
+            elapsed_s = (self._clock.now_ms() - started_ms) / 1000
             pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
             step = self._lead_or_follow(published, head, pace_s)
         except (ClaimLost, CommitConflict):

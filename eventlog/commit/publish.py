@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class Lookout:
-    """When a writer that wins looks for those that wait: one LIST every so many commits.
+    """When a winning writer looks for waiting ones: one LIST every so many commits.
 
-    Without it a writer that never pauses would never know of them, and they would starve.
+    Without it a writer that never pauses would never see them, and they would starve.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,9 @@ class Intents:
             return None
         named = keys.parse_intent_key(key)
         if named != (transaction.until, transaction.id) or not _may_ride(transaction):
-            logger.warning("ignoring published transaction %s: it is none of that name", key)
+            logger.warning(
+                "ignoring published transaction %s: its content does not match its key", key
+            )
             return None
         return transaction
 

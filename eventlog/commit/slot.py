@@ -43,7 +43,7 @@ class Stored:
 
 
 class Turns:
-    """Lets one thread at a time work on what has a name."""
+    """Locks by name: of the threads that use one name, one at a time."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -51,7 +51,7 @@ class Turns:
 
     @contextmanager
     def turn(self, name: str) -> Iterator[None]:
-        """Wait until nobody works on `name`, and keep others from it."""
+        """Hold the lock of `name`; wait for it as long as another thread has it."""
         with self._changed:
             self._changed.wait_for(lambda: name not in self._taken)
             self._taken.add(name)

@@ -143,7 +143,7 @@ class Audit:
         self._floor, self._road = header.version, None
 
     def check_keyframe(self, root: KeyFrame) -> list[str]:
-        """Return what a key frame root of the version just folded says wrongly."""
+        """Return the fields in which a key frame root differs from the state just folded."""
         state = self._state
         assert state is not None  # noqa: S101 - a key frame is checked after its commit
         header = state.header

@@ -127,7 +127,7 @@ class _Run:
         check_kept(audit.meta, head, self._version, uri)
         frames = self._walk.frames
         self._good, self._lacking = len(frames.good), len(frames.missing)
-        self._bad = len(frames.bad | frames.lame.keys())
+        self._bad = len(frames.bad | frames.with_bad_leaves.keys())
 
     def look_at_objects(self) -> None:
         """Compare the live segments with one listing of `data/`; count what nothing names."""
@@ -216,7 +216,7 @@ class _Run:
             segments_version=None if sought is None else self._version,
             segments=None if sought is None else len(sought),
             checksummed=self._checksummed,
-            leftovers=walk.census.found(),
+            leftovers=walk.unnamed.found(),
             repairs=self._repairs,
             errors=self._findings.errors,
             warnings=self._findings.warnings,
@@ -268,10 +268,10 @@ class _Run:
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
-        audit, census = self._walk.audit, self._walk.census
-        kind = census.judge(row.key, audit.meta, self._listed.head, audit.live)
+        audit, unnamed = self._walk.audit, self._walk.unnamed
+        kind = unnamed.judge(row.key, audit.meta, self._listed.head, audit.live)
         if kind is not None:
-            census.count(place, kind, row.key, row.size)
+            unnamed.count(place, kind, row.key, row.size)
 
     def _tell_missing(self, wanted: Mapping[str, Segment]) -> None:
         """Say what is missing, unless a vacuum went past the version while this run looked."""

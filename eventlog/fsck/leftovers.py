@@ -19,7 +19,7 @@ PROBE_PREFIX = "_probe/"
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, PROBE_PREFIX)
 
 
-class Census:
+class UnnamedObjects:
     """Counts the objects that nothing names.
 
     Args:

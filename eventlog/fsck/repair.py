@@ -43,31 +43,31 @@ def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
         findings: those of the walk; what is repaired is marked there.
         clock: waits between tries.
     """
-    mender = _Mender(walk, findings, clock)
+    repairer = _Repairer(walk, findings, clock)
     frames = walk.frames
     if walk.broken:
-        for version in sorted(frames.bad | frames.missing | frames.lame.keys()):
+        for version in sorted(frames.bad | frames.missing | frames.with_bad_leaves.keys()):
             why = "not written: the commits themselves are damaged, and it would speak for them"
-            mender.tell(keys.keyframe_key(version), version, why)
-        return tuple(mender.repairs)
+            repairer.tell(keys.keyframe_key(version), version, why)
+        return tuple(repairer.repairs)
     for bad in [leaf for leaf in frames.leaves.values() if leaf is not None]:
-        mender.mend_leaf(bad)
+        repairer.mend_leaf(bad)
     for version in sorted(frames.missing):
-        mender.write_root(version, "written: it was missing")
+        repairer.write_root(version, "written: it was missing")
     for version in sorted(frames.bad):
         key = keys.keyframe_key(version)
-        mender.tell(key, version, _TAKEN.format(key=key))
+        repairer.tell(key, version, _TAKEN.format(key=key))
     if walk.audit.version == walk.listed.head:
-        mender.relieve_head()
-    return tuple(mender.repairs)
+        repairer.relieve_head()
+    return tuple(repairer.repairs)
 
 
-class _Mender:
+class _Repairer:
     """Writes key frames and leaves from the state that the log folds to."""
 
     def __init__(self, walk: Walk, findings: Findings, clock: Clock) -> None:
         self._log, self._frames, self._head = walk.log, walk.frames, walk.listed.head
-        self._first, self._findings, self._clock = walk.census.start, findings, clock
+        self._first, self._findings, self._clock = walk.unnamed.start, findings, clock
         self.repairs: list[Repair] = []
 
     def tell(self, key: str, version: int, message: str, *, done: bool = False) -> None:
@@ -95,10 +95,10 @@ class _Mender:
             return
         self.tell(key, bad.version, "written: it was missing", done=True)
         self._frames.leaves[bad.leaf.sha256] = None
-        for version, lacking in list(self._frames.lame.items()):
+        for version, lacking in list(self._frames.with_bad_leaves.items()):
             lacking.discard(bad.leaf.sha256)
             if not lacking:
-                del self._frames.lame[version]
+                del self._frames.with_bad_leaves[version]
                 self._frames.good |= {version} - self._frames.bad
 
     def write_root(self, version: int, message: str) -> None:
@@ -124,11 +124,11 @@ class _Mender:
         if head in frames.good | frames.newer:
             return
         if base is None or base in frames.good or base < self._first:
-            seen = frames.bad | frames.lame.keys() | frames.missing
+            seen = frames.bad | frames.with_bad_leaves.keys() | frames.missing
             if head not in seen and keyframe_due(self._log.snapshot(head)):
                 self.write_root(head, "written: it was due")
             return
-        if head in frames.bad or head in frames.lame:
+        if head in frames.bad or head in frames.with_bad_leaves:
             message = "readers step back until the next commit that writes a key frame"
             self.tell(keys.keyframe_key(head), head, message)
             return

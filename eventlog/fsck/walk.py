@@ -20,7 +20,7 @@ from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
 from eventlog.fsck.audit import Audit, Past
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
-from eventlog.fsck.leftovers import Census
+from eventlog.fsck.leftovers import UnnamedObjects
 from eventlog.log import resolve, spills
 from eventlog.log.log import Log
 from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
@@ -75,7 +75,7 @@ class Frames:
         good: versions whose key frame agrees with the fold, leaves included.
         bad: versions whose root is damaged, or says something else.
         newer: versions whose root is of a newer format, and not compared.
-        lame: versions whose root is well, and the leaves that it lacks.
+        with_bad_leaves: versions whose root is sound, and the leaves that it lacks.
         missing: versions whose key frame is named or due, and is not there.
         leaves: by sha256, those that were read; None where nothing is wrong.
     """
@@ -83,7 +83,7 @@ class Frames:
     good: set[int] = field(default_factory=set)
     bad: set[int] = field(default_factory=set)
     newer: set[int] = field(default_factory=set)
-    lame: dict[int, set[str]] = field(default_factory=dict)
+    with_bad_leaves: dict[int, set[str]] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
 
@@ -137,7 +137,7 @@ class Walk:
         self._first, self._wanted = start, wanted
         self.log = Log(store)  # with caches of its own
         self.audit = Audit(self._recall, self._earlier)
-        self.census = Census(start or 0)
+        self.unnamed = UnnamedObjects(start or 0)
         self.frames = Frames()
         self._entries: dict[str, Leaf] = {}  # of leaves, as the last root that names them has them
         self.kept: Mapping[str, Segment] | None = None
@@ -189,7 +189,7 @@ class Walk:
             return None
         try:
             commit = codec.decode_commit(body, version)
-            self.census.note_commit(commit)
+            self.unnamed.note_commit(commit)
             delta = spills.delta_of(commit, self.log.spill)
             return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
         except (Corrupt, NotFound) as error:
@@ -207,7 +207,7 @@ class Walk:
             return False
         self.versions += not step.problems
         self.transactions += len(commit.transactions)
-        self.census.note_drops(step.drops)
+        self.unnamed.note_drops(step.drops)
         room = MAX_LISTED - len(self.void)
         for transaction, reason in islice(step.void.items(), room):
             self.void.append(VoidTransaction(version, transaction, reason))
@@ -232,7 +232,7 @@ class Walk:
             self.broken = True
             return
         self.audit.resume(commit.header, snapshot.commit_hash, past)
-        self.census.blind_before(version)
+        self.unnamed.blind_before(version)
         self._in_step = True
 
     def _look_for_base(self, commit: Commit) -> None:
@@ -290,12 +290,12 @@ class Walk:
             self._find("error", message, key, version)
         if problems:
             self.frames.bad.add(version)
-        elif version not in self.frames.lame:
+        elif version not in self.frames.with_bad_leaves:
             self.frames.good.add(version)
 
     def _take_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
         """Read the leaves of which no earlier root said the same; they are named by content."""
-        self.census.note_frames(leaf.sha256 for leaf in root.leaves)
+        self.unnamed.note_frames(leaf.sha256 for leaf in root.leaves)
         known = self.frames.leaves
         nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
         new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
@@ -308,7 +308,7 @@ class Walk:
             known[leaf.sha256] = bad
         for bad in (known[leaf.sha256] for leaf in root.leaves):
             if bad is not None:
-                self.frames.lame.setdefault(root.version, set()).add(bad.leaf.sha256)
+                self.frames.with_bad_leaves.setdefault(root.version, set()).add(bad.leaf.sha256)
                 message = f"{bad.problem}; readers step over this key frame"
                 self._find("error", message, keys.frame_key(bad.leaf.sha256), root.version)
 

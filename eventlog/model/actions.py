@@ -131,7 +131,7 @@ class TakeClaim(Struct, frozen=True, tag="claim", tag_field="action", forbid_unk
         segments: ids in order; empty claims the whole range.
         kind: exclusive, or shared.
         priority: a greater one revokes what stands in its way.
-        group: of one work; the same group asking again for the same keeps its claim.
+        group: the work it is for; a second request of the same group keeps the claim.
         owner: who, for people.
     """
 

@@ -158,7 +158,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
         writer: who wrote it, for people; at most 120 characters.
         read_version: the version that the intent was formed on; -1 when creating the table.
         until: set where the transaction was published for others to include: the last version
-            at which it may take effect. Only appends can be published.
+            at which it may take effect. Only appends and replacements can be published.
         app: idempotence key, if the writer gave one.
         claim: the claim that it runs under: without it the transaction is void.
         actions: what it does and needs, in order.

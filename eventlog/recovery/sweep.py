@@ -78,7 +78,7 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
 def verdict(
     dropped: Mapping[str, Dropped], live: AbstractSet[str], fence: int, horizon: int
 ) -> Verdict:
-    """Tell what was dropped into what is dead and what must wait; what is live again is neither.
+    """Sort dropped segments into dead and waiting; what is live again is neither.
 
     Args:
         dropped: by key.

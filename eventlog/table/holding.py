@@ -42,7 +42,7 @@ class Holding:
     ) -> int:
         """Hold a version against vacuum, and return it; the newest if None.
 
-        The same pin again is no second effect. It holds until `unpin` or `break_pin`.
+        Idempotent: the same pin again changes nothing. It holds until `unpin` or `break_pin`.
 
         Args:
             name: unique in the table, 1 to 255 characters.
@@ -129,7 +129,7 @@ class Holding:
         Appends need no claim and heed none. A commit that carries the lease's token
         (`transaction(…, claim=lease.token)`) is void once the lease is gone, whatever any clock
         says. Use the lease as a context manager, or release it; and renew it at least every
-        `leases.RENEW_S` seconds, or others may take its holder for dead.
+        `leases.RENEW_S` seconds, or others may break it as stale.
 
         Args:
             start: begin of the range, see `eventlog.query.moments.to_ms`; the range of
@@ -139,10 +139,10 @@ class Holding:
             kind: exclusive stands with no other claim on the same range or segment; shared ones
                 stand together.
             priority: a claim of lower priority that stands in the way is revoked.
-            group: of one work: asking again for the same keeps the claim that the group has. A
-                fresh one if None.
+            group: the work it is for: a second request of the same group for the same range keeps
+                the claim that the group has. A fresh one if None.
             owner: who, for people; this user on this host if None.
-            take_over: break what stands in the way if its holder passes for dead
+            take_over: break a claim in the way that is stale
                 (`leases.is_silent`). What this handle waited between calls counts.
 
         Raises:
@@ -238,7 +238,7 @@ def _grant(table: Committing, action: TakeClaim, *, take_over: bool) -> Lease:
 
 
 def _break_silent(table: Committing, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
-    """Break the claims in the way of `action` whose holders pass for dead."""
+    """Break the claims in the way of `action` that are stale."""
     table.watch.look(standing, table.clock.elapsed_s())
     for claim_id, claim in claims.in_the_way(action, standing).items():
         if claim.priority < action.priority or not is_silent(table, claim_id, claim):

@@ -22,8 +22,8 @@ from eventlog.state.snapshot import Snapshot
 from eventlog.state.timing import effective
 from eventlog.store.port import ObjectStore
 
-RENEW_S = 60  # a holder shows at least so often that it is alive
-# Without a sign of life for so long a holder passes for dead. By a program's own waiting:
+RENEW_S = 60  # a holder renews its lease at least so often
+# A lease that was not renewed for so long is stale, measured by a program's own waiting:
 SILENT_S = 5 * RENEW_S
 # By the times in the log, for programs that do not live so long. Those of commits are far apart
 # where nobody commits, and a store's clock may be set.
@@ -134,7 +134,7 @@ class Lease:
         self.claim = msgspec.structs.replace(self.claim, renewed=version)
 
     def release(self) -> None:
-        """Give it up; again is no second effect.
+        """Release the lease; idempotent.
 
         Raises:
             ClaimLost: it was revoked or broken before.
@@ -178,10 +178,10 @@ class Lease:
 
 
 def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
-    """Say whether a claim's holder passes for dead (FORMAT.md R13.5).
+    """Say whether a claim is stale: its holder is presumed dead (FORMAT.md R13.5).
 
-    It does after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
-    times of the log since its last sign of life: those of its commits and, where the store tells
+    It is after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
+    times of the log since its last renewal: those of its commits and, where the store tells
     one, the store's. This machine's clock plays no part (hazard K3).
 
     Raises:

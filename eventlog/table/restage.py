@@ -1,4 +1,4 @@
-"""Late writers: what a vacuum's fence passed by is staged again, and committed after all.
+"""Late writers: uploads below the fence are staged again, and committed after all.
 
 Shell layer. A fenced upload can never take effect under its own key any more, and vacuum
 may take it at any moment; so its bytes are copied to a fresh key of an epoch read now (FORMAT.md
