@@ -120,8 +120,9 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         fence: objects of epochs below it have been listed and judged.
         horizon: what was dropped at or below it has been judged.
-        version: the commits up to this one have been read for drops. pending: segments that were
-        dropped but must stay for now (`eventlog.recovery.sweep`); None: none.
+        version: the commits up to this one have been read for drops.
+        pending: segments that were dropped but must stay for now (`eventlog.recovery.sweep`);
+            None: none.
     """
 
     fence: Count

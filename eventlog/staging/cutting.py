@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from eventlog.model.chunks import DAY_MS, HOUR_MS, chunk_of
 from eventlog.model.records import Granularity, Layout
+from eventlog.staging.decoding import spanned
 
 _NARROW_ITEM_BYTES = 12
 _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
@@ -71,10 +72,8 @@ def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
     if not pa.types.is_nested(kind):
         narrow = pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width < 32)
         return len(values) if within_list and narrow else 0
-    start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
     inside = [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
-    parts = [part.slice(start, end - start) for part in inside]
-    return sum(_narrow_items(part, within_list=True) for part in parts)
+    return sum(_narrow_items(spanned(values, part), within_list=True) for part in inside)
 
 
 def within(table: pa.Table, most_bytes: int) -> int:

@@ -131,6 +131,8 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
         return values.cast(_VIEWS[kind.id][large])
     if pa.types.is_dictionary(kind):
         return plain(values.dictionary, large=True).take(values.indices)
+    if not len(values):
+        values = pa.nulls(0, kind)  # whose offsets are there
     missing = values.is_null()
     if pa.types.is_struct(kind):
         inner = [plain(values.field(place), large=large) for place in range(kind.num_fields)]
@@ -159,6 +161,8 @@ def check_decimals(values: pa.Array) -> None:
         pa.ArrowInvalid: one has.
     """
     kind = values.type
+    if not len(values):
+        return
     if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
         least = pc.min(values).as_py()
         if least is not None and to_units(least, kind.scale) <= -(10**kind.precision):
@@ -183,8 +187,18 @@ def _inside(values: pa.Array) -> pa.Array:
     if pa.types.is_fixed_size_list(values.type):
         size = values.type.list_size
         return values.values.slice(values.offset * size, len(values) * size)
-    start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
-    return values.values.slice(start, end - start)
+    return spanned(values, values.values)
+
+
+def spanned(lists: pa.Array, items: pa.Array) -> pa.Array:
+    """Return those of the items that an array of lists or maps spans.
+
+    Where it spans none, its offsets may lie beyond the items, of which Arrow ends the process.
+    """
+    if not len(lists):  # in a file it may have no offsets at all
+        return items.slice(0, 0)
+    start, end = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
+    return items.slice(start, end - start) if start < end else items.slice(0, 0)
 
 
 def _lengths(values: pa.Array) -> pa.Array:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,9 @@ from eventlog.errors import InvalidInput
 # Says what a value would lose, or returns None where it is whole.
 _Check = Callable[[Any], str | None]
 
+# Classes that hold nothing of NumPy's.
+_PLAIN_CLASSES = {type(None), bool, int, float, str, bytes, Decimal, dt.date, dt.datetime, dt.time}
+_TEXTS = (str, bytes, bytearray, memoryview, range)  # that have items and are no lists
 _WHOLE = 2**53  # integers up to here are floats, too
 
 
@@ -59,34 +62,66 @@ def check_mixtures(rows: Any) -> None:
         rows: anything; all but a pandas frame passes.
 
     Raises:
-        InvalidInput: a column mixes them; Arrow would end the process.
+        InvalidInput: a column mixes them, or nests without end; Arrow would end the process. Or a
+            range is an index of the same name as a column: pandas would leave it out.
     """
+    _check_range(rows)
     for values in _object_columns(rows):
-        held = set() if values is None else _kinds_of_numpy(values)
-        if "M" in held and len(held) > 1:
+        if values is None:
+            continue
+        name = "the index" if values.name is None else f"column {values.name!r}"
+        try:
+            mixed = _mixes_times(list(values), set())
+        except RecursionError:
+            raise InvalidInput(f"{name} holds Python objects that nest too deep") from None
+        if mixed:
             raise InvalidInput(
-                f"column {values.name!r} holds Python objects, some of them NumPy's times and "
-                "some of them other values of NumPy: make them one type first, as "
-                "pandas.to_datetime does"
+                f"{name} holds Python objects, some of them NumPy's times and some of them other "
+                "values of NumPy: make them one type first, as pandas.to_datetime does"
             )
 
 
-def _kinds_of_numpy(values: Iterable[Any]) -> set[str]:
-    """Return the letters of NumPy's types among values, in lists and dictionaries, too."""
-    values = list(values)
-    kinds: set[str] = set()
+def _check_range(rows: Any) -> None:
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(rows, pandas.DataFrame):
+        return
+    index = rows.index
+    if isinstance(index, pandas.RangeIndex) and index.name in rows.columns:
+        raise InvalidInput(
+            f"{index.name!r} is the index of a pandas frame and a range, and a column, too: drop "
+            "the index by frame.reset_index(drop=True)"
+        )
+
+
+def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
+    """Say whether values that get one type have NumPy's times among other kinds of NumPy's.
+
+    Args:
+        values: of a column, of all lists in it, or of one field of all dictionaries in it.
+        kinds: those of NumPy that are known to be among them.
+    """
+    lists: list[Any] = []
+    vectors: set[str] = set()
+    dicts: list[Any] = []
     for held in set(map(type, values)):
-        if hasattr(held, "dtype"):
-            kinds.update(_numpy_kind(value) for value in values if type(value) is held)
-        if issubclass(held, list | tuple | AbstractSet):
-            for value in values:
-                if type(value) is held:
-                    kinds |= _kinds_of_numpy(value)
-        elif issubclass(held, Mapping):
-            for value in values:
-                if type(value) is held:
-                    kinds |= _kinds_of_numpy(value.values())
-    return kinds - {""}
+        if held in _PLAIN_CLASSES:
+            continue
+        those = [value for value in values if type(value) is held]
+        if issubclass(held, Mapping):
+            dicts += those
+        elif not hasattr(those[0], "__iter__"):
+            kinds |= {_numpy_kind(value) for value in those if not _is_null(value)}
+        elif hasattr(held, "dtype"):
+            vectors |= {kind for value in those if (kind := _numpy_kind(value)) != "O"}
+            lists += [v for v in those if _numpy_kind(v) in {"O", ""} and getattr(v, "ndim", True)]
+        elif not issubclass(held, _TEXTS):
+            lists += those
+    if "M" in kinds and len(kinds - {""}) > 1:
+        return True
+    if (lists or vectors) and _mixes_times(list(chain.from_iterable(lists)), vectors - {""}):
+        return True
+    fields = dict.fromkeys(chain.from_iterable(dicts))
+    return any(_mixes_times([one.get(field) for one in dicts], set()) for field in fields)
 
 
 def _object_columns(rows: Any) -> Iterator[Any]:
@@ -149,7 +184,7 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
         if not isinstance(value, list | tuple):
             if not hasattr(value, "__iter__"):
                 return None if _is_null(value) else _among(value, "lists")
-            if hasattr(value, "mask"):
+            if bool(getattr(getattr(value, "mask", None), "any", bool)()):
                 return "what a NumPy array masks would appear"
             if _is_vector(value, kind):
                 return None  # each at once, since vectors are long
@@ -168,10 +203,14 @@ def _is_vector(value: Any, kind: pa.DataType) -> bool:
     if held in {"M", "m"}:
         return pa.types.is_temporal(kind) and _numpy_unit(value) == _unit(kind)
     if pa.types.is_floating(kind):
+        if held in {"i", "u"} and value.size:
+            return bool(value.min() >= -_WHOLE and value.max() <= _WHOLE)
         return held == "f" and value.dtype.itemsize <= kind.bit_width // 8
     if pa.types.is_integer(kind):
         return held in {"i", "u"}
-    return held == "U" and pa.types.is_string(kind)
+    if pa.types.is_boolean(kind):
+        return held == "b"
+    return (held == "U" and pa.types.is_string(kind)) or (held == "S" and pa.types.is_binary(kind))
 
 
 def _strings(_kind: pa.DataType) -> _Check:
@@ -315,8 +354,12 @@ _SCALARS: tuple[
 
 def _plain(kind: pa.DataType) -> set[type]:
     """Return the classes of values that need no look: those of one class that Arrow keeps."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     whole = [held for is_kind, _, held in _SCALARS if held is not None and is_kind(kind)]
-    return {type(None), *whole}
+    numpy = sys.modules["numpy"]  # which a frame has loaded
+    same = {float: numpy.float64, int: numpy.int64, bool: numpy.bool_, str: numpy.str_}
+    return {type(None), *whole, *(same[held] for held in whole if held in same)}
 
 
 def _among(value: Any, others: str) -> str:

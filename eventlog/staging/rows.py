@@ -66,7 +66,7 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         check_mixtures(rows)
         try:
             reader = pa.RecordBatchReader.from_stream(rows)
-        except EventLogError:
+        except (EventLogError, MemoryError):
             raise
         except Exception as error:  # whatever the library behind it raises
             raise InvalidInput(
@@ -89,13 +89,12 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     """
     given = {field.name: field.type for field in incoming}
     for name in _range_names(incoming):
-        advice = "drop it by frame.reset_index(drop=True)"
         if name not in given:
-            advice = f"make it a column by frame.reset_index(), or {advice}"
-        raise InvalidInput(
-            f"{name!r} is the index of a pandas frame and a range, which pandas hands over as "
-            f"metadata only: {advice}"
-        )
+            raise InvalidInput(
+                f"{name!r} is the index of a pandas frame and a range, which pandas hands over as "
+                "metadata only: make it a column by frame.reset_index(), or drop it by "
+                "frame.reset_index(drop=True)"
+            )
     unknown = list(given.keys() - set(wanted.names))
     if unknown:
         unknown.sort(key=list(given).index)

@@ -21,7 +21,7 @@ from eventlog.model import stats
 from eventlog.model.chunks import chunk_name
 from eventlog.model.records import Add
 from eventlog.model.schema import to_arrow
-from eventlog.staging.cutting import bounded, sort_rows, split, weight
+from eventlog.staging.cutting import bounded, sort_rows, split
 from eventlog.staging.decoding import PIECE_BYTES, even, pieces
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.staging.rows import Problem, conform
@@ -111,17 +111,15 @@ class Stager:
         if self._problems:
             return
         # What comes in one large batch becomes segments as if it came in small ones.
-        # Where writing takes more than the batch itself, they are cut for memory's sake.
-        most = self._piece_bytes if weight(table) == table.nbytes else self._budget // 4
-        for rows in bounded(table, table.num_rows, most):
+        for rows in bounded(table, table.num_rows, self._piece_bytes):
             self._hold(rows)
 
     def _hold(self, rows: pa.Table) -> None:
-        size = weight(rows)
-        if rows.nbytes > limits.ROW_BYTES and rows.num_rows == 1:
+        size = rows.nbytes
+        if size > limits.ROW_BYTES and rows.num_rows == 1:
             name = max(rows.column_names, key=lambda name: rows.column(name).nbytes)
             raise InvalidInput(
-                f"row {self.rows} takes {rows.nbytes} bytes, most of them in column {name!r}, and "
+                f"row {self.rows} takes {size} bytes, most of them in column {name!r}, and "
                 f"a row has at most {limits.ROW_BYTES}: store such values elsewhere, and here "
                 "where they are; nothing was committed"
             )
@@ -170,9 +168,8 @@ class Stager:
         for bounds, part in split(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())
             chunk.parts.append(part)
-            size = weight(part)
-            chunk.size += size
-            self._open_bytes += size
+            chunk.size += part.nbytes
+            self._open_bytes += part.nbytes
             if chunk.size >= self._recipe.segment_bytes:
                 self._flush(bounds)
         while self._open_bytes > self._budget // 2 and self._open:

@@ -65,8 +65,10 @@ class ScanPlan:
         schema: the Arrow schema of the answer: the columns asked for, in the order asked for.
         table_schema: the Arrow schema of the table at that version, which the filter refers to.
         entries: the segments to read, in columns (`eventlog.format.segments`), in no promised
-        order. predicate: the row filter, or None. pruning: where the other segments went. covered:
-        whether every row of the segments is known to pass the filter.
+            order.
+        predicate: the row filter, or None.
+        pruning: where the other segments went.
+        covered: whether every row of the segments is known to pass the filter.
     """
 
     version: int

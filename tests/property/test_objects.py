@@ -183,11 +183,22 @@ def test_objects_inside_of_lists_and_structs_are_whole_or_refused():
         assert [bad for pair in pairs if (bad := changed(form(*pair)))] == []
 
 
+def held_in_array(*values):
+    held = np.empty(len(values), object)
+    held[:] = values
+    return held
+
+
 def test_numpy_times_beside_other_values_of_numpy_are_refused_in_time():
     """Arrow would end the process."""
     moment = np.datetime64(1, "s")
     for other in (np.int64(1), np.float32(0.5), np.bool_(True)):
-        for values in ([moment, other], [[moment, other]], [{"a": moment}, {"a": [other]}]):
+        for values in (
+            [moment, other],
+            [[moment, other]],
+            [{"a": moment}, {"a": other}],
+            [held_in_array(moment, other)],
+        ):
             held = np.empty(len(values), object)
             for at, value in enumerate(values):
                 held[at] = value

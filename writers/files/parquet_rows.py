@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventlog.staging.decoding import spanned
 from eventlog.staging.rows import PANDAS
 from eventlog.writers.files.sources import Opened, Source, check_alone, open_path
 
@@ -197,9 +198,8 @@ def _leaves(values: pa.Array) -> Iterator[pa.Array]:
         for child in values.flatten():
             yield from _leaves(child)
     elif pa.types.is_map(kind):
-        start, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
-        yield from _leaves(values.keys.slice(start, end - start))
-        yield from _leaves(values.items.slice(start, end - start))
+        yield from _leaves(spanned(values, values.keys))
+        yield from _leaves(spanned(values, values.items))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _leaves(values.flatten())
     else:

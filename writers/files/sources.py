@@ -79,8 +79,9 @@ class Source:
         except (pa.ArrowException, OSError, ValueError, EOFError) as error:
             why = str(error) or type(error).__name__
             if self.kind == "parquet" and isinstance(error, pa.ArrowException | OSError):
-                why += (
-                    ". Where another program reads it, let that one write it again, as Arrow, say"
+                said = " ".join(why.split()).rstrip(".")
+                why = (
+                    f"{said}. Where another program reads it, let that one write it again, as Arrow"
                 )
             raise self.refused(why) from None
 

@@ -256,6 +256,15 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
         (pa.date32(), [pa.scalar(DATE)], [DATE]),
         (pa.date32(), pd.Categorical([DATE], categories=[DATE, NAIVE]), [DATE]),
         (pa.binary(), [b"a", None], [b"a", None]),
+        (US, [np.datetime64(NAIVE), np.float64("nan")], [NAIVE, None]),
+        (
+            pa.struct([("t", US), ("v", pa.float64())]),
+            [{"t": np.datetime64(NAIVE), "v": np.float64(1.5)}],
+            [{"t": NAIVE, "v": 1.5}],
+        ),
+        (pa.list_(pa.float64()), [np.ma.array([1.0, 2.0])], [[1.0, 2.0]]),
+        (pa.list_(pa.bool_()), [np.array([True]), None], [[True], None]),
+        (pa.list_(pa.float64()), [np.array([0.5]), np.array([2, 2**53])], [[0.5], [2.0, 2.0**53]]),
         (pa.decimal128(5, 2), [Decimal("1.50"), None], [Decimal("1.50"), None]),
     ],
 )

@@ -754,6 +754,38 @@ def test_files_whose_lists_hold_nothing_are_read_together(table, tmp_path):
     assert [row["x"] for row in found] == [[None, None]] * 2
 
 
+@pytest.mark.parametrize(
+    ("item", "held"),
+    [(pa.decimal128(5, 2), pa.decimal128(5, 2)), (pa.string_view(), pa.string())],
+    ids=["decimals", "views"],
+)
+def test_lists_without_offsets_are_read_from_arrow_files(item, held, tmp_path):
+    """Of no values at all the file has no offsets; Arrow takes one from what follows."""
+    t = Table.create(
+        tmp_path / "t",
+        pa.schema(
+            [
+                ("at", pa.timestamp("us", "UTC")),
+                ("v", pa.list_(pa.list_(held))),
+                ("z", pa.int64()),
+            ]
+        ),
+        time_column="at",
+    )
+    rows = pa.table(
+        {
+            "at": [HOUR, HOUR],
+            "v": pa.array([[], None], pa.list_(pa.list_(item))),
+            "z": [2**40, 2**41],
+        }
+    )
+    with pa.ipc.new_stream(tmp_path / "a.arrows", rows.schema) as file:
+        file.write_table(rows)
+    found = load(t, tmp_path / "a.arrows")
+    assert sorted(row["z"] for row in found) == [2**40, 2**41]
+    assert {str(row["v"]) for row in found} == {"[]", "None"}
+
+
 def test_a_parquet_file_with_an_encrypted_column_is_refused(table, tmp_path):
     """Its footer is plain; asked for what the column is like, Arrow would end the process."""
 
@@ -1411,7 +1443,7 @@ def test_an_index_that_pandas_keeps_out_of_the_rows_is_not_lost(table, tmp_path,
         ways[given]()
     assert t.refresh().version == 0
     both = frame.assign(id=[1, 2])
-    with pytest.raises(InvalidInput, match=r"'id' is the index .*: drop it"):
+    with pytest.raises(InvalidInput, match=r"'id' is the index .*, and a column, too: drop"):
         append(t, both)
     append(t, frame.reset_index())
     assert scan(t).to_table().column("id").to_pylist() == [5, 6]
