@@ -120,8 +120,10 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
         return True
     if (lists or vectors) and _mixes_times(list(chain.from_iterable(lists)), vectors - {""}):
         return True
-    fields = dict.fromkeys(chain.from_iterable(dicts))
-    return any(_mixes_times([one.get(field) for one in dicts], set()) for field in fields)
+    fields: dict[Any, list[Any]] = {}
+    for name, value in chain.from_iterable(one.items() for one in dicts):
+        fields.setdefault(name, []).append(value)
+    return any(_mixes_times(held, set()) for held in fields.values())
 
 
 def _object_columns(rows: Any) -> Iterator[Any]:

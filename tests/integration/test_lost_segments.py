@@ -1,7 +1,5 @@
 """Segments that are missing: found by fsck and restore, told apart from what vacuum took."""
 
-from datetime import timedelta
-
 import pytest
 from support import builders
 from support.builders import (
@@ -10,6 +8,7 @@ from support.builders import (
     live,
     reopen,
 )
+from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
 from eventlog import Table, errors
 from eventlog.compaction import vacuum
@@ -19,23 +18,6 @@ from eventlog.fsck.check import fsck
 from eventlog.readers.objects import check_sizes
 from eventlog.table.restoration import restoration
 from eventlog.writers import append, overwrite
-
-DAY = {"start": "1970-01-01", "end": "1970-01-02"}
-
-
-NOW = {"retention": timedelta(0), "staging": timedelta(0)}
-
-
-def pinned_and_vacuumed():
-    table = create()
-    append(table, events(1))
-    overwrite(table, events(1, first=1), **DAY)
-    table.pin("keep", 1)
-    table.clock.advance(10**9)
-    append(table, events(1, first=2, day=3))
-    vacuum(table, dry_run=False, **NOW)
-    assert table.refresh().meta.swept.pending is not None
-    return table
 
 
 def test_a_missing_segment_that_a_pin_holds_is_found():

@@ -1,7 +1,5 @@
 """What vacuum deletes and records where the log is short, idle, or pinned."""
 
-from datetime import timedelta
-
 import pytest
 from support.builders import (
     commit,
@@ -10,6 +8,7 @@ from support.builders import (
     reopen,
     row_names,
 )
+from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
 from eventlog import Table, errors
 from eventlog.compaction import vacuum
@@ -17,11 +16,6 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Sweep, Swept
 from eventlog.writers import append, overwrite
-
-DAY = {"start": "1970-01-01", "end": "1970-01-02"}
-
-
-NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 
 def test_nothing_is_deleted_by_a_log_that_lost_its_end():
@@ -48,18 +42,6 @@ def test_vacuums_of_an_idle_table_come_to_rest():
         vacuum(table, dry_run=False)
     assert table.refresh().version == rest
     assert row_names(table) == ["row 1"]
-
-
-def pinned_and_vacuumed():
-    table = create()
-    append(table, events(1))
-    overwrite(table, events(1, first=1), **DAY)
-    table.pin("keep", 1)
-    table.clock.advance(10**9)
-    append(table, events(1, first=2, day=3))
-    vacuum(table, dry_run=False, **NOW)
-    assert table.refresh().meta.swept.pending is not None
-    return table
 
 
 def test_a_record_that_lacks_what_a_pin_holds_is_found():
