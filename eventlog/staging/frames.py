@@ -62,10 +62,8 @@ def check_mixtures(rows: Any) -> None:
         rows: anything; all but a pandas frame passes.
 
     Raises:
-        InvalidInput: a column mixes them, or nests without end; Arrow would end the process. Or a
-            range is an index of the same name as a column: pandas would leave it out.
+        InvalidInput: a column mixes them, or nests without end; Arrow would end the process.
     """
-    _check_range(rows)
     for values in _object_columns(rows):
         if values is None:
             continue
@@ -81,7 +79,15 @@ def check_mixtures(rows: Any) -> None:
             )
 
 
-def _check_range(rows: Any) -> None:
+def check_index(rows: Any) -> None:
+    """Check that pandas leaves no index out: a range that has the name of a column.
+
+    Args:
+        rows: anything; all but a pandas frame passes.
+
+    Raises:
+        InvalidInput: it would.
+    """
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.staging.decoding import check_decimals, plain
-from eventlog.staging.frames import check_mixtures, check_objects
+from eventlog.staging.frames import check_index, check_mixtures, check_objects
 
 _INTEGER_WIDTH = {
     "int8": 8,
@@ -63,6 +63,7 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         names = [field.name for field in rows.type]
         rows = pa.Table.from_arrays(rows.flatten(), names)  # its stream has the offsets of slices
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
+        check_index(rows)
         check_mixtures(rows)
         try:
             reader = pa.RecordBatchReader.from_stream(rows)

@@ -160,11 +160,10 @@ def _open(source: Source, table: _Table) -> Opened:
             part, table.wanted, nulls_say_nothing=source.kind == "json"
         )
     try:
-        with source.complaining():  # of names that are no text, say
-            check_columns(part.schema, table.wanted, table.time_column)
-    except EventLogError as error:
+        check_columns(part.schema, table.wanted, table.time_column)
+    except (EventLogError, UnicodeDecodeError) as error:
         part.close()
-        why = error.message.removeprefix(source.refused("").message)
+        why = error.message if isinstance(error, EventLogError) else f"a column's name: {error}"
         raise source.refused(why) from None
     return part
 
