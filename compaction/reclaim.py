@@ -17,7 +17,7 @@ from itertools import islice
 
 from eventlog import Snapshot, Table
 from eventlog.commit.proposal import check_writable
-from eventlog.commit.slot import put_once
+from eventlog.commit.retry import put_once
 from eventlog.errors import (
     CommitConflict,
     CommitUnknown,

@@ -1,67 +1,62 @@
-"""The commit protocol: one transaction takes effect in one version, exactly once.
+"""The shell of the commit protocol: performs what the protocol asks for, on a log and a clock.
 
-Shell layer: list → decide (pure) → put (FORMAT.md "Algorithms"). The fate of a slot is settled
-before another is tried. Nothing is ever deleted here.
+All decisions are in `protocol`, which does no I/O. Here are one loop, one method for each kind of
+request, and the locks of a handle that several threads use.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Condition
+from typing import Any
 
 from eventlog.clock import Clock
-from eventlog.commit import framing
+from eventlog.commit import commands as c
+from eventlog.commit import framing, publication
 from eventlog.commit.identity import Identity
-from eventlog.commit.proposal import Proposal, check_writable, propose
-from eventlog.commit.publish import Intents, Lookout, patience, publication
-from eventlog.commit.rebase import Conflict, Done, Ready, rebase, refusal
-from eventlog.commit.slot import Turns, passed, settle, still_open, taken_in
+from eventlog.commit.protocol import Outcome, Protocol
+from eventlog.commit.retry import put_once, retrying
 from eventlog.errors import (
-    AlreadyExists,
-    ClaimLost,
-    CommitConflict,
-    CommitUnknown,
+    Corrupt,
     EventLogError,
     InvalidInput,
+    KeyNotFound,
+    OutcomeUnknown,
     Unavailable,
     VersionNotFound,
 )
+from eventlog.format import codec, keys
 from eventlog.log.log import Log
-from eventlog.model.properties import setting
 from eventlog.model.records import Add, Transaction
-from eventlog.state.fold import NoState
 from eventlog.state.snapshot import Snapshot
-from eventlog.state.timing import commit_time
+
+_THREADS = 32  # that read published transactions: a leader waits for the slowest of them
 
 logger = logging.getLogger(__name__)
 
-MAX_LOST_RACES = 200
-CROWD = 8  # after a lost race a writer expects contention for so many commits
-MAX_DEFERRALS = 8  # how often a writer gives way to the one before it
-_FIRST_WAIT_S = 0.02
-_LONGEST_WAIT_S = 2.0
-_SHORTEST_PACE_S = 0.005
 
+class Turns:
+    """Locks by name: of the threads that use one name, one at a time."""
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a transaction: its version, and the newest snapshot known.
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken: set[str] = set()
 
-    `version` is the version that holds it; for an (app id, sequence) that is in the state already,
-    a version at which it is included.
-    """
-
-    version: int
-    head: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsettled:
-    """A transaction that may stand in one of `versions`, in the form in which it was sent."""
-
-    form: Transaction
-    versions: range
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Hold the lock of `name`; wait for it as long as another thread has it."""
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._taken)
+            self._taken.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken.discard(name)
+                self._changed.notify_all()
 
 
 class Committer:
@@ -73,323 +68,171 @@ class Committer:
 
     Attributes:
         identity: makes sure that the log is the one that is known.
+        protocol: what the handle remembers of its commits and of other writers.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.identity = Identity(log, clock)
+        self.protocol = Protocol(log.store.uri, log)
         self._log = log
-        self._store = log.store
         self._clock = clock
-        self._intents = Intents(log.store, clock)
-        self._crowd = 0  # commits for which others are still expected: publish at once
-        self._lookout = Lookout()
-        self._unsettled: dict[str, _Unsettled] = {}
         self._turns = Turns()
-        self._publishes = True  # until the store refuses what is published, for good
+        self._intents: dict[str, Transaction | None] = {}  # by key; None: not usable
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
-        """Commit version 0.
-
-        Raises:
-            AlreadyExists: a table lies under this root.
-            CommitUnknown: the store gave no clear answer.
-        """
-        now_ms = self._now_ms()
-        verdict = rebase(transaction, NoState(), now_ms)
-        if not isinstance(verdict, Ready):
-            raise CommitConflict(f"the table cannot be created: {verdict}", table=self._store.uri)
-        proposal = propose(
-            None,
-            verdict.transactions,
-            verdict.effect,
-            table_id=table_id,
-            time_ms=now_ms,
-            frames=self._log,
-        )
-        stored = settle(self._log, self._clock, proposal, transaction.id)
-        if stored is not None:
-            raise AlreadyExists(
-                "a table lies here already: open it, or choose another path", table=self._store.uri
-            )
-        return Outcome(0, proposal.snapshot)
+        """Commit version 0. Raises: see `Protocol.create`."""
+        return self._drive(self.protocol.create(transaction, table_id))
 
     def commit(self, transaction: Transaction, head: Snapshot) -> Outcome:
-        """Carry the transaction to the head of the log.
-
-        Raises:
-            ClaimLost: the claim that it runs under is gone; nothing was committed.
-            CommitConflict: it cannot be carried; nothing was committed.
-            CommitUnknown: nobody could say whether it landed; the version is in the error.
-            TableNotFound: the log is not the one of `head` any more; nothing was committed.
-            Unavailable: the store does not answer, or every race was lost; nothing was committed.
-        """
-        check_writable(head.header)
+        """Carry the transaction to the head of the log. Raises: see `Protocol.commit`."""
         with self._turns.turn(transaction.id):  # one handle may have it from two threads
-            try:
-                return self._carry(transaction, head)
-            except (CommitUnknown, Unavailable, InvalidInput) as error:
-                if transaction.id not in self._unsettled:  # against sent-and-forgotten
-                    raise
-                # What was sent may still arrive, also where it was a read that failed just now.
-                raise self._open(transaction.id, error) from error
+            return self._drive(self.protocol.commit(transaction, head))
 
-    def _carry(self, transaction: Transaction, head: Snapshot) -> Outcome:
-        """Do as `commit` does; Unavailable says nothing of what `_unsettled` holds."""
-        if transaction.read_version > head.version:
-            head = self._log.newer(head)
-        losses = patience(transaction, setting(head.properties, "combine_after"))
-        for lost in range(MAX_LOST_RACES):
-            if transaction.id in self._unsettled:  # against another-slot-while-unclear
-                found = self._settle_earlier(transaction.id)
-                if found is not None:
-                    return found
-            settled = transaction.id not in self._unsettled
-            if losses and settled and self._crowd > 0 and self._publishes:
-                step = self._combine(transaction, head)
-                if isinstance(step, Outcome):
-                    return step
-                head = step
-            others = self._waiting(transaction, head) if losses else None
-            step = self._attempt(transaction, head, others)  # against new-id-on-retry
-            if isinstance(step, Outcome):
-                return step
-            self._lookout.lost()
-            if losses and lost + 1 >= losses:
-                self._crowd = CROWD
-            self._pause(lost)
-            head = self._log.newer(step)
-        raise self._beaten(transaction)
+    def read_ahead(self, head: Snapshot) -> None:
+        """Read what the next commit takes along, if anything. Raises: `Protocol.read_ahead`."""
+        self._drive(self.protocol.read_ahead(head))
 
-    def _attempt(
-        self, transaction: Transaction, head: Snapshot, others: list[Transaction] | None = None
-    ) -> Outcome | Snapshot:
-        """Try the slot after `head` once; return the outcome, or the newer head that was met.
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether `read_ahead` would send requests."""
+        return self.protocol.contention.leads and bool(self.protocol.listed)
 
-        Raises:
-            CommitConflict: the transaction cannot be carried to the newest version.
-        """
-        head = framing.on_own_keyframe(self._log, head.settled())
-        time_ms = commit_time(head.header, self._now_ms(), transaction)
-        verdict = rebase(transaction, head, time_ms, others or ())
-        if isinstance(verdict, Done):
-            self.identity.check(head)
-            return Outcome(verdict.version, head)
-        if isinstance(verdict, Conflict):
-            newest = self._newest(transaction, head)
-            if isinstance(newest, Snapshot) and newest.version == head.version:
-                self.identity.check(head)
-                raise refusal(transaction, head.header, head.meta, verdict, self._store.uri)
-            return newest
+    def _drive(self, steps: c.Steps[c.T]) -> c.T:
+        """Perform the commands of a part of the protocol; return what it returns."""
         try:
-            proposal = propose(
-                head,
-                verdict.transactions,
-                verdict.effect,
-                table_id=head.header.table,
-                time_ms=time_ms,
-                frames=self._log,
-            )
-        except (InvalidInput, OverflowError):
-            if not others:
-                raise
-            # What others published must not stop this one: alone it may fit.
-            return self._attempt(transaction, head)
-        return self._try_slot(transaction, head, proposal)
+            command = next(steps)
+            while True:
+                try:
+                    answer = self.perform(command)
+                except EventLogError as error:
+                    command = steps.throw(error)
+                else:
+                    command = steps.send(answer)
+        except StopIteration as end:
+            result: c.T = end.value
+            return result
 
-    def _try_slot(
-        self, transaction: Transaction, head: Snapshot, proposal: Proposal
-    ) -> Outcome | Snapshot:
-        """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
-        self.identity.check_before_write(head)
-        version = proposal.snapshot.version
-        earlier = self._unsettled.get(transaction.id)
-        if earlier is None:
-            self._unsettled[transaction.id] = _Unsettled(transaction, range(version, version + 1))
+    def perform(self, command: c.Command) -> Any:  # noqa: C901, PLR0912 - a table
+        """Perform one command; return the answer that its docstring names."""
+        match command:
+            case c.Now():
+                told = self._log.store.now_ms()
+                return self._clock.now_ms() if told is None else told
+            case c.Draw():
+                return self._clock.uniform()
+            case c.Sleep(seconds):
+                return self._clock.sleep(seconds)
+            case c.CheckIdentity(head, writes):
+                check = self.identity.check_before_write if writes else self.identity.check
+                return check(head)
+            case c.Met():
+                return self.identity.seen()
+            case c.View(head):
+                head = framing.on_own_keyframe(self._log, head.settled())
+                return c.Viewed(head, head)
+            case c.PutObjects(objects):
+                for key, body in objects.items():
+                    put_once(self._log.store, self._clock, key, body)
+                return None
+            case c.PutSlot(version, body):
+                return self._put_slot(version, body)
+            case c.ReadSlot(version):
+                return self._read_slot(version)
+            case c.Resolve(stored, known):
+                if known is None:
+                    return self._log.resolve(stored.commit, stored.body)
+                return self._log.following(known, stored.commit, stored.body)
+            case c.Newest(known):
+                return self._log.newer(known)
+            case c.At(version):
+                return self._log.snapshot(version)
+            case c.Holds(stored, after, transaction_id):
+                return self._log.holds(stored.commit, after, transaction_id)
+            case c.Frame(head):
+                return framing.after(self._log, self._clock, head)
+            case c.Publish(transaction, table_id):
+                return self._publish(transaction, table_id)
+            case c.ListIntents(head):
+                return self._list(head)
+            case c.ReadIntents(wanted, table_id):
+                return self._read(wanted, table_id)
+            case c.Beside(first, second):
+                return self._beside(first, second)
+
+    def _put_slot(self, version: int, body: bytes) -> c.Created | c.Exists | c.Unclear | c.Refused:
         try:
-            stored = settle(self._log, self._clock, proposal, transaction.id)
-        except (Unavailable, InvalidInput):
-            if earlier is None:  # else what was sent before may still arrive
-                del self._unsettled[transaction.id]
-            raise
-        self.identity.seen()
-        if stored is None:
-            del self._unsettled[transaction.id]
-            return Outcome(version, framing.after(self._log, self._clock, proposal.snapshot))
-        # against own-id-not-looked-for
-        listed = any(t.id == transaction.id for t in stored.commit.transactions)
-        # A handle that is behind loses slots below the one that is open: that one stays open.
-        still_open = earlier is not None and version not in earlier.versions
-        if not listed and transaction.until is None and not still_open:
-            del self._unsettled[transaction.id]
-        snapshot = self._log.following(head, stored.commit, stored.body)
-        if listed and self._log.holds(stored.commit, snapshot, transaction.id):
-            del self._unsettled[transaction.id]
-            return Outcome(version, snapshot)
-        return snapshot
+            created = self._log.store.put_if_absent(keys.commit_key(version), body)
+        except OutcomeUnknown as error:
+            return c.Unclear(error.message)
+        except (Unavailable, InvalidInput) as error:
+            return c.Refused(error)
+        return c.Created() if created else c.Exists()
 
-    def _combine(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
-        """Publish the transaction; then either find it in another's commit, or lead and take along.
-
-        A newer head where the store refuses what is published: it has to race then.
-
-        Raises:
-            CommitConflict: it can never take effect.
-            Unavailable: the store stopped answering, or no window brought it in.
-        """
-        for _ in range(MAX_LOST_RACES):
-            published = publication(transaction, head)
-            if isinstance(rebase(published, head, head.header.time + 1), Ready):
-                self.identity.check_before_write(head)
-                # From here on others may commit it, whatever happens to us.
-                window = range(head.version + 1, (published.until or 0) + 1)
-                self._unsettled[transaction.id] = _Unsettled(published, window)
-                step = self._work_on(published, head, new=True)
-            else:
-                # It is in already, or void here: published, it could land after it was refused.
-                step = self._attempt(transaction, head)
-            if isinstance(step, Outcome) or not self._publishes:
-                return step
-            head = step
-        raise self._beaten(transaction)
-
-    def _work_on(self, published: Transaction, head: Snapshot, *, new: bool) -> Outcome | Snapshot:
-        """See a published transaction through its window; return its outcome or the window's end.
-
-        Raises:
-            CommitConflict: it can never take effect.
-            Unavailable: the store stopped answering while the window is open.
-        """
+    def _read_slot(self, version: int) -> c.Stored | None:
         try:
-            started_ms = self._clock.now_ms()
-            if new and not self._publish(published, head.header.table):
-                return head
-            # Of any value, also negative: a clock may be set in between.
-            elapsed_s = (self._clock.now_ms() - started_ms) / 1000
-            pace_s = min(max(_SHORTEST_PACE_S, elapsed_s), _LONGEST_WAIT_S)
-            step = self._lead_or_follow(published, head, pace_s)
-        except (ClaimLost, CommitConflict):
-            self._unsettled.pop(published.id, None)
-            raise
-        self._unsettled.pop(published.id, None)  # found, or dead with its window
-        return step
-
-    def _publish(self, published: Transaction, table: str) -> bool:
-        """Publish; False: the store refuses that for good, and nobody else can commit it."""
-        try:
-            self._intents.publish(published, table)
-        except InvalidInput as refused:
-            logger.warning("from now on this handle publishes nothing: %s", refused)
-            self._publishes = False
-            del self._unsettled[published.id]
-            return False
-        return True
-
-    def _lead_or_follow(
-        self, published: Transaction, head: Snapshot, pace_s: float
-    ) -> Outcome | Snapshot:
-        """Work on one published window; return the outcome, or the snapshot at its end."""
-        last, deferrals, missed = published.until or 0, 0, 0
-        self._clock.sleep(pace_s * (0.5 + self._clock.uniform()))  # let others publish too
-        others = self._intents.pending(published, head)
-        while head.version < last:
-            if others and min(others) < published.id and deferrals < MAX_DEFERRALS:
-                # All see the same list, so that one leads; who defers looks for its commit.
-                deferrals += 1
-                pause = 1.0 if deferrals == 1 else 0.5
-                self._clock.sleep(pace_s * (pause + self._clock.uniform() / 2))
-                step = self._next(published, head)
-            else:
-                step = self._attempt(published, head, self._taken(others, head))
-            alone = isinstance(step, Outcome) and not others
-            self._crowd = max(0, self._crowd - 1) if alone else CROWD
-            if isinstance(step, Outcome):
-                return step
-            if step.version > head.version:
-                deferrals, missed = 0, missed + 1
-                if missed == 1:
-                    others = self._intents.pending(published, step)
-                elif missed % 3 == 0:  # versions come faster than one can look at each
-                    step = self._newest(published, step)
-                    if isinstance(step, Outcome):
-                        return step
-                if missed > 1:
-                    deferrals = MAX_DEFERRALS  # who wins does not look at what is published
-            head = step
-        return head
-
-    def _waiting(self, transaction: Transaction, head: Snapshot) -> list[Transaction]:
-        """Look now and then, though nobody was met, for those whom this writer keeps out."""
-        if not self._lookout.due():
-            return []
-        try:
-            found = self._taken(self._intents.pending(transaction, head), head)
-        except Unavailable:
-            return []  # it is for the others: this one can do without
-        if found:
-            self._crowd = CROWD
-        return found
-
-    def _taken(self, others: Mapping[str, str], head: Snapshot) -> list[Transaction]:
-        """Return others' published transactions, whose ids their publishers have looked at."""
-        found = self._intents.read(others, head.header.table)
-        self._log.vouch(a.id for t in found for a in t.actions if isinstance(a, Add))
-        return found
-
-    def _newest(self, transaction: Transaction, head: Snapshot) -> Outcome | Snapshot:
-        """Go to the newest version; a published transaction is looked for on the way there."""
-        newest = self._log.newer(head)
-        version = passed(self._log, transaction, head, newest)
-        return newest if version is None else Outcome(version, newest)
-
-    def _next(self, published: Transaction, head: Snapshot) -> Outcome | Snapshot:
-        """Look at the version after `head`, if it is there, for the published transaction."""
-        try:
-            commit, body = self._log.read(head.version + 1)
+            return c.Stored(*self._log.read(version))
         except VersionNotFound:
-            return head
-        snapshot = self._log.following(head, commit, body)
-        if self._log.holds(commit, snapshot, published.id):
-            return Outcome(snapshot.version, snapshot)
-        return snapshot
+            return None
 
-    def _settle_earlier(self, transaction_id: str) -> Outcome | None:
-        """Settle a transaction that an earlier call left open: it may stand in the log already.
+    def _publish(self, published: Transaction, table_id: str) -> c.Published | c.Refused:
+        key = keys.intent_key(published.until or 0, published.id)
+        body = codec.encode_transaction(published, table_id)
+        unclear: list[OutcomeUnknown] = []
 
-        Returns None where it does not and cannot any more, or where its slot is still empty: then
-        that slot is the next one tried, under the same transaction id.
-        """
-        known = self._unsettled[transaction_id]
-        for version in known.versions:
+        def send() -> None:
             try:
-                snapshot = taken_in(self._log, version, transaction_id)
-            except VersionNotFound:
-                if known.form.until is None:
-                    return None
-                step = self._work_on(known.form, self._log.snapshot(version - 1), new=False)
-                return step if isinstance(step, Outcome) else None
-            if snapshot is not None:
-                del self._unsettled[transaction_id]
-                return Outcome(version, snapshot)
-        del self._unsettled[transaction_id]
-        return None
+                self._log.store.put_if_absent(key, body)
+            except OutcomeUnknown as error:
+                unclear.append(error)
+                raise
 
-    def _open(self, transaction_id: str, error: EventLogError) -> CommitUnknown:
-        versions = self._unsettled[transaction_id].versions
-        return still_open(self._store.uri, transaction_id, versions, error)
+        started_s = self._clock.elapsed_s()
+        try:
+            retrying(self._clock)(send)
+        except InvalidInput as error:
+            # against refused-publication-taken-for-sent
+            if unclear:  # what was sent before it was refused may be there
+                raise unclear[-1] from None
+            logger.warning("from now on this handle publishes nothing: %s", error)
+            return c.Refused(error)
+        return c.Published(self._clock.elapsed_s() - started_s)
 
-    def _beaten(self, transaction: Transaction) -> Unavailable:
-        return Unavailable(
-            f"lost {MAX_LOST_RACES} commit races in a row: the table is under heavy contention; "
-            "nothing was committed, try again later",
-            table=self._store.uri,
-            transaction=transaction.id,
-        )
+    def _list(self, head: Snapshot) -> list[publication.Intent]:
+        after, limit = publication.start_key(head), publication.MAX_LISTED
+        listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
+        return publication.open_intents(((each.key, each.size) for each in listed), head)
 
-    def _now_ms(self) -> int:
-        told = self._store.now_ms()
-        return self._clock.now_ms() if told is None else told
+    def _read(self, wanted: Sequence[str], table_id: str) -> list[Transaction]:
+        known = self._intents  # replaced as a whole: a handle may be used from several threads
+        read = {key: known[key] for key in wanted if key in known}
+        missing = [key for key in wanted if key not in read]
+        if len(missing) > 1:
+            with ThreadPoolExecutor(min(_THREADS, len(missing))) as pool:
+                each = pool.map(lambda key: self._get(key, table_id), missing)
+                read.update(zip(missing, each, strict=True))
+        elif missing:
+            read[missing[0]] = self._get(missing[0], table_id)
+        self._intents = read
+        usable = [transaction for key in wanted if (transaction := read[key]) is not None]
+        # Their publishers have made sure that the ids are fresh.
+        self._log.vouch(a.id for t in usable for a in t.actions if isinstance(a, Add))
+        return usable
 
-    def _pause(self, lost: int) -> None:
-        """Wait a random time that grows with the races lost, so that writers spread out."""
-        longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(lost, 10))
-        self._clock.sleep(self._clock.uniform() * longest)
+    def _get(self, key: str, table_id: str) -> Transaction | None:
+        """Return a published transaction, or None for what does not belong there."""
+        try:
+            body = self._log.store.get(key, length=codec.MAX_INTENT_BYTES + 1)
+            return publication.parse(body, key, table_id)
+        except (Corrupt, InvalidInput, KeyNotFound) as error:
+            logger.warning("ignoring published transaction %s: %s", key, error)
+            return None
+
+    def _beside(self, first: c.Command, second: c.Command) -> tuple[Any, Any]:
+        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
+            beside = pool.submit(self.perform, second)
+            answer = self.perform(first)
+            try:
+                return answer, beside.result()
+            except EventLogError as error:
+                logger.info("went on without %s: %s", second, error)
+                return answer, None

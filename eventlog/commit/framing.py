@@ -10,7 +10,7 @@ import logging
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import keyframe_due
-from eventlog.commit.slot import put_once
+from eventlog.commit.retry import put_once
 from eventlog.errors import Corrupt, EventLogError, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.log import Log

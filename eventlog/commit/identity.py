@@ -8,7 +8,7 @@ looks at the newest commit that it knows before it commits or deletes (FORMAT.md
 from __future__ import annotations
 
 from eventlog.clock import Clock
-from eventlog.commit.slot import retrying
+from eventlog.commit.retry import retrying
 from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.model.records import Header

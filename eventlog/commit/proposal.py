@@ -32,10 +32,10 @@ _MAX_INFO = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A commit ready to be stored: first `frames` by key, then `body` at the slot of `snapshot`."""
+    """A commit ready to be stored: first `objects` by key, then `body` in the slot."""
 
     body: bytes
-    frames: dict[str, bytes]
+    objects: dict[str, bytes]
     snapshot: Snapshot
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import keyframe_due
-from eventlog.commit.slot import retrying
+from eventlog.commit.retry import retrying
 from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from eventlog import limits
 from eventlog.clock import Clock
-from eventlog.commit.slot import put_once
+from eventlog.commit.retry import put_once
 from eventlog.format import codec, keys, parts
 from eventlog.model import stats
 from eventlog.model.properties import setting

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from eventlog.commit.slot import put_once
+from eventlog.commit.retry import put_once
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.history import find_transaction

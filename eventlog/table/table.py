@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
@@ -25,6 +25,7 @@ from eventlog.errors import (
     ClaimLost,
     CommitConflict,
     InvalidInput,
+    Unavailable,
     UnsupportedFormat,
     VersionNotFound,
 )
@@ -329,17 +330,28 @@ class Table(Holding, Settings):
 
     @contextmanager
     def verifying(self) -> Iterator[None]:
-        """Do as `verify` does beside a block of work, if the next commit would wait for that.
+        """Do beside a block of work what the next commit would wait for, if there is anything.
+
+        That is `verify`, and reading what other writers have published for this one to commit.
 
         Raises: as `verify`, when the block has ended without an error.
         """
-        if self.store.near or not self._committer.identity.is_due():
+        committer = self._committer
+        verifies = not self.store.near and committer.identity.is_due()
+        if not verifies and not committer.reads_ahead:
             yield
             return
-        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-verify") as beside:
-            look = beside.submit(self.verify)
+
+        def look() -> None:
+            if verifies:
+                self.verify()
+            with suppress(Unavailable):  # it is for the others
+                committer.read_ahead(self.head())
+
+        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as beside:
+            looking = beside.submit(look)
             yield
-            look.result()
+            looking.result()
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, whether due or not; return its version."""

@@ -272,10 +272,14 @@ def _status_mb(name):
 
 
 class Server:
-    """The S3 server in a process of its own (`serve.py`), with its counts asked for over a pipe."""
+    """An S3 server in a process of its own, with its counts asked for over a pipe.
 
-    def __init__(self, delay_ms=0):
-        command = [sys.executable, "-W", "ignore", str(HERE / "serve.py"), str(delay_ms)]
+    It is moto's (`serve.py`), or one of little processor time (`delayed.py`) if `small`.
+    """
+
+    def __init__(self, delay_ms=0, *, small=False):
+        program = "delayed.py" if small else "serve.py"
+        command = [sys.executable, "-W", "ignore", str(HERE / program), str(delay_ms)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -29,6 +29,7 @@ WORKLOADS = {
     "open": (120, 30),
     "plan": (280, 40),
     "contention": (120, 40),
+    "crowd": (600, 40),
     "small-files": (240, 40),
     "ongoing": (300, 70),
     "vacuum": (120, 30),
@@ -109,6 +110,7 @@ def _work(options):
     import appends
     import arrow_cost
     import contention
+    import crowd
     import ongoing
     import opens
     import plans
@@ -121,6 +123,7 @@ def _work(options):
         "open": opens.run,
         "plan": plans.run,
         "contention": contention.run,
+        "crowd": crowd.run,
         "small-files": small_files.run,
         "ongoing": ongoing.run,
         "vacuum": reclaim.run,

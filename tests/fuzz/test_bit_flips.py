@@ -14,10 +14,11 @@ import pytest
 from fuzz import corpus, targets
 from support import builders
 from support.builders import replace_object
+from support.intents import Intents
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.commit.publish import WINDOW, Intents
+from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore

@@ -18,10 +18,11 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.intents import Intents
 
 from eventlog import Ms, Table
 from eventlog.clock import ManualClock
-from eventlog.commit.publish import Intents, publication
+from eventlog.commit.publication import publication
 from eventlog.compaction import vacuum
 from eventlog.format import keys, segments
 from eventlog.model.records import (
@@ -303,7 +304,8 @@ def main() -> int:
     # One upload at a time: the ids of segments come from one sequence.
     alone = patch("eventlog.staging.stager._UPLOADS", 1)
     named = patch("eventlog.table.table.writer_name", lambda: "golden@example")
-    eager = patch("eventlog.commit.publish._SELDOM", 1)  # every append looks for what was published
+    # Every append looks for what was published.
+    eager = patch("eventlog.commit.contention._SELDOM", 1)
     with alone, named:
         make_typed(clock)
         make_granularities(clock)

@@ -79,7 +79,6 @@ def test_c1_applied_then_412_on_the_retry():
     table = create(store)
     spy = Spy(store)
     table.store = table.log.store = spy
-    table._committer._store = spy
     store.inject(Fault("put", "lost_response", "_log/"))
     store.inject(Fault("get", "unavailable", keys.commit_key(1)))
     assert append(table, events(3)) == 1

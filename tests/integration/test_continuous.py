@@ -16,7 +16,8 @@ from support.builders import START_MS, Spy, check_sound, create, events, reopen,
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.commit import committer as committing
+from eventlog.commit import contention
+from eventlog.commit import protocol as committing
 from eventlog.compaction import Policy, perform, plan, run
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
@@ -121,7 +122,7 @@ def test_without_publishing_or_looking_it_would_be_tried_until_the_rival_rests(
             lambda t, after: 0 if t.operation == "compact" else patience(t, after),
         )
     else:
-        monkeypatch.setattr(committing.Lookout, "due", lambda _: False)
+        monkeypatch.setattr(contention.Contention, "look_is_due", lambda _: False)
     _, outcomes, tries = compacted_beside(stops=60, days=1)
     assert [one.status for one in outcomes] == ["done"]
     assert max(tries) > 2

@@ -11,6 +11,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 from support.builders import SCHEMA, START_MS, App, add, commit, events, replaced, row_names
+from support.intents import Intents
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
@@ -234,7 +235,7 @@ def test_w9_what_an_old_handle_published_is_not_taken_along():
     """Within the second that a handle trusts, it may publish beside the log of another table."""
     store = CountingStore(MemoryStore())
     old = fill(store, 1)
-    left = old._committer._intents
+    left = Intents(old.store, old.clock)
     new = swap(old, 1)
     published = old.transaction("append", [add(old)])
     left.publish(replaced(published, until=6), old.id)

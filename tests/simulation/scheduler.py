@@ -149,7 +149,7 @@ class InTurn:
 
 # Modules that start threads, loaded or not.
 THREADED = (
-    *("eventlog.commit.publish", "eventlog.log.history", "eventlog.log.log"),
+    *("eventlog.commit.committer", "eventlog.log.history", "eventlog.log.log"),
     *("eventlog.table.restage", "eventlog.compaction.reclaim", "eventlog.compaction.runner"),
 )
 

@@ -16,7 +16,7 @@ from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
 
 from eventlog import errors
-from eventlog.commit import committer, slot
+from eventlog.commit import commands, protocol
 from eventlog.compaction import reclaim
 from eventlog.compaction.planner import assessing
 from eventlog.format import keys
@@ -64,14 +64,14 @@ def overwriting(self, key, body):
 WATCHED_PUT = WatchedStore.put_if_absent
 
 
-def taken_for_success(log, proposal, _unclear):
-    log.store.put_if_absent(keys.commit_key(proposal.snapshot.version), proposal.body)
+def taken_for_success(_self, proposal):
+    yield commands.PutSlot(proposal.snapshot.version, proposal.body)
 
 
-def never_unclear(log, clock, proposal, transaction_id):
+def never_unclear(self, proposal, transaction_id):
     """Take an unclear answer for a refusal: the commit may be there."""
     try:
-        return SETTLE(log, clock, proposal, transaction_id)
+        return (yield from SETTLE(self, proposal, transaction_id))
     except errors.CommitUnknown as error:
         raise errors.Unavailable(error.message) from None
 
@@ -81,7 +81,7 @@ def never_in_doubt(_self, _transaction_id, error):
     return errors.Unavailable(error.message)
 
 
-SETTLE = slot.settle
+SETTLE = protocol.Protocol._settle
 
 
 def nothing(*_args, **_options):
@@ -137,9 +137,9 @@ MUTANTS = {
     "the vacuum, judging by an earlier version": (reclaim, "_mark", judged_too_early),
     "the vacuum, taking nothing for live": (reclaim._Sweep, "_live", lambda *_: []),
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
-    "a refusal taken for success": (slot, "_try_slot", taken_for_success),
-    "an unclear answer taken for a refusal": (committer, "settle", never_unclear),
-    "a doubt that is forgotten": (committer.Committer, "_open", never_in_doubt),
+    "a refusal taken for success": (protocol.Protocol, "_try_once", taken_for_success),
+    "an unclear answer taken for a refusal": (protocol.Protocol, "_settle", never_unclear),
+    "a doubt that is forgotten": (protocol.Protocol, "_open", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
     "pins below the horizon": (holds, "_unheld", nothing),

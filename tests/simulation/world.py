@@ -13,7 +13,7 @@ from simulation.scheduler import Scheduler, WaitingClock
 from support.builders import Crash, create, drop_of, live
 
 from eventlog import Table, errors
-from eventlog.commit.slot import put_once
+from eventlog.commit.retry import put_once
 from eventlog.format import keys
 from eventlog.model.records import Add
 from eventlog.store.memory import MemoryStore

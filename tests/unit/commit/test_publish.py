@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 from support.builders import HASH, START_MS, TABLE, Spy, add, commit, create, reopen, replaced
+from support.intents import Intents
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.commit import rebase
-from eventlog.commit.publish import (
+from eventlog.commit.publication import (
     MAX_TAKEN,
     MAX_TAKEN_BYTES,
     WINDOW,
-    Intents,
     combinable,
     publication,
 )
@@ -330,7 +330,7 @@ def test_marks_are_forgotten_when_the_window_has_ended(head):
 
 def test_a_mark_makes_the_own_append_done_and_the_others_left_out(store):
     table = reopen(create(store).store)
-    table._committer._crowd = 8
+    table._committer.protocol.contention.expected = 8
     transaction = table.transaction("append", [add(table)])
     assert table.commit(transaction) == 1
     head = table.head()

@@ -1,0 +1,135 @@
+"""What a handle makes of the other writers it meets: when to race, publish, look, and how long.
+
+Pure: no clock, no store. Each number is a decision between latency and requests, tried in
+`tests/simulation/contention.py` with 1 to 32 writers.
+
+A writer alone races: one request a commit. Among others one writer leads: it commits its own
+transactions and takes along what the rest have published (FORMAT.md "Combining"). Nobody appoints
+it. Whose transaction took effect by its own commit leads with the next one; whose transaction
+another one took along publishes the next one too and looks for it. Where no commit comes, the
+first in the order of the published ones commits them all, and leads from there on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+CROWD = 8  # commits of its own for which a writer expects others after it met some
+MAX_LED = 3  # races that a writer runs for itself and others before it looks around again
+MAX_AWAITED = 3  # looks for the commit after a lost race, right after which the next one is run
+MAX_DEFERRALS = 2  # looks for the commit of the first in order before a writer does its work
+
+# A leader commits every two to four requests. A transaction that it lists right after it was
+# published is committed one request and a half later.
+FIRST_LOOK = 1.2  # requests from the answer to a publication to the first look
+NEXT_LOOK = 0.3  # requests between the answer to a look that showed nothing and the next one
+MAX_LOOKS = 4  # looks in a row that showed nothing, before a writer lists what is published
+MAX_PASSED = 3  # commits that left the transaction out, before a writer lists what is published
+
+SHORTEST_REQUEST_S = 0.002
+LONGEST_REQUEST_S = 2.0
+
+# Direct commits after which a writer that expects no others looks for them: seldom, or often while
+# it has met some. Without it they would starve behind a writer that never pauses.
+_SELDOM, _OFTEN = 32, 4
+_REMEMBERED = 64  # direct commits for which others are remembered
+
+
+class Role(Enum):
+    """How a writer's last transaction took effect, among others."""
+
+    UNKNOWN = "unknown"
+    LEADS = "leads"  # by its own commit
+    RIDES = "rides"  # by a commit of another writer
+
+
+@dataclass(slots=True)
+class Contention:
+    """What one handle remembers of other writers.
+
+    Attributes:
+        expected: commits of its own for which others are still expected.
+        role: how the last transaction took effect, where others were expected.
+        request_s: how long a request takes, as measured last.
+    """
+
+    expected: int = 0
+    role: Role = Role.UNKNOWN
+    request_s: float = 0.02
+    _since: int = 0  # direct commits since the last look
+    _remembered: int = 0  # direct commits for which others are still remembered
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the next transaction is published before any race."""
+        return self.expected > 0 and self.role is not Role.LEADS
+
+    @property
+    def leads(self) -> bool:
+        """Whether others' transactions are looked for before and beside every commit."""
+        return self.expected > 0 and self.role is Role.LEADS
+
+    def lost(self, *, publish: bool) -> None:
+        """Note a lost race.
+
+        Args:
+            publish: others are expected from now on.
+        """
+        self._remembered = _REMEMBERED
+        self.role = Role.UNKNOWN  # another one leads by now, or none does
+        if publish:
+            self.expected = CROWD
+
+    def led(self, *, alone: bool) -> None:
+        """Note that the own commit landed, which took nobody along if `alone`."""
+        self.expected = max(0, self.expected - 1) if alone else CROWD
+        self.role = Role.LEADS
+
+    def rode(self) -> None:
+        """Note that another writer's commit took the own transaction along."""
+        self.expected = CROWD
+        self.role = Role.RIDES
+
+    def met(self) -> None:
+        """Note that others have published something."""
+        self.expected = CROWD
+
+    def took(self, seconds: float) -> None:
+        """Note how long a request took, whatever a clock says that was set in between."""
+        self.request_s = min(max(SHORTEST_REQUEST_S, seconds), LONGEST_REQUEST_S)
+
+    def look_is_due(self) -> bool:
+        """Count a commit that expects no others, and say whether to look for them before it."""
+        self._since += 1
+        self._remembered = max(0, self._remembered - 1)
+        if self._since < (_OFTEN if self._remembered else _SELDOM):
+            return False
+        self._since = 0
+        return True
+
+
+@dataclass(slots=True)
+class Watch:
+    """What a writer has seen since it published: when does it go on without a leader.
+
+    Attributes:
+        looks: in a row, that showed no new commit.
+        passed: commits that left its transaction out.
+    """
+
+    looks: int = 0
+    passed: int = 0
+
+    def nothing(self) -> None:
+        """Note a look that showed no new commit."""
+        self.looks += 1
+
+    def left_out(self) -> None:
+        """Note a commit that left the transaction out."""
+        self.looks, self.passed = 0, self.passed + 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody seems to take along what is published."""
+        return self.looks >= MAX_LOOKS or self.passed >= MAX_PASSED

@@ -1,0 +1,45 @@
+"""One retry policy for one request whose answer was unclear: the same again, a few times."""
+
+from __future__ import annotations
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from eventlog.clock import Clock
+from eventlog.errors import Unavailable
+from eventlog.store.port import Body, ObjectStore
+
+MAX_TRIES = 8  # of one request whose answer was unclear
+_FIRST_WAIT_S = 0.02
+_LONGEST_WAIT_S = 2.0
+
+
+def wait_s(tries: int, drawn: float) -> float:
+    """Return how long to wait after so many tries, given a random number in [0, 1)."""
+    longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**tries)
+    return float(longest * (0.5 + drawn / 2))
+
+
+def retrying(clock: Clock) -> Retrying:
+    """Return the policy for one request whose answer was unclear: the same again, a few times."""
+
+    def wait(state: RetryCallState) -> float:
+        return wait_s(state.attempt_number, clock.uniform())
+
+    return Retrying(
+        retry=retry_if_exception_type(Unavailable),
+        stop=stop_after_attempt(MAX_TRIES),
+        wait=wait,
+        sleep=clock.sleep,
+        reraise=True,
+    )
+
+
+def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:
+    """Create an object whose key no other writer would use for other bytes.
+
+    Raises:
+        Unavailable: the store does not answer; the object may or may not be there, and nothing
+            refers to it.
+    """
+    # False means that an earlier try of these very bytes had landed.
+    retrying(clock)(store.put_if_absent, key, body)

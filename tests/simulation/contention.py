@@ -1,0 +1,264 @@
+"""Many writers of one table in simulated time: how long an append takes, and what it costs.
+
+The writers run the real commit protocol, against a real log in memory; only time is simulated. A
+request takes effect about half its latency after it was sent. Run it for a table of policies:
+
+    PYTHONPATH=tests python tests/simulation/contention.py [seconds] [latency in ms …]
+"""
+
+import heapq
+import itertools
+import random
+import sys
+from dataclasses import dataclass, field
+
+from support.builders import START_MS, add, create, drop_of
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.commit import commands as c
+from eventlog.errors import EventLogError
+from eventlog.model.records import Drop, Replace
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
+
+THREADS = 32  # requests that one writer has under way at once
+WRITERS = (1, 2, 4, 8, 16, 32)
+
+
+class FarStore(CountingStore):
+    """A store whose reads cost requests, in memory."""
+
+    near = False
+
+
+class Clock(ManualClock):
+    """A clock that shows simulated time; nothing sleeps by it."""
+
+    def __init__(self, world, seed):
+        super().__init__(START_MS, seed)
+        self._world = world
+
+    def now_ms(self):
+        return START_MS + int(self._world.now * 1000)
+
+    def elapsed_s(self):
+        return self._world.now
+
+    def sleep(self, seconds):
+        raise AssertionError("the protocol waits by commands")
+
+
+@dataclass
+class Result:
+    """What the writers of one run saw."""
+
+    seconds: float
+    latencies: list = field(default_factory=list)  # of appends, in seconds
+    replaced: list = field(default_factory=list)  # of replacements
+    requests: int = 0
+    commits: int = 0
+
+    @property
+    def rate(self):
+        return len(self.latencies) / self.seconds
+
+    @property
+    def each(self):
+        return self.requests / max(1, len(self.latencies) + len(self.replaced))
+
+    def at(self, share):
+        return sorted(self.latencies)[int(len(self.latencies) * share)]
+
+    def slowest(self):
+        return max([*self.latencies, *self.replaced])
+
+
+class World:
+    """Simulated time, one table, and processes: generators that yield seconds to wait.
+
+    Args:
+        latency: seconds of a request.
+        seed: of all that is drawn.
+        jitter: by which share a request may take longer or shorter.
+        cpu: seconds of a writer's own processor that a request takes besides.
+    """
+
+    def __init__(self, latency, seed=1, *, jitter=0.2, cpu=0.0):
+        self.now = 0.0
+        self.latency = latency
+        self.store = MemoryStore()
+        self.random = random.Random(seed)
+        self._jitter, self._cpu = jitter, cpu
+        self._queue, self._count = [], itertools.count()
+        create(self.store, seed=seed)
+
+    def start(self, process, then=lambda _result: None):
+        """Run a process; `then` is called with what it returns."""
+        self._step(process, then)
+
+    def run(self, until):
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, process, then = heapq.heappop(self._queue)
+            self._step(process, then)
+
+    def half(self):
+        """Half of a request, from the writer to the store or back."""
+        spread = 1 + self._jitter * (2 * self.random.random() - 1)
+        return self.latency / 2 * spread + self._cpu / 2
+
+    def _step(self, process, then):
+        try:
+            wait = next(process)
+        except StopIteration as end:
+            then(end.value)
+            return
+        heapq.heappush(self._queue, (self.now + wait, next(self._count), process, then))
+
+    def together(self, *processes):
+        """A process that runs several and returns their results."""
+        results, left = [None] * len(processes), [len(processes)]
+
+        def ended(number):
+            def note(result):
+                results[number] = result
+                left[0] -= 1
+
+            return note
+
+        for number, process in enumerate(processes):
+            self.start(process, ended(number))
+        while left[0]:
+            yield self.latency / 50 or 1e-4
+        return results
+
+
+class Writer:
+    """One process that appends, or replaces what it appended, without a pause."""
+
+    def __init__(self, world, number, result, *, replaces=False):
+        self.world, self.result, self.replaces = world, result, replaces
+        self.store = FarStore(world.store)
+        self.table = Table(self.store, Clock(world, number + 1))
+        self.table.head()
+        self.protocol = self.table._committer.protocol
+        world.start(self.work(world.random.random() * world.latency))
+
+    def work(self, delay):
+        yield delay
+        mine = None
+        while True:
+            started = self.world.now
+            before = self._requests()
+            actions = self._actions(mine)
+            head = self.table.head()
+            steps = self.protocol.read_ahead(head)
+            yield from self.world.together(self._request(None), self._drive(steps))
+            transaction = self.table.transaction("append", actions)
+            steps = self.protocol.commit(transaction, self.table.head())
+            outcome = yield from self._drive(steps)
+            if isinstance(outcome, Exception):
+                raise outcome
+            self.table._advance(outcome.head)
+            took = self.world.now - started
+            (self.result.replaced if mine and self.replaces else self.result.latencies).append(took)
+            self.result.requests += self._requests() - before + 1  # and the upload
+            mine = actions[-1] if self.replaces else None
+            mine = mine and (mine, outcome.version)
+
+    def _actions(self, mine):
+        fresh = add(self.table)
+        if mine is None:
+            return [fresh]
+        old, version = mine
+        live = self.table.head().live([Drop(old.id, old.chunk, "")])
+        return [Replace(version, (), 0), *(drop_of(s) for s in live.values()), fresh]
+
+    def _requests(self):
+        return self.store.counts.total
+
+    def _drive(self, steps):
+        answer, error = None, None
+        while True:
+            try:
+                command = steps.throw(error) if error else steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            except EventLogError as failed:
+                return failed
+            answer, error = None, None
+            answer = yield from self._perform(command)
+            if isinstance(answer, EventLogError):
+                error = answer
+
+    def _perform(self, command):
+        match command:
+            case c.Sleep(seconds):
+                yield seconds
+                return None
+            case c.Beside(first, second):
+                return tuple(
+                    (yield from self.world.together(self._perform(first), self._perform(second)))
+                )
+            case c.Publish():
+                started = self.world.now
+                yield from self._request(command)
+                return c.Published(self.world.now - started)
+            case (
+                c.PutSlot() | c.ReadSlot() | c.ListIntents() | c.Newest() | c.ReadIntents()
+                | c.At() | c.PutObjects() | c.Frame()
+            ):  # fmt: skip
+                return (yield from self._request(command))
+        return self._now(command)
+
+    def _now(self, command):
+        try:
+            return self.table._committer.perform(command)
+        except EventLogError as failed:
+            return failed
+
+    def _request(self, command):
+        """A request, or several one after the other; those of `ReadIntents` go together."""
+        idle = isinstance(command, c.Frame | c.PutObjects | c.ReadIntents)
+        if not idle:
+            yield self.world.half()
+        before = self._requests()
+        answer = command and self._now(command)
+        sent = self._requests() - before
+        if isinstance(command, c.ReadIntents):
+            sent = -(-sent // THREADS)
+        rest = 2 * sent if idle else 2 * max(1, sent) - 1
+        for _ in range(rest):
+            yield self.world.half()
+        return answer
+
+
+def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, **options):
+    """Let so many writers contend for one table for simulated seconds; return a `Result`."""
+    world = World(latency, seed, **options)
+    result = Result(seconds)
+    for number in range(writers):
+        Writer(world, number, result, replaces=number < replacing)
+    world.run(seconds)
+    result.commits = Table(world.store).head().version
+    return result
+
+
+def main(arguments):
+    seconds = float(arguments[0]) if arguments else 20.0
+    for latency_ms in [float(a) for a in arguments[1:]] or [20.0, 50.0, 100.0]:
+        alone = None
+        sys.stdout.write(f"{latency_ms:g} ms a request\n")
+        for writers in WRITERS:
+            found = contend(writers, latency_ms / 1000, seconds=seconds)
+            alone = alone or found.rate
+            sys.stdout.write(
+                f"  {writers:3} writers: {found.rate:6.1f} appends/s, x{found.rate / alone:5.2f}, "
+                f"{found.each:5.2f} requests, p50 {found.at(0.5) * 1000:5.0f} ms, "
+                f"p99 {found.at(0.99) * 1000:5.0f} ms, max {found.slowest() * 1000:5.0f} ms, "
+                f"{found.commits / seconds:5.1f} commits/s\n"
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,28 @@
+"""Published transactions of a store, by the shell of the commit protocol."""
+
+from eventlog.commit import commands, publication
+from eventlog.commit.committer import Committer
+from eventlog.log.log import Log
+
+
+class Intents:
+    """What lies under `_intents/` of one store, through one handle."""
+
+    def __init__(self, store, clock):
+        self._committer = Committer(Log(store), clock)
+
+    def publish(self, published, table_id):
+        """Publish; a refusal that is for good is returned as its error."""
+        answer = self._committer.perform(commands.Publish(published, table_id))
+        if isinstance(answer, commands.Refused):
+            raise answer.error
+
+    def pending(self, own, head):
+        """Return what the next commit on `head` would take along: id to key."""
+        listed = self._committer.perform(commands.ListIntents(head))
+        chosen = publication.that_fit(publication.waiting(listed, head, {own.id}))
+        return {intent.id: intent.key for intent in chosen}
+
+    def read(self, wanted, table_id):
+        """Return the published transactions of these keys."""
+        return self._committer.perform(commands.ReadIntents(list(wanted.values()), table_id))
