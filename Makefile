@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate model mutants fuzz soak bench \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate contention model mutants fuzz soak bench \
     tables queue bundle build clean
 
 help: ## list the targets
@@ -66,6 +66,9 @@ SEEDS ?= 20000
 
 simulate: $(STAMP) ## the protocol under a scheduler that owns everything: SEEDS=20000 fresh seeds
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/run.py $(SEEDS)
+
+contention: $(STAMP) ## 1 to 32 writers of one table in simulated time: SECONDS=60 of it
+	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)
 
 model: $(STAMP) ## every state of a model of the protocol, a million of them
 	@PYTHONPATH=tests $(PYTHON) tests/model/run.py

@@ -22,9 +22,9 @@ MAX_DEFERRALS = 2  # looks for the commit of the first in order before a writer 
 
 # A leader commits every two to four requests. A transaction that it lists right after it was
 # published is committed one request and a half later.
-FIRST_LOOK = 1.2  # requests from the answer to a publication to the first look
-NEXT_LOOK = 0.3  # requests between the answer to a look that showed nothing and the next one
-MAX_LOOKS = 4  # looks in a row that showed nothing, before a writer lists what is published
+FIRST_LOOK = 1.0  # requests from the answer to a publication to the first look
+NEXT_LOOK = 0.2  # requests between the answer to a look that showed nothing and the next one
+MAX_LOOKS = 5  # looks in a row that showed nothing, before a writer lists what is published
 MAX_PASSED = 3  # commits that left the transaction out, before a writer lists what is published
 
 SHORTEST_REQUEST_S = 0.002

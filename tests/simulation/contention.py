@@ -3,7 +3,7 @@
 The writers run the real commit protocol, against a real log in memory; only time is simulated. A
 request takes effect about half its latency after it was sent. Run it for a table of policies:
 
-    PYTHONPATH=tests python tests/simulation/contention.py [seconds] [latency in ms …]
+    make contention SECONDS=20
 """
 
 import heapq
@@ -18,7 +18,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.commit import commands as c
 from eventlog.errors import EventLogError
-from eventlog.model.records import Drop, Replace
+from eventlog.model.records import Replace
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 
@@ -81,17 +81,18 @@ class World:
         latency: seconds of a request.
         seed: of all that is drawn.
         jitter: by which share a request may take longer or shorter.
-        cpu: seconds of a writer's own processor that a request takes besides.
+        combine_after: the table's property; 0: nothing is published.
     """
 
-    def __init__(self, latency, seed=1, *, jitter=0.2, cpu=0.0):
+    def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2):
         self.now = 0.0
         self.latency = latency
         self.store = MemoryStore()
         self.random = random.Random(seed)
-        self._jitter, self._cpu = jitter, cpu
+        self._jitter = jitter
         self._queue, self._count = [], itertools.count()
-        create(self.store, seed=seed)
+        properties = {"keyframe_commits": "1024", "combine_after": str(combine_after)}
+        create(self.store, seed=seed, properties=properties)
 
     def start(self, process, then=lambda _result: None):
         """Run a process; `then` is called with what it returns."""
@@ -105,7 +106,7 @@ class World:
     def half(self):
         """Half of a request, from the writer to the store or back."""
         spread = 1 + self._jitter * (2 * self.random.random() - 1)
-        return self.latency / 2 * spread + self._cpu / 2
+        return self.latency / 2 * spread
 
     def _step(self, process, then):
         try:
@@ -171,8 +172,8 @@ class Writer:
         if mine is None:
             return [fresh]
         old, version = mine
-        live = self.table.head().live([Drop(old.id, old.chunk, "")])
-        return [Replace(version, (), 0), *(drop_of(s) for s in live.values()), fresh]
+        segment = self.table.head().delta.adds[old.id]
+        return [Replace(version, 0), drop_of(segment), fresh]
 
     def _requests(self):
         return self.store.counts.total
