@@ -56,6 +56,7 @@ class Result:
     seconds: float
     latencies: list = field(default_factory=list)  # of appends, in seconds
     replaced: list = field(default_factory=list)  # of replacements
+    waiting: list = field(default_factory=list)  # of those that were not through at the end
     requests: int = 0
     commits: int = 0
 
@@ -71,7 +72,7 @@ class Result:
         return sorted(self.latencies)[int(len(self.latencies) * share)]
 
     def slowest(self):
-        return max([*self.latencies, *self.replaced])
+        return max([*self.latencies, *self.replaced, *self.waiting])
 
 
 class World:
@@ -142,6 +143,7 @@ class Writer:
         self.store = FarStore(world.store)
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.head()
+        self.started = 0.0
         self.protocol = self.table._committer.protocol
         world.start(self.work(world.random.random() * world.latency))
 
@@ -149,7 +151,7 @@ class Writer:
         yield delay
         mine = None
         while True:
-            started = self.world.now
+            started = self.started = self.world.now
             before = self._requests()
             actions = self._actions(mine)
             head = self.table.head()
@@ -238,9 +240,9 @@ def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, **options):
     """Let so many writers contend for one table for simulated seconds; return a `Result`."""
     world = World(latency, seed, **options)
     result = Result(seconds)
-    for number in range(writers):
-        Writer(world, number, result, replaces=number < replacing)
+    crowd = [Writer(world, n, result, replaces=n < replacing) for n in range(writers)]
     world.run(seconds)
+    result.waiting = [world.now - writer.started for writer in crowd]
     result.commits = Table(world.store).head().version
     return result
 
