@@ -1,4 +1,5 @@
-"""The commit protocol: rebase, proposal, slot; racing, combining, and unknown outcomes.
+"""Committing: rebase, proposal, the protocol, and the shell that performs it.
 
-`rebase` and `proposal` are pure. Imports `log` and below. Start at `committer`.
+`rebase`, `proposal`, `publication` and `protocol` do no I/O. Imports `log` and below. Start at
+`committer`.
 """

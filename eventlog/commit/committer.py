@@ -14,10 +14,11 @@ from threading import Condition
 from typing import Any
 
 from eventlog.clock import Clock
-from eventlog.commit import commands as c
 from eventlog.commit import framing, publication
 from eventlog.commit.identity import Identity
-from eventlog.commit.protocol import Outcome, Protocol
+from eventlog.commit.protocol import carry
+from eventlog.commit.protocol import commands as c
+from eventlog.commit.protocol.memory import Memory, Outcome
 from eventlog.commit.retry import put_once, retrying
 from eventlog.errors import (
     Corrupt,
@@ -68,34 +69,34 @@ class Committer:
 
     Attributes:
         identity: makes sure that the log is the one that is known.
-        protocol: what the handle remembers of its commits and of other writers.
+        memory: what the handle remembers of its commits and of other writers.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.identity = Identity(log, clock)
-        self.protocol = Protocol(log.store.uri, log)
+        self.memory = Memory(log.store.uri, log)
         self._log = log
         self._clock = clock
         self._turns = Turns()
         self._intents: dict[str, Transaction | None] = {}  # by key; None: not usable
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
-        """Commit version 0. Raises: see `Protocol.create`."""
-        return self._drive(self.protocol.create(transaction, table_id))
+        """Commit version 0. Raises: see `carry.create`."""
+        return self._drive(carry.create(self.memory, transaction, table_id))
 
     def commit(self, transaction: Transaction, head: Snapshot) -> Outcome:
-        """Carry the transaction to the head of the log. Raises: see `Protocol.commit`."""
+        """Carry the transaction to the head of the log. Raises: see `carry.commit`."""
         with self._turns.turn(transaction.id):  # one handle may have it from two threads
-            return self._drive(self.protocol.commit(transaction, head))
+            return self._drive(carry.commit(self.memory, transaction, head))
 
     def read_ahead(self, head: Snapshot) -> None:
-        """Read what the next commit takes along, if anything. Raises: `Protocol.read_ahead`."""
-        self._drive(self.protocol.read_ahead(head))
+        """Read what the next commit takes along, if anything. Raises: `carry.read_ahead`."""
+        self._drive(carry.read_ahead(self.memory, head))
 
     @property
     def reads_ahead(self) -> bool:
         """Whether `read_ahead` would send requests."""
-        return self.protocol.contention.leads and bool(self.protocol.listed)
+        return self.memory.contention.leads and bool(self.memory.listed)
 
     def _drive(self, steps: c.Steps[c.T]) -> c.T:
         """Perform the commands of a part of the protocol; return what it returns."""

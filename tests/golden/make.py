@@ -305,7 +305,7 @@ def main() -> int:
     alone = patch("eventlog.staging.stager._UPLOADS", 1)
     named = patch("eventlog.table.table.writer_name", lambda: "golden@example")
     # Every append looks for what was published.
-    eager = patch("eventlog.commit.contention._SELDOM", 1)
+    eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
     with alone, named:
         make_typed(clock)
         make_granularities(clock)

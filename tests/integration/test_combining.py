@@ -22,8 +22,8 @@ from support.builders import (
 )
 
 from eventlog import errors
-from eventlog.commit.contention import CROWD
 from eventlog.commit.proposal import propose
+from eventlog.commit.protocol.contention import CROWD
 from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
 from eventlog.model.records import App
@@ -45,14 +45,14 @@ def table_at(store=None, **properties):
 def crowded(store, seed=1000):
     """A handle that expects others: it publishes, looks and takes along."""
     table = reopen(store, seed)
-    table._committer.protocol.contention.expected = CROWD
+    table._committer.memory.contention.expected = CROWD
     return table
 
 
 def direct(store, seed=2000):
     """A handle that is up to date, and commits without a look at what is published."""
     table = reopen(store, seed)
-    table._committer.protocol.contention.expected = 0
+    table._committer.memory.contention.expected = 0
     return table
 
 
@@ -248,7 +248,7 @@ def test_an_open_append_is_never_called_not_committed(versions, landed, verb):
         try:
             version = table.commit(transaction)
         except errors.CommitUnknown:
-            assert table._committer.protocol.unsettled
+            assert table._committer.memory.unsettled
         except errors.Unavailable:
             assert not accepted_in(store, transaction.id)
             assert other.refresh().version > WINDOW or not published(store)
@@ -343,7 +343,7 @@ def test_marks_last_as_long_as_the_window_on_every_road(keyframe_commits):
             publish_and_die(store, seed=100 + n)
         commit(leader, add(leader))
     for _ in range(WINDOW + 1):
-        leader._committer.protocol.contention.expected = 0
+        leader._committer.memory.contention.expected = 0
         commit(leader, add(leader))
     steps = fold_all(store)
     landed = [

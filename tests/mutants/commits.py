@@ -54,7 +54,7 @@ COMMITS = (
         instead(
             "new = type(transaction)(**{f: getattr(transaction, f)"
             " for f in transaction.__struct_fields__ if f != 'id'}, id='f' * 32)\n"
-            "step = yield from self._race(new, head, others)"
+            "step = yield from race(memory, new, head, others)"
         ),
         "test_c8_a_lost_race_keeps_the_transaction_id",
     ),

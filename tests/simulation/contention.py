@@ -16,7 +16,8 @@ from support.builders import START_MS, add, create, drop_of
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.commit import commands as c
+from eventlog.commit.protocol import carry
+from eventlog.commit.protocol import commands as c
 from eventlog.errors import EventLogError
 from eventlog.model.records import Replace
 from eventlog.store.memory import MemoryStore
@@ -144,7 +145,7 @@ class Writer:
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.head()
         self.started = 0.0
-        self.protocol = self.table._committer.protocol
+        self.memory = self.table._committer.memory
         world.start(self.work(world.random.random() * world.latency))
 
     def work(self, delay):
@@ -155,10 +156,10 @@ class Writer:
             before = self._requests()
             actions = self._actions(mine)
             head = self.table.head()
-            steps = self.protocol.read_ahead(head)
+            steps = carry.read_ahead(self.memory, head)
             yield from self.world.together(self._request(None), self._drive(steps))
             transaction = self.table.transaction("append", actions)
-            steps = self.protocol.commit(transaction, self.table.head())
+            steps = carry.commit(self.memory, transaction, self.table.head())
             outcome = yield from self._drive(steps)
             if isinstance(outcome, Exception):
                 raise outcome

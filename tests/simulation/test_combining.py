@@ -151,7 +151,7 @@ class Run:
         """Let leaders take along whatever is still published."""
         table = Table.open(self.inner.uri, store=self.inner, clock=ManualClock(START_MS, 77))
         for _ in range(3):
-            table._committer.protocol.contention.expected = 8
+            table._committer.memory.contention.expected = 8
             table.commit(table.transaction("append", [add(table)]))
 
     def check(self):

@@ -16,7 +16,7 @@ from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
 
 from eventlog import errors
-from eventlog.commit import commands, protocol
+from eventlog.commit.protocol import carry, commands, race, slot
 from eventlog.compaction import reclaim
 from eventlog.compaction.planner import assessing
 from eventlog.format import keys
@@ -81,7 +81,7 @@ def never_in_doubt(_self, _transaction_id, error):
     return errors.Unavailable(error.message)
 
 
-SETTLE = protocol.Protocol._settle
+SETTLE = slot.settle
 
 
 def nothing(*_args, **_options):
@@ -137,9 +137,9 @@ MUTANTS = {
     "the vacuum, judging by an earlier version": (reclaim, "_mark", judged_too_early),
     "the vacuum, taking nothing for live": (reclaim._Sweep, "_live", lambda *_: []),
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
-    "a refusal taken for success": (protocol.Protocol, "_try_once", taken_for_success),
-    "an unclear answer taken for a refusal": (protocol.Protocol, "_settle", never_unclear),
-    "a doubt that is forgotten": (protocol.Protocol, "_open", never_in_doubt),
+    "a refusal taken for success": (slot, "_try_once", taken_for_success),
+    "an unclear answer taken for a refusal": (race, "settle", never_unclear),
+    "a doubt that is forgotten": (carry, "_open", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
     "pins below the horizon": (holds, "_unheld", nothing),

@@ -1,7 +1,8 @@
 """Published transactions of a store, by the shell of the commit protocol."""
 
-from eventlog.commit import commands, publication
+from eventlog.commit import publication
 from eventlog.commit.committer import Committer
+from eventlog.commit.protocol import commands
 from eventlog.log.log import Log
 
 

@@ -1,0 +1,174 @@
+"""Carry a transaction to the head of the log: it takes effect in one version, exactly once."""
+
+from __future__ import annotations
+
+from eventlog.commit import publication
+from eventlog.commit.proposal import check_writable, propose
+from eventlog.commit.protocol.commands import (
+    At,
+    Draw,
+    Newest,
+    Now,
+    ReadIntents,
+    Sleep,
+    Steps,
+)
+from eventlog.commit.protocol.looks import taken_in
+from eventlog.commit.protocol.memory import Memory, Outcome
+from eventlog.commit.protocol.race import MAX_LOST_RACES, beaten, race
+from eventlog.commit.protocol.ride import combine, others_waiting, ride
+from eventlog.commit.protocol.slot import settle
+from eventlog.commit.publication import patience
+from eventlog.commit.rebase import Ready, rebase
+from eventlog.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    EventLogError,
+    InvalidInput,
+    Unavailable,
+    VersionNotFound,
+)
+from eventlog.model.properties import setting
+from eventlog.model.records import Transaction
+from eventlog.state.fold import NoState
+from eventlog.state.snapshot import Snapshot
+
+_FIRST_WAIT_S = 0.02
+_LONGEST_WAIT_S = 2.0
+
+
+def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Outcome]:
+    """Commit version 0.
+
+    Raises:
+        AlreadyExists: a table lies under this root.
+        CommitUnknown: the store gave no clear answer.
+    """
+    now_ms: int = yield Now()
+    verdict = rebase(transaction, NoState(), now_ms)
+    if not isinstance(verdict, Ready):
+        raise CommitConflict(f"the table cannot be created: {verdict}", table=memory.table)
+    proposal = propose(
+        None,
+        verdict.transactions,
+        verdict.effect,
+        table_id=table_id,
+        time_ms=now_ms,
+        frames=memory.frames,
+    )
+    stored = yield from settle(memory, proposal, transaction.id)
+    if stored is not None:
+        raise AlreadyExists(
+            "a table lies here already: open it, or choose another path", table=memory.table
+        )
+    return Outcome(0, proposal.snapshot)
+
+
+def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
+    """Carry the transaction to the head of the log.
+
+    Raises:
+        ClaimLost: the claim that it runs under is gone; nothing was committed.
+        CommitConflict: it cannot be carried; nothing was committed.
+        CommitUnknown: it is not known whether it landed; the version is in the error.
+        TableNotFound: the log is not the one of `head` any more; nothing was committed.
+        Unavailable: the store does not answer, or every race was lost; nothing was committed.
+    """
+    check_writable(head.header)
+    try:
+        return (yield from _carry(memory, transaction, head))
+    except (CommitUnknown, Unavailable, InvalidInput) as error:
+        if transaction.id not in memory.unsettled:  # against sent-and-forgotten
+            raise
+        # What was sent may still arrive, also where it was a read that failed just now.
+        raise _open(memory, transaction.id, error) from error
+
+
+def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:
+    """Read what others had published at the last commit, beside the upload of the next rows.
+
+    The shell keeps what it has read, so that the commit after it need not wait for it.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    if memory.contention.leads and memory.listed:
+        chosen = publication.that_fit(publication.waiting(memory.listed, head))
+        yield ReadIntents([intent.key for intent in chosen], head.header.table)
+
+
+def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
+    """Do as `commit` does; Unavailable says nothing of what `unsettled` holds."""
+    if transaction.read_version > head.version:
+        head = yield Newest(head)
+    losses = patience(transaction, setting(head.properties, "combine_after"))
+    for lost in range(MAX_LOST_RACES):
+        if transaction.id in memory.unsettled:  # against another-slot-while-unclear
+            outcome = yield from _settle_earlier(memory, transaction.id)
+            if outcome is not None:
+                return outcome
+        settled = transaction.id not in memory.unsettled
+        if losses and settled and memory.contention.publishes and memory.may_publish:
+            step = yield from combine(memory, transaction, head)
+            if isinstance(step, Outcome):
+                return step
+            head = step
+        others: list[Transaction] = []
+        if losses:
+            others = yield from others_waiting(memory, transaction, head)
+        step = yield from race(memory, transaction, head, others)  # against new-id-on-retry
+        if isinstance(step, Outcome):
+            return step
+        publish = lost + 1 >= losses or bool(step.meta.published)
+        memory.contention.lost(publish=bool(losses) and publish)
+        head = step
+        publishes = losses and memory.contention.publishes and memory.may_publish
+        if not publishes:
+            yield from _pause(lost)
+            head = yield Newest(step)
+    raise beaten(memory, transaction)
+
+
+def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[Outcome | None]:
+    """Settle a transaction that an earlier call left open: it may stand in the log already.
+
+    Returns None where it does not and cannot any more, or where its slot is still empty: then
+    that slot is the next one tried, under the same transaction id.
+    """
+    known = memory.unsettled[transaction_id]
+    for version in known.versions:
+        try:
+            snapshot = yield from taken_in(version, transaction_id)
+        except VersionNotFound:
+            if known.form.until is None:
+                return None
+            before: Snapshot = yield At(version - 1)
+            step = yield from ride(memory, known.form, before, new=False)
+            return step if isinstance(step, Outcome) else None
+        if snapshot is not None:
+            del memory.unsettled[transaction_id]
+            return Outcome(version, snapshot)
+    del memory.unsettled[transaction_id]
+    return None
+
+
+def _open(memory: Memory, transaction_id: str, error: EventLogError) -> CommitUnknown:
+    """Return the error of a transaction that was sent, and may stand in one of its versions."""
+    versions = memory.unsettled[transaction_id].versions
+    return CommitUnknown(
+        f"the transaction was sent and can take effect until version {versions[-1]}, but the "
+        f"store stopped answering: {error.message}. Commit the same transaction again, or ask "
+        "Table.find_transaction once the table is past that version",
+        table=memory.table,
+        version=versions[0],
+        until=versions[-1],
+        transaction=transaction_id,
+    )
+
+
+def _pause(lost: int) -> Steps[None]:
+    """Wait a random time that grows with the races lost before, so that writers spread out."""
+    longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(lost, 10))
+    if lost:
+        yield Sleep((yield Draw()) * longest)

@@ -1,0 +1,116 @@
+"""Race for the next slot: one try, with others' published transactions beside the own one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog.commit.proposal import Proposal, propose
+from eventlog.commit.protocol.commands import (
+    CheckIdentity,
+    Frame,
+    Holds,
+    Met,
+    Now,
+    Resolve,
+    Steps,
+    View,
+    Viewed,
+)
+from eventlog.commit.protocol.looks import newest
+from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
+from eventlog.commit.protocol.slot import settle
+from eventlog.commit.rebase import Conflict, Done, rebase, refusal
+from eventlog.errors import (
+    InvalidInput,
+    Unavailable,
+)
+from eventlog.model.records import Transaction
+from eventlog.state.snapshot import Snapshot
+from eventlog.state.timing import commit_time
+
+MAX_LOST_RACES = 200
+
+
+def race(
+    memory: Memory, transaction: Transaction, head: Snapshot, others: Sequence[Transaction]
+) -> Steps[Outcome | Snapshot]:
+    """Try the slot after `head` once; return the outcome, or the newer head that was met.
+
+    Raises:
+        CommitConflict: the transaction cannot be carried to the newest version.
+    """
+    viewed: Viewed = yield View(head, (transaction, *others))
+    head, view = viewed.head, viewed.view
+    now_ms: int = yield Now()
+    time_ms = commit_time(head.header, now_ms, transaction)
+    verdict = rebase(transaction, view, time_ms, others)
+    if isinstance(verdict, Done):
+        yield CheckIdentity(head)
+        return Outcome(verdict.version, head)
+    if isinstance(verdict, Conflict):
+        newer = yield from newest(transaction, head)
+        if isinstance(newer, Snapshot) and newer.version == head.version:
+            yield CheckIdentity(head)
+            raise refusal(transaction, head.header, head.meta, verdict, memory.table)
+        return newer
+    try:
+        proposal = propose(
+            head,
+            verdict.transactions,
+            verdict.effect,
+            table_id=head.header.table,
+            time_ms=time_ms,
+            frames=memory.frames,
+        )
+    except (InvalidInput, OverflowError):
+        if not others:
+            raise
+        # What others published must not stop this one: alone it may fit.
+        return (yield from race(memory, transaction, head, ()))
+    taken = len(verdict.transactions) > 1
+    return (yield from _try_slot(memory, transaction, head, proposal, alone=not taken))
+
+
+def _try_slot(
+    memory: Memory, transaction: Transaction, head: Snapshot, proposal: Proposal, *, alone: bool
+) -> Steps[Outcome | Snapshot]:
+    """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
+    yield CheckIdentity(head, writes=True)
+    version = proposal.snapshot.version
+    earlier = memory.unsettled.get(transaction.id)
+    if earlier is None:
+        memory.unsettled[transaction.id] = Unsettled(transaction, range(version, version + 1))
+    try:
+        stored = yield from settle(memory, proposal, transaction.id)
+    except (Unavailable, InvalidInput):
+        if earlier is None:  # else what was sent before may still arrive
+            del memory.unsettled[transaction.id]
+        raise
+    yield Met()
+    if stored is None:
+        del memory.unsettled[transaction.id]
+        memory.contention.led(alone=alone)
+        after: Snapshot = yield Frame(proposal.snapshot)
+        return Outcome(version, after)
+    # against own-id-not-looked-for
+    listed = any(t.id == transaction.id for t in stored.commit.transactions)
+    # A handle that is behind loses slots below the one that is open: that one stays open.
+    still_open = earlier is not None and version not in earlier.versions
+    if not listed and transaction.until is None and not still_open:
+        del memory.unsettled[transaction.id]
+    snapshot: Snapshot = yield Resolve(stored, head)
+    if listed and (yield Holds(stored, snapshot, transaction.id)):
+        del memory.unsettled[transaction.id]
+        memory.contention.rode()
+        return Outcome(version, snapshot)
+    return snapshot
+
+
+def beaten(memory: Memory, transaction: Transaction) -> Unavailable:
+    """Return the error of a transaction that lost every race."""
+    return Unavailable(
+        f"lost {MAX_LOST_RACES} commit races in a row: the table is under heavy contention; "
+        "nothing was committed, try again later",
+        table=memory.table,
+        transaction=transaction.id,
+    )
