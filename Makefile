@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
 .PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate contention model mutants fuzz soak bench \
-    tables queue bundle build clean
+    tables docs docs-serve queue bundle build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,11 +86,17 @@ soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MIN
 tables: $(STAMP) ## tests/README.md: which test covers which hazard and scenario, from the marks
 	@$(PYTHON) tests/tidy/coverage.py
 
+docs: $(STAMP) ## the documents as a site, with an API reference: build/site
+	@$(PYTHON) docs/make_site.py build
+
+docs-serve: $(STAMP) ## the same on localhost:8000, as it changes
+	@$(PYTHON) docs/make_site.py serve
+
 bench: setup ## measure, side by side with the peers that pip installs
 	@$(PYTHON) tests/bench/run.py
 
-queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/queue.png
-	@$(PYTHON) -m eventlog.demo.load --out docs/queue.png
+queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
+	@$(PYTHON) -m eventlog.demo.load --out docs/guides/queue.png
 
 bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
 	@$(PYTHON) -m eventlog.compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"

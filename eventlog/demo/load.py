@@ -4,7 +4,7 @@ The planner, the queue and the notes in the log are the real ones; segments are 
 takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
 eventlog only; drawing needs the extra `plot`.
 
-    python -m eventlog.demo.load --out docs/queue.png
+    python -m eventlog.demo.load --out docs/guides/queue.png
 """
 
 from __future__ import annotations

@@ -1,0 +1,99 @@
+"""The site builds, strictly: every link and anchor leads somewhere, every page is in a menu."""
+
+import importlib.util
+import re
+import sys
+
+import pytest
+from tidy.definitions import TESTS
+
+ROOT = TESTS.parent
+_spec = importlib.util.spec_from_file_location("make_site", ROOT / "docs" / "make_site.py")
+make_site = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = make_site
+_spec.loader.exec_module(make_site)
+
+built = pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason=make_site.MISSING)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site of this repository."""
+    out = tmp_path_factory.mktemp("build")
+    make_site.build(out)
+    return out / "site"
+
+
+@built
+def test_the_site_builds_and_has_every_page(site):
+    pages = [page for page in make_site.layout().values() if page.suffix == ".md"]
+    assert [page for page in pages if not (site / page.with_suffix(".html")).is_file()] == []
+
+
+@built
+def test_the_reference_has_the_docstrings(site):
+    text = (site / "api" / "table.html").read_text(encoding="utf-8")
+    for name in ("eventlog.Table.create", "eventlog.Table.pin", "eventlog.Snapshot.segments"):
+        assert f'id="{name}"' in text
+    assert "Create a table and return a handle to it." in text
+
+
+@built
+def test_pages_fetch_nothing_from_elsewhere(site):
+    fetched = re.compile(r"""<(?:script|link|img)\b[^>]*(?:src|href)=["']?(https?://[^"' >]+)""")
+    outside = {
+        address
+        for page in site.rglob("*.html")
+        for address in fetched.findall(page.read_text(encoding="utf-8"))
+    }
+    assert outside == set()
+
+
+def copied(tmp_path, monkeypatch, **pages):
+    """Lead the module to a small repository with these pages."""
+    (tmp_path / "docs").mkdir()
+    for name, text in pages.items():
+        (tmp_path / "docs" / f"{name}.md").write_text(text)
+    menu = "".join(f"  - {name}.md: {name}.md\n" for name in pages)
+    (tmp_path / "docs" / "mkdocs.yml").write_text(
+        f"site_name: x\ndocs_dir: pages\nsite_dir: site\nnav:\n{menu}plugins:\n  - mkdocstrings\n"
+    )
+    monkeypatch.setattr(make_site, "ROOT", tmp_path)
+    monkeypatch.setattr(make_site, "ELSEWHERE", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[x](nothing.md)", "leads nowhere"),
+        ("![x](../README.md)", "leads nowhere"),
+        pytest.param("[x](index.md#nothing)", "anchor does not exist", marks=built),
+        pytest.param("[x][nothing.at.all]", "unresolved", marks=built),
+    ],
+)
+def test_a_broken_link_is_an_error(text, problem, tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch, index=f"# A page\n\n{text}\n")
+    (tmp_path / "README.md").write_text("read me")
+    with pytest.raises(make_site.Wrong, match=problem):
+        make_site.build(tmp_path / "build")
+
+
+def test_a_page_in_no_menu_is_an_error(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch, index="# A page\n")
+    (tmp_path / "docs" / "other.md").write_text("# Another\n")
+    with pytest.raises(make_site.Wrong, match=r"in no menu.*other\.md"):
+        make_site.lay_out(tmp_path / "build")
+
+
+def test_links_follow_their_pages(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch, index="# A page\n")
+    (tmp_path / "docs" / "guides").mkdir()
+    source = tmp_path / "docs" / "guides" / "a.md"
+    source.write_text("[up](../index.md#x) [code](../../Makefile) `[a](b)`\n```\n[a](b)\n```\n")
+    (tmp_path / "Makefile").write_text("")
+    text = make_site.moved(
+        source.read_text().replace("`[a](b)`", ""),
+        source.relative_to(tmp_path),
+        make_site.layout(),
+    )
+    assert text == "[up](../index.md#x) code \n```\n[a](b)\n```\n"
