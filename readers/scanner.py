@@ -84,7 +84,7 @@ class Scan:
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Return all rows in memory. Raises: see `to_batches`."""
+        """Return all rows in memory. See `to_batches` for its errors."""
         if self.fallback:  # nothing is passed on before all of it is there
             try:
                 return pa.Table.from_batches(self._batches(), self.schema)
@@ -93,7 +93,9 @@ class Scan:
         return self.to_reader().read_all()
 
     def to_pandas(self) -> Any:
-        """Return all rows as a pandas DataFrame, every value as it is. Raises: see `to_batches`.
+        """Return all rows as a pandas DataFrame, every value as it is.
+
+        See `to_batches` for errors of reading.
 
         Integers with nulls among them get pandas' nullable types (`Int64`), or are Python integers
         inside of lists and structs, where pandas would make them floats and round large ones. Times
@@ -122,7 +124,9 @@ class Scan:
         return frame
 
     def to_polars(self) -> Any:
-        """Return all rows as a Polars DataFrame, every value as it is. Raises: see `to_batches`.
+        """Return all rows as a Polars DataFrame, every value as it is.
+
+        See `to_batches` for errors of reading.
 
         Raises:
             InvalidInput: Polars is not installed.
@@ -147,7 +151,7 @@ class Scan:
     def count(self) -> int:
         """Return the number of rows: from metadata where it tells, else reading filter columns.
 
-        Raises: see `to_batches`.
+        See `to_batches` for its errors.
         """
         known = self.plan.count()
         if known is not None:

@@ -11,7 +11,7 @@ from eventlog.store.options import NAMES
 DOCS = TESTS.parent / "docs"
 
 
-def rows(page, heading=""):
+def rows(page, heading="# "):
     """The cells of each row of the tables below a heading; the first without their backticks."""
     text = (DOCS / page).read_text(encoding="utf-8").partition(heading)[2]
     return [
