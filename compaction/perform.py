@@ -42,8 +42,8 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         task: its id.
         status: `done`: the replacement is in the log. `superseded`: others replaced what it was to
-            replace, so that there is nothing to do. `claimed`: somebody who passes for alive holds
-            a claim that stands in the way. `failed`: see `error`. `out of time`: it stopped at its
+            replace, so that there is nothing to do. `claimed`: a claim stands in the way whose
+            holder may be alive. `failed`: see `error`. `out of time`: it stopped at its
             deadline. Unless it is done, nothing of this attempt is visible; after a CommitUnknown
             (`failed`) it may still land, and the next attempt then finds it done.
         version: the version that holds the replacement, if it is done.

@@ -13,7 +13,15 @@ make_site = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = make_site
 _spec.loader.exec_module(make_site)
 
-built = pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason=make_site.MISSING)
+_absent = importlib.util.find_spec("zensical") is None
+BUILT = (pytest.mark.docs, pytest.mark.skipif(_absent, reason=make_site.MISSING))
+
+
+def needs_docs(test):
+    """Mark a test that builds the site."""
+    for mark in BUILT:
+        test = mark(test)
+    return test
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +32,13 @@ def site(tmp_path_factory):
     return out / "site"
 
 
-@built
+@needs_docs
 def test_the_site_builds_and_has_every_page(site):
     pages = [page for page in make_site.layout().values() if page.suffix == ".md"]
     assert [page for page in pages if not (site / page.with_suffix(".html")).is_file()] == []
 
 
-@built
+@needs_docs
 def test_the_reference_has_the_docstrings(site):
     text = (site / "api" / "table.html").read_text(encoding="utf-8")
     for name in ("eventlog.Table.create", "eventlog.Table.pin", "eventlog.Snapshot.segments"):
@@ -38,7 +46,7 @@ def test_the_reference_has_the_docstrings(site):
     assert "Create a table and return a handle to it." in text
 
 
-@built
+@needs_docs
 def test_pages_fetch_nothing_from_elsewhere(site):
     fetched = re.compile(r"""<(?:script|link|img)\b[^>]*(?:src|href)=["']?(https?://[^"' >]+)""")
     outside = {
@@ -67,8 +75,8 @@ def copied(tmp_path, monkeypatch, **pages):
     [
         ("[x](nothing.md)", "leads nowhere"),
         ("![x](../README.md)", "leads nowhere"),
-        pytest.param("[x](index.md#nothing)", "anchor does not exist", marks=built),
-        pytest.param("[x][nothing.at.all]", "unresolved", marks=built),
+        pytest.param("[x](index.md#nothing)", "anchor does not exist", marks=BUILT),
+        pytest.param("[x][nothing.at.all]", "unresolved", marks=BUILT),
     ],
 )
 def test_a_broken_link_is_an_error(text, problem, tmp_path, monkeypatch):
