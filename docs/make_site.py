@@ -48,9 +48,13 @@ class Wrong(Exception):
 def layout() -> dict[Path, Path]:
     """Return all sources and where each goes, relative to the repository and to the pages."""
     docs = ROOT / "docs"
-    own = (path for path in docs.rglob("*") if path.suffix in (".md", *PICTURES))
-    inside = {path.relative_to(ROOT): path.relative_to(docs) for path in sorted(own)}
-    return inside | {Path(source): Path(page) for source, page in ELSEWHERE.items()}
+    places = {}
+    for path in sorted(docs.rglob("*")):
+        if path.suffix in (".md", *PICTURES):
+            page = path.relative_to(docs)
+            index = page.name == "README.md"  # what a folder of the repository shows
+            places[path.relative_to(ROOT)] = page.with_name("index.md") if index else page
+    return places | {Path(source): Path(page) for source, page in ELSEWHERE.items()}
 
 
 def moved(text: str, source: Path, places: dict[Path, Path]) -> str:

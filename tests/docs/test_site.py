@@ -105,3 +105,15 @@ def test_links_follow_their_pages(tmp_path, monkeypatch):
         make_site.layout(),
     )
     assert text == "[up](../index.md#x) code \n```\n[a](b)\n```\n"
+
+
+def test_decisions_enter_the_menu_by_themselves(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch, index="# A page\n")
+    with (tmp_path / "docs" / "mkdocs.yml").open("a") as config:
+        config.write(f"  - Decisions:\n{make_site.DECISIONS}")
+    (tmp_path / "docs" / "decisions").mkdir()
+    for name, title in {"b": "It's b", "README": "All"}.items():
+        (tmp_path / "docs" / "decisions" / f"{name}.md").write_text(f"# {title}\n")
+    make_site.lay_out(tmp_path / "build")
+    menu = (tmp_path / "build" / "mkdocs.yml").read_text()
+    assert menu.endswith("      - 'All': decisions/index.md\n      - \"It's b\": decisions/b.md\n")
