@@ -52,7 +52,7 @@ UNEVEN_TIMES = 8
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What the rules say of one time chunk, with every number that they used.
+    """The verdict on one time chunk, with every number that the rules used.
 
     Attributes:
         chunk: its name.

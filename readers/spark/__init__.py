@@ -108,10 +108,10 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
 def activate(spark: SparkSession) -> None:
     """Make Spark find the data source `eventlog`, in this thread and in the driver's Python.
 
-    PySpark makes a session that of a thread only where it is made: a job that saves from threads of
-    its own calls this in each of them first. And it starts `python3` from the path, whatever Python
-    the driver is: a local session is given the driver's, unless PYSPARK_PYTHON chooses. `read` does
-    so itself. Nothing happens on Spark Connect.
+    PySpark makes a session the active one only in the thread that creates it: a job that saves from
+    threads of its own calls this in each of them first. Workers are started with the `python3` of
+    the path, whatever Python the driver is: a local session is given the driver's, unless
+    PYSPARK_PYTHON names another. `read` calls this itself. On Spark Connect it does nothing.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:
