@@ -2,7 +2,7 @@
 
 Pure layer. Commits go in one by one, in order; the live set is held in memory and changed in place,
 so that a step costs what its commit changed. Everything derived can be recomputed from the commits
-alone. The rules themselves are those of `eventlog.state.fold`.
+alone. The fold is `eventlog.state.fold`, the one that writers and readers use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.model.records import (
     Segment,
     Transaction,
 )
-from eventlog.state import fold, timing
+from eventlog.state import fold
 from eventlog.state.delta import Delta
 
 
@@ -117,16 +117,8 @@ class Audit:
             Corrupt: it does not follow, or its header is not what the fold arrives at. The audit
                 stays where it was; `resume` takes it on.
         """
-        fold.check_follows(self._state, commit.header)
-        view: fold.View = self._state or fold.NoState()
-        effect = fold.judge(commit.transactions, view, commit.header.time)
-        if self._state is not None:
-            timing.check_time(self._state.header, commit.header, effect.meta)
-        self._check_header(commit, view, effect)
-        for segment in effect.adds:
-            self._live[segment.id] = segment
-        for segment in effect.drops:
-            del self._live[segment.id]
+        effect = fold.effect_of(self._state, commit)
+        fold.apply(effect, self._live)
         self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
         self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
         problems = self._check_road(commit, delta, effect)
@@ -165,26 +157,6 @@ class Audit:
     def foreign(self, entries: Iterable[Segment]) -> list[Segment]:
         """Return the entries that are not live, or not the same, at the version just folded."""
         return [entry for entry in entries if self._live.get(entry.id) != entry]
-
-    def _check_header(self, commit: Commit, view: fold.View, effect: fold.Effect) -> None:
-        header, state = commit.header, self._state
-        seen: set[str] = set()
-        for segment in effect.adds:
-            if segment.id in self._live or segment.id in seen:
-                raise Corrupt(f"segment id {segment.id} is added twice", version=header.version)
-            seen.add(segment.id)
-        totals, state_hash = fold.after(state.header if state else None, view.meta, effect)
-        folded = {
-            "totals": (header.totals, totals),
-            "state hash": (header.state_hash, state_hash),
-            "changes": (header.changes, fold.changes(commit.transactions, effect)),
-        }
-        wrong = [name for name, (said, found) in folded.items() if said != found]
-        if wrong:
-            raise Corrupt(
-                f"the header's {', '.join(wrong)} differ from what the transactions fold to",
-                version=header.version,
-            )
 
     def _check_road(self, commit: Commit, delta: Delta, effect: fold.Effect) -> list[str]:
         """Compare the road that the commit carries: key frame, delta and `state` diff."""

@@ -84,7 +84,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The whole state at one version, held in memory: what `fold` works on."""
+    """The whole state at one version, held in memory: what a check of the log folds."""
 
     header: Header
     commit_hash: str
@@ -162,38 +162,27 @@ def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effe
     return effect
 
 
-def fold(state: State | None, commit: Commit, commit_hash: str) -> State:
-    """Return the state after `commit`, whose transactions have no spill left.
+def effect_of(state: State | None, commit: Commit) -> Effect:
+    """Return what the commit after `state` does, whose transactions have no spill left.
 
     Raises:
         Corrupt: the commit does not follow `state`, or its header is not what the fold arrives at.
     """
-    state_after, _ = advance(state, commit, commit_hash)
-    return state_after
-
-
-def advance(state: State | None, commit: Commit, commit_hash: str) -> tuple[State, Effect]:
-    """Do as `fold` does, and return the effect too."""
     check_follows(state, commit.header)
     view: View = NoState() if state is None else state
     effect = judge(commit.transactions, view, commit.header.time)
     if state is not None:
         timing.check_time(state.header, commit.header, effect.meta)
-    live = dict(state.segments) if state else {}
-    for segment in effect.adds:
-        if segment.id in live:
-            raise Corrupt(f"segment id {segment.id} is added twice", version=commit.header.version)
-        live[segment.id] = segment
+    _check_fresh(state, commit.header, effect)
+    _check_header(state, commit, effect)
+    return effect
+
+
+def apply(effect: Effect, live: dict[str, Segment]) -> None:
+    """Take the live segments, by id, from the version before an effect to that after it."""
+    live.update((segment.id, segment) for segment in effect.adds)
     for segment in effect.drops:
         del live[segment.id]
-    totals, state_hash = after(state.header if state else None, view.meta, effect)
-    expected = (totals, state_hash, changes(commit.transactions, effect))
-    if expected != (commit.header.totals, commit.header.state_hash, commit.header.changes):
-        raise Corrupt(
-            "the header of the commit is not what its transactions fold to",
-            version=commit.header.version,
-        )
-    return State(commit.header, commit_hash, effect.meta, live), effect
 
 
 def check_follows(state: State | None, header: Header) -> None:
@@ -366,6 +355,31 @@ def _segment(add: Add, version: int, partition: int) -> Segment:
         stats=add.stats,
         tail=add.tail,
     )
+
+
+def _check_fresh(state: State | None, header: Header, effect: Effect) -> None:
+    seen: set[str] = set()
+    for segment in effect.adds:
+        if segment.id in seen or (state is not None and segment.id in state.segments):
+            raise Corrupt(f"segment id {segment.id} is added twice", version=header.version)
+        seen.add(segment.id)
+
+
+def _check_header(state: State | None, commit: Commit, effect: Effect) -> None:
+    header = commit.header
+    before, meta = (state.header, state.meta) if state else (None, Meta())
+    totals, state_hash = after(before, meta, effect)
+    folded = {
+        "totals": (header.totals, totals),
+        "state hash": (header.state_hash, state_hash),
+        "changes": (header.changes, changes(commit.transactions, effect)),
+    }
+    wrong = [name for name, (stored, expected) in folded.items() if stored != expected]
+    if wrong:
+        raise Corrupt(
+            f"the header's {', '.join(wrong)} differ from what the transactions fold to",
+            version=header.version,
+        )
 
 
 def _net(effect: Effect, name: str) -> int:

@@ -23,6 +23,7 @@ from soak import journal, proxy, work
 from soak.crew import Crew, environment
 from soak.history import History, violations
 from soak.model import units_of
+from support.folds import advance
 
 from eventlog import Table
 from eventlog.errors import EventLogError
@@ -31,7 +32,6 @@ from eventlog.fsck.check import fsck
 from eventlog.log.spills import unpack
 from eventlog.model.records import Transaction
 from eventlog.readers import scan
-from eventlog.state import fold
 
 BUCKET = "soak"
 KILL_EVERY_S = (1.5, 4.0)
@@ -204,7 +204,7 @@ def _folded(
     for version in range(head + 1):
         commit, body = table.log.read(version)
         commit = unpack(commit, table.log.spill)
-        state, effect = fold.advance(state, commit, codec.sha256(body))
+        state, effect = advance(state, commit, codec.sha256(body))
         log.append(commit.transactions)
         void |= {(version, transaction) for transaction in effect.void}
     return log, frozenset(void)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.folds import advance
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.clock import ManualClock
@@ -89,7 +90,7 @@ def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
     state = None
     for version, body in enumerate(bodies(store)):
         stored = spills.unpack(codec.decode_commit(body, version), log.spill)
-        state, effect = fold.advance(state, stored, codec.sha256(body))
+        state, effect = advance(state, stored, codec.sha256(body))
         steps.append((state, effect))
     return steps
 

@@ -27,6 +27,7 @@ from support.builders import (
     fold_all,
     live,
 )
+from support.folds import advance
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
@@ -345,7 +346,7 @@ class Past:
                 assert codec.sha256(body) == self.steps[version][0].commit_hash
                 continue
             whole = spills.unpack(commit, log.spill)
-            steps.append(fold.advance(steps[-1][0], whole, codec.sha256(body)))
+            steps.append(advance(steps[-1][0], whole, codec.sha256(body)))
         return steps
 
     def check(self, store, seed=400):

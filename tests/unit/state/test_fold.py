@@ -12,6 +12,7 @@ from support.builders import (
     live,
     replaced,
 )
+from support.folds import advance
 
 from eventlog import errors
 from eventlog.format import segments
@@ -154,14 +155,14 @@ def test_a_commit_that_does_not_follow_is_corrupt(table, field, value):
     commit(table, add(table))
     stored, body = table.log.read(3)
     before = fold_all(table.store)[2][0]
-    fold.fold(before, stored, HASH)
+    advance(before, stored, HASH)
     if value is None:
         value = replaced(getattr(stored.header, field), rows=77)
     header = replaced(stored.header, **{field: value})
     with pytest.raises(errors.Corrupt):
-        fold.fold(before, replaced(stored, header=header), HASH)
+        advance(before, replaced(stored, header=header), HASH)
     with pytest.raises(errors.Corrupt):
-        fold.fold(None, stored, HASH)
+        advance(None, stored, HASH)
     assert body
 
 

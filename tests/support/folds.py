@@ -1,0 +1,14 @@
+"""The fold with every state kept: for tests that compare versions with one another."""
+
+from eventlog.model.records import Commit
+from eventlog.state import fold
+
+
+def advance(
+    state: fold.State | None, commit: Commit, commit_hash: str
+) -> tuple[fold.State, fold.Effect]:
+    """The state after a commit and what the commit did; the state before stays as it is."""
+    effect = fold.effect_of(state, commit)
+    live = dict(state.segments) if state else {}
+    fold.apply(effect, live)
+    return fold.State(commit.header, commit_hash, effect.meta, live), effect
