@@ -15,12 +15,10 @@ from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Action, Add, Claim, Drop, Pin, Totals
+from eventlog.model.records import Add, Claim, Drop, Pin, Totals
 from eventlog.state import timing
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.leases import SILENT_S
-from eventlog.table.restoration import restoration
-from eventlog.table.table import Table
+from eventlog.table.restoration import commit_restoration, restoration
 
 _owner = click.option("--owner", help="Whose pin it is; this user on this host if not given.")
 
@@ -140,7 +138,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     actions = restoration(head, target, table.uri)
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
-    committed = None if dry_run else _commit(table, actions, version, head)
+    committed = None if dry_run else commit_restoration(table, actions, head, version)
     if place.as_json:
         terminal.json_document(
             {
@@ -213,16 +211,6 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
 
 
 COMMANDS = [pin, unpin, pins, claims, restore, clock]
-
-
-def _commit(table: Table, actions: list[Action], version: int, head: Snapshot) -> int:
-    """Commit what was shown, and nothing else: news since then is a conflict."""
-    if not actions:
-        return head.version
-    table.log.check_there(actions, version)
-    info = {"restored": str(version)}
-    transaction = table.transaction("restore", actions, read_version=head.version, info=info)
-    return table.commit(transaction)
 
 
 def _pin_json(name: str, held: Pin) -> dict[str, Any]:

@@ -7,20 +7,16 @@ token of a claim that is gone (FORMAT.md "Claims", hazard K2).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import msgspec
 
-from eventlog.clock import Clock
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
-from eventlog.log.log import Log
-from eventlog.model.records import Action, Claim, Release, Renew, Token, Transaction
+from eventlog.model.records import Claim, Release, Renew, Token
 from eventlog.state import claims
-from eventlog.state.snapshot import Snapshot
 from eventlog.state.timing import effective
-from eventlog.store.port import ObjectStore
+from eventlog.table.ports import OpenTable
 
 RENEW_S = 60  # a holder renews its lease at least so often
 # A lease that was not renewed for so long is stale, measured by a program's own waiting:
@@ -30,68 +26,6 @@ SILENT_S = 5 * RENEW_S
 ABANDONED_S = 60 * RENEW_S
 
 logger = logging.getLogger(__name__)
-
-
-class Committing(Protocol):
-    """What holding something asks of the table: `Table` is one."""
-
-    store: ObjectStore
-    clock: Clock
-    watch: Watch
-
-    @property
-    def log(self) -> Log:
-        """See `Table.log`."""
-        ...
-
-    @property
-    def uri(self) -> str:
-        """See `Table.uri`."""
-        ...
-
-    def head(self) -> Snapshot:
-        """See `Table.head`."""
-        ...
-
-    def refresh(self) -> Snapshot:
-        """See `Table.refresh`."""
-        ...
-
-    def verify(self, within_s: float = 0.0) -> None:
-        """See `Table.verify`."""
-        ...
-
-    def commit(self, transaction: Transaction) -> int:
-        """See `Table.commit`."""
-        ...
-
-    def transaction(
-        self, operation: str, actions: Iterable[Action], *, claim: Token | None = None
-    ) -> Transaction:
-        """See `Table.transaction`."""
-        ...
-
-
-class Watch:
-    """Since when each claim has given no sign of life, as far as one handle has seen.
-
-    By the elapsed time of this process alone; no two clocks are compared (hazard K3).
-    """
-
-    def __init__(self) -> None:
-        self._since_s: dict[tuple[str, int, int], float] = {}
-
-    def look(self, standing: Mapping[str, Claim], now_s: float) -> None:
-        """Note the claims that stand at `now_s`; what is gone or was renewed is forgotten."""
-        # Replaced as a whole: of two threads that look at once the last one counts, and what it
-        # does not know seems younger than it is.
-        known = self._since_s
-        keys = (_last_sign(claim_id, claim) for claim_id, claim in standing.items())
-        self._since_s = {key: known.get(key, now_s) for key in keys}
-
-    def silent_s(self, claim_id: str, claim: Claim, now_s: float) -> float:
-        """Return for how many seconds a claim has been seen unchanged; 0 if it is new."""
-        return now_s - self._since_s.get(_last_sign(claim_id, claim), now_s)
 
 
 class Lease:
@@ -107,7 +41,7 @@ class Lease:
     """
 
     def __init__(
-        self, table: Committing, claim_id: str, claim: Claim, *, joined: bool = False
+        self, table: OpenTable, claim_id: str, claim: Claim, *, joined: bool = False
     ) -> None:
         self._table = table
         self.id = claim_id
@@ -177,7 +111,7 @@ class Lease:
             ) from conflict
 
 
-def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
+def is_silent(table: OpenTable, claim_id: str, claim: Claim) -> bool:
     """Say whether a claim is stale: its holder is presumed dead (FORMAT.md R13.5).
 
     It is after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
@@ -194,7 +128,3 @@ def is_silent(table: Committing, claim_id: str, claim: Claim) -> bool:
     now_ms = max(head.header.time, table.store.now_ms() or 0)  # against silence-by-own-clock
     renewed_ms = effective(head.meta.clock, claim.renewed, table.log.header(claim.renewed).time)
     return now_ms - renewed_ms >= ABANDONED_S * 1000
-
-
-def _last_sign(claim_id: str, claim: Claim) -> tuple[str, int, int]:
-    return claim_id, claim.token, claim.renewed  # against watch-that-misses-a-renewal

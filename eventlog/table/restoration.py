@@ -1,16 +1,19 @@
 """Restore: the transaction that makes an earlier version's segments the live ones again.
 
-Pure layer. Nothing is copied: what was live then and still may not be vacuumed is added again under
-its own name (FORMAT.md R12.3).
+`restoration` is pure, and `commit_restoration` commits what it returns. Nothing is copied: what was
+live then and still may not be vacuumed is added again under its own name (FORMAT.md R12.3).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from eventlog.model.records import Action, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.diff import diff
 from eventlog.state.holds import check_kept
 from eventlog.state.snapshot import Snapshot
+from eventlog.table.ports import OpenTable
 
 
 def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Action]:
@@ -31,3 +34,19 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Actio
         return []
     guards: list[Action] = [SameSegments(head.hash_sum()), Restore(target.version)]
     return [*guards, *drops, *adds]
+
+
+def commit_restoration(
+    table: OpenTable, actions: Sequence[Action], head: Snapshot, version: int
+) -> int:
+    """Commit the restoration of `version` that was formed on `head`; return the committed version.
+
+    Rows that others committed after `head` are a conflict. Without actions nothing is committed.
+
+    Raises: see `Table.restore`.
+    """
+    if not actions:
+        return head.version
+    table.log.check_there(actions, version)
+    info = {"restored": str(version)}
+    return table.commit(table.transaction("restore", actions, read_version=head.version, info=info))

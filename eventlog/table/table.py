@@ -1,6 +1,7 @@
 """`Table`: the public face of a log.
 
-Shell layer. A handle remembers the newest snapshot that it saw, so that a warm append needs no
+Shell layer. The methods carry the contract; pins, claims, settings and restore are functions in the
+modules beside. A handle remembers the newest snapshot that it saw, so that a warm append needs no
 read at all. Handles are cheap, may be used from several threads, and can be pickled to other
 processes.
 """
@@ -35,6 +36,9 @@ from eventlog.log.log import Log
 from eventlog.model.records import (
     Action,
     App,
+    Claim,
+    ClaimKind,
+    Segment,
     Token,
     Transaction,
 )
@@ -43,15 +47,14 @@ from eventlog.state import diff
 from eventlog.state.snapshot import Snapshot
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.port import ObjectStore
+from eventlog.table import holding, restoration, settings
 from eventlog.table.creation import creation
-from eventlog.table.holding import Holding
-from eventlog.table.leases import Watch
-from eventlog.table.restoration import restoration
-from eventlog.table.settings import Settings
+from eventlog.table.leases import Lease
+from eventlog.table.ports import Watch
 from eventlog.table.writer import writer_name
 
 
-class Table(Holding, Settings):
+class Table:
     """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`."""
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -307,12 +310,159 @@ class Table(Holding, Settings):
             VersionVacuumed: it lies below the horizon.
         """
         head = self.refresh()
-        actions = restoration(head, self.snapshot(version))
-        if not actions:
-            return head.version
-        self._log.check_there(actions, version)
-        info = {"restored": str(version)}
-        return self.commit(self.transaction("restore", actions, info=info))
+        actions = restoration.restoration(head, self.snapshot(version), self.uri)
+        return restoration.commit_restoration(self, actions, head, version)
+
+    def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
+        """Hold a version against vacuum, and return it; the newest if None.
+
+        Idempotent: the same pin again changes nothing. It holds until `unpin` or `break_pin`.
+
+        Args:
+            name: unique in the table, 1 to 255 characters.
+            version: at or above the horizon.
+            owner: who may unpin it; this user on this host if None.
+
+        Raises:
+            CommitConflict: the name is taken.
+            VersionNotFound: there is no such version.
+            VersionVacuumed: it lies below the horizon.
+        """
+        return holding.pin(self, name, version, owner=owner)
+
+    def unpin(self, name: str, *, owner: str | None = None) -> None:
+        """Give up one's own pin.
+
+        Raises:
+            CommitConflict: it belongs to somebody else (see `break_pin`), or went meanwhile.
+            InvalidInput: there is no such pin.
+        """
+        holding.unpin(self, name, owner=owner)
+
+    def break_pin(self, name: str) -> None:
+        """Remove a pin whoever's it is; the history shows who did.
+
+        Raises:
+            CommitConflict: it went meanwhile, or another took its name.
+            InvalidInput: there is no such pin.
+        """
+        holding.break_pin(self, name)
+
+    def claims(self) -> Mapping[str, Claim]:
+        """Return the claims that stand, by id."""
+        return self.refresh().meta.claims
+
+    def claim(
+        self,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        *,
+        segments: Iterable[Segment] = (),
+        kind: ClaimKind = "exclusive",
+        priority: int = 0,
+        group: str | None = None,
+        owner: str | None = None,
+        take_over: bool = False,
+    ) -> Lease:
+        """Take a lease on the time range [start, end), or on segments.
+
+        Appends need no claim and heed none. A commit that carries the lease's token
+        (`transaction(…, claim=lease.token)`) is void once the lease is gone, whatever any clock
+        says. Use the lease as a context manager, or release it; and renew it at least every
+        `leases.RENEW_S` seconds, or others may break it as stale.
+
+        Args:
+            start: begin of the range, see `eventlog.query.moments.to_ms`; the range of
+                `segments`, or all time, if None.
+            end: its end (exclusive).
+            segments: claim only these live segments; none claims the whole range.
+            kind: exclusive stands with no other claim on the same range or segment; shared ones
+                stand together.
+            priority: a claim of lower priority that stands in the way is revoked.
+            group: the work it is for: a second request of the same group for the same range keeps
+                the claim that the group has. A fresh one if None.
+            owner: who, for people; this user on this host if None.
+            take_over: break a claim in the way that is stale
+                (`leases.is_silent`). What this handle waited between calls counts.
+
+        Raises:
+            ClaimLost: it was granted, and revoked again at once.
+            CommitConflict: a claim of the same or a higher priority stands in the way; the message
+                names it and its owner.
+            InvalidInput: an argument is wrong.
+        """
+        wanted = holding.claim_action(
+            self.clock.token(),
+            start,
+            end,
+            segments,
+            kind=kind,
+            priority=priority,
+            group=group,
+            owner=owner,
+        )
+        return holding.grant(self, wanted, take_over=take_over)
+
+    def break_claim(self, claim_id: str, *, silent_s: float = 0) -> None:
+        """Remove somebody else's claim; the history shows who did. Its holder's commits are void.
+
+        Args:
+            claim_id: see `claims`.
+            silent_s: watch for so many seconds first; a claim that its holder renews is not broken.
+                Measured by this program's own waiting, never by comparing clocks (hazard K3).
+
+        Raises:
+            CommitConflict: its holder is alive, or it went meanwhile.
+            InvalidInput: there is no such claim.
+        """
+        holding.break_claim(self, claim_id, silent_s=silent_s)
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> int:
+        """Set properties (None removes one) and return the committed version.
+
+        Raises:
+            CommitConflict: somebody changed one of them meanwhile.
+            InvalidInput: a name or a value is wrong.
+        """
+        return settings.set_properties(self, properties)
+
+    def add_columns(self, schema: pa.Schema) -> int:
+        """Extend the table's columns to those of `schema` and return the committed version.
+
+        Raises:
+            CommitConflict: somebody changed the schema meanwhile.
+            InvalidInput: a column would vanish, change its type, or be new but not nullable.
+        """
+        return settings.add_columns(self, schema)
+
+    def set_granularity(self, granularity: str) -> int:
+        """Cut new rows into time chunks of another size, and return the committed version.
+
+        Segments stay as they are until compaction rewrites them; writers that learn of it later
+        write at the old granularity, and their rows count all the same.
+
+        Raises:
+            CommitConflict: somebody changed it meanwhile.
+            InvalidInput: there is no such granularity.
+        """
+        return settings.set_granularity(self, granularity)
+
+    def set_clock(self, moment: Moment | None = None) -> int:
+        """Correct the table's time, which a wrong clock drove off; return the committed version.
+
+        For a person who has looked (`eventlog clock`). The commit is stamped with the true time,
+        and later ones go on from there. Versions before it that were stamped later are taken for
+        ones of that time; where the clock goes ahead (by more than ten years, which nothing else
+        may), all of them are: nobody knows better, and none is given up too early. Nothing else
+        changes, whatever the time is set to.
+
+        Args:
+            moment: the true time; that of the store, else of this machine, if None.
+
+        Raises:
+            CommitConflict: others committed meanwhile; or the table's time needs no correction.
+        """
+        return settings.set_clock(self, moment)
 
     def verify(self, within_s: float = 0.0) -> None:
         """Make sure that the log here is still the one that this handle knows: one small GET.
