@@ -17,7 +17,6 @@ from itertools import islice
 
 from eventlog import Snapshot, Table
 from eventlog.commit.proposal import check_writable
-from eventlog.commit.retry import put_once
 from eventlog.errors import (
     CommitConflict,
     CommitUnknown,
@@ -34,6 +33,7 @@ from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill,
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.timing import check_leap
+from eventlog.store.retry import put_once
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set at once
@@ -195,7 +195,7 @@ def _nothing_new(t: Table, head: Snapshot) -> bool:
 
 def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
     """Commit fence and horizon as far as they go; return the snapshot that carries them."""
-    for _ in range(_MAX_CONFLICTS):
+    for _ in range(_MAX_CONFLICTS):  # lost races: each time another transaction, on a newer head
         head = t.refresh()
         check_writable(head.header)  # against newer-table-vacuumed
         found = _marks(t, head, ages)

@@ -131,6 +131,7 @@ class SegmentObject:
 
     def _tried(self, fetch: Callable[[], _Answer | None]) -> _Answer:
         """Return what is fetched; None, which is other bytes than there should be, is DataLoss."""
+        # No pauses: the adapter has made them, and damaged bytes are not waited for.
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 found = fetch()

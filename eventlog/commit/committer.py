@@ -19,7 +19,6 @@ from eventlog.commit.identity import Identity
 from eventlog.commit.protocol import carry
 from eventlog.commit.protocol import commands as c
 from eventlog.commit.protocol.memory import Memory, Outcome
-from eventlog.commit.retry import put_once, retrying
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -33,6 +32,7 @@ from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Add, Transaction
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.retry import put_once, retrying
 
 _THREADS = 32  # that read published transactions: a leader waits for the slowest of them
 

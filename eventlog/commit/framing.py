@@ -10,12 +10,12 @@ import logging
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import keyframe_due
-from eventlog.commit.retry import put_once
 from eventlog.errors import Corrupt, EventLogError, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.state import keyframe
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.retry import put_once
 
 logger = logging.getLogger(__name__)
 

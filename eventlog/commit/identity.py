@@ -8,12 +8,12 @@ looks at the newest commit that it knows before it commits or deletes (FORMAT.md
 from __future__ import annotations
 
 from eventlog.clock import Clock
-from eventlog.commit.retry import retrying
 from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.model.records import Header
 from eventlog.state.snapshot import Snapshot
 from eventlog.store.location import check_promise
+from eventlog.store.retry import retrying
 
 WINDOW_S = 1.0  # after this long without a sign of the log, a writer looks before it commits
 

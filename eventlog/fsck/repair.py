@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import keyframe_due
-from eventlog.commit.retry import retrying
 from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
@@ -28,6 +27,7 @@ from eventlog.state.delta import Delta
 from eventlog.state.keyframe import Frame
 from eventlog.state.snapshot import Snapshot
 from eventlog.store.port import Body
+from eventlog.store.retry import retrying
 
 _TAKEN = (
     "it cannot be replaced, since nothing is ever overwritten; readers step over it. Remove the "

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from eventlog import limits
 from eventlog.clock import Clock
-from eventlog.commit.retry import put_once
 from eventlog.format import codec, keys, parts
 from eventlog.model import stats
 from eventlog.model.properties import setting
@@ -28,6 +27,7 @@ from eventlog.model.schema import to_arrow
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.state.snapshot import Snapshot
 from eventlog.store.port import Body, ObjectStore
+from eventlog.store.retry import put_once
 
 _TOLD_BYTES = 2**20  # what rows take in Arrow; of fewer, everybody sees that they are few
 _GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit

@@ -160,6 +160,7 @@ class LocalStore:
 
     def _write_temporary(self, body: Body) -> str:
         directory = f"{self._root}/{TEMPORARY}"
+        # Not a retry of the same request: each try is for another name, at once.
         for attempt in range(_ATTEMPTS):
             path = f"{directory}/{self._clock.token()}"
             try:

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from eventlog.commit.retry import put_once
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.history import find_transaction
 from eventlog.model.records import Action, Add, Transaction
+from eventlog.store.retry import put_once
 from eventlog.table.table import Table
 
 _MAX_RESTAGES = 3
@@ -36,7 +36,7 @@ def commit_staged(t: Table, transaction: Transaction) -> int:
         CommitUnknown: see `Table.commit`.
         Unavailable: see `Table.commit`.
     """
-    for _ in range(_MAX_RESTAGES):
+    for _ in range(_MAX_RESTAGES):  # lost races: each time with the segments staged again
         try:
             return t.commit(transaction)
         except CommitConflict as conflict:

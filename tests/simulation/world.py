@@ -13,10 +13,10 @@ from simulation.scheduler import Scheduler, WaitingClock
 from support.builders import Crash, create, drop_of, live
 
 from eventlog import Table, errors
-from eventlog.commit.retry import put_once
 from eventlog.format import keys
 from eventlog.model.records import Add
 from eventlog.store.memory import MemoryStore
+from eventlog.store.retry import put_once
 
 # What says that nothing was committed.
 REFUSED = (errors.CommitConflict, errors.ClaimLost, errors.Unavailable, errors.InvalidInput)

@@ -21,7 +21,6 @@ from eventlog.commit.protocol.commands import (
     Unclear,
 )
 from eventlog.commit.protocol.memory import Memory
-from eventlog.commit.retry import MAX_TRIES, wait_s
 from eventlog.errors import (
     CommitUnknown,
     EventLogError,
@@ -29,6 +28,7 @@ from eventlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from eventlog.store.retry import MAX_TRIES, wait_s
 
 
 def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Stored | None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
+from tenacity import retry_if_exception, retry_if_exception_type, retry_if_result
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.errors import EventLogError, InvalidInput, OutcomeUnknown, Unavailable
@@ -26,15 +27,13 @@ from eventlog.store.port import (
     check_prefix,
     check_range,
 )
+from eventlog.store.retry import MAX_TRIES, retrying
 from eventlog.store.s3.answers import date_ms, delete_error, read_error, refusal, status_of
 from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PAGE = 1000
-_BODY_ATTEMPTS = 4
-_CONFLICT_ATTEMPTS = 8
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 2.0
+_BODY_TRIES = 4  # of a request whose answer came, and broke off
 
 
 class S3Store:
@@ -118,16 +117,17 @@ class S3Store:
         """
         name = self._name(key)
         client = self._connected().write
-        for attempt in range(_CONFLICT_ATTEMPTS):
-            outcome = self._put_once(client, name, key, body)
-            if outcome is not None:
-                return outcome
-            self._pause(attempt)
-        raise OutcomeUnknown(
-            f"S3 answered 409 to {_CONFLICT_ATTEMPTS} tries: something keeps deleting this key",
-            table=self.uri,
-            key=key,
-        )
+        policy = retrying(self._clock, when=retry_if_result(lambda created: created is None))
+        # After the last 409 its None, not tenacity's own error.
+        policy = policy.copy(retry_error_callback=lambda _: None)
+        created: bool | None = policy(self._put_once, client, name, key, body)
+        if created is None:
+            raise OutcomeUnknown(
+                f"S3 answered 409 to {MAX_TRIES} tries: something keeps deleting this key",
+                table=self.uri,
+                key=key,
+            )
+        return created
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -246,35 +246,35 @@ class S3Store:
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
         verb = _VERBS[operation]
-        for attempt in range(_BODY_ATTEMPTS):
-            try:
-                return self._send(self._connected().read, operation, request)
-            except ClientError as error:
-                if status_of(error.response) == 416:
-                    return None
-                raise self._placed(read_error(error.response, verb, self._bucket), key) from error
-            except EventLogError:
-                raise
-            except _failures() as error:
-                # The SDK tries again what fails on the way, but not an error's own body cut short.
-                if attempt == _BODY_ATTEMPTS - 1 or not _cut_short(error):
-                    raise self._not_answered(error, verb, key) from error
-                self._pause(attempt)
-        raise AssertionError("the loop returns or raises")
+        # The SDK tries again what fails on the way, but not an error's own body cut short.
+        policy = retrying(self._clock, tries=_BODY_TRIES, when=retry_if_exception(_cut_short))
+        try:
+            return policy(lambda: self._send(self._connected().read, operation, request))
+        except ClientError as error:
+            if status_of(error.response) == 416:
+                return None
+            raise self._placed(read_error(error.response, verb, self._bucket), key) from error
+        except EventLogError:
+            raise
+        except _failures() as error:
+            raise self._not_answered(error, verb, key) from error
 
     def _body(self, answer: Any, key: str, request: dict[str, Any]) -> bytes:
         """Return the content of the answer, asking again where the connection breaks within it."""
-        for attempt in range(_BODY_ATTEMPTS):
-            try:
-                body: bytes = answer["Body"].read()
-            except _failures() as error:
-                if attempt == _BODY_ATTEMPTS - 1:
-                    raise self._not_answered(error, "read", key) from error
-                self._pause(attempt)
-                answer = self._read("get_object", key, request)
-            else:
-                return body
-        raise AssertionError("the loop returns or raises")
+        answers = [answer]
+
+        def content() -> bytes:
+            latest = answers.pop() if answers else self._read("get_object", key, request)
+            body: bytes = latest["Body"].read()
+            return body
+
+        broken = retry_if_exception_type(_failures())
+        try:
+            return retrying(self._clock, tries=_BODY_TRIES, when=broken)(content)
+        except EventLogError:
+            raise
+        except _failures() as error:
+            raise self._not_answered(error, "read", key) from error
 
     def _send(self, client: Any, operation: str, request: dict[str, Any]) -> Any:
         from botocore.exceptions import ClientError  # noqa: PLC0415
@@ -303,10 +303,6 @@ class S3Store:
     def _name(self, key: str) -> str:
         check_key(key)
         return check_key(f"{self._prefix}/{key}") if self._prefix else key
-
-    def _pause(self, attempt: int) -> None:
-        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt)
-        self._clock.sleep(longest * self._clock.uniform())
 
     def _placed(self, error: EventLogError, key: str | None) -> EventLogError:
         error.table, error.key = self.uri, key
@@ -353,11 +349,11 @@ def _failures() -> tuple[type[Exception], ...]:
     return (BotoCoreError, HTTPError, OSError)
 
 
-def _cut_short(error: Exception) -> bool:
-    """Say whether the failure is not one of the SDK's own, which it has tried again itself."""
+def _cut_short(error: BaseException) -> bool:
+    """Say whether the answer broke off, in a way that the SDK has not tried again by itself."""
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
-    return not isinstance(error, BotoCoreError)
+    return isinstance(error, _failures()) and not isinstance(error, BotoCoreError)
 
 
 def _configuration_error(error: Exception) -> InvalidInput | None:

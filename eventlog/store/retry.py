@@ -1,14 +1,18 @@
-"""One retry policy for one request whose answer was unclear: the same again, a few times."""
+"""The one policy of retries: the same request again, a few times, with growing pauses.
+
+Shell layer. What may be sent twice without harm is for the caller to know.
+"""
 
 from __future__ import annotations
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity.retry import retry_base
 
 from eventlog.clock import Clock
 from eventlog.errors import Unavailable
 from eventlog.store.port import Body, ObjectStore
 
-MAX_TRIES = 8  # of one request whose answer was unclear
+MAX_TRIES = 8  # of one request, the first one included
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
@@ -19,15 +23,22 @@ def wait_s(tries: int, drawn: float) -> float:
     return float(longest * (0.5 + drawn / 2))
 
 
-def retrying(clock: Clock) -> Retrying:
-    """Return the policy for one request whose answer was unclear: the same again, a few times."""
+def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = None) -> Retrying:
+    """Return the policy for one request; the last error is raised as it is.
+
+    Args:
+        clock: for the pauses and their jitter.
+        tries: how often the request is sent at most.
+        when: after what it is sent again; after an answer that was unclear or did not come
+            (`Unavailable`) if None.
+    """
 
     def wait(state: RetryCallState) -> float:
         return wait_s(state.attempt_number, clock.uniform())
 
     return Retrying(
-        retry=retry_if_exception_type(Unavailable),
-        stop=stop_after_attempt(MAX_TRIES),
+        retry=retry_if_exception_type(Unavailable) if when is None else when,
+        stop=stop_after_attempt(tries),
         wait=wait,
         sleep=clock.sleep,
         reraise=True,
