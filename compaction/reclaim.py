@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -33,12 +32,12 @@ from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill,
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.timing import check_leap
+from eventlog.store.parallel import HEADER_THREADS, each
 from eventlog.store.retry import put_once
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set at once
-_HEADERS = 256  # headers read ahead, 2 KB each
-_THREADS = 8
+_HEADERS = 256  # between two notes of progress
 _MAX_CONFLICTS = 20
 
 # Called with what is being done, how much of it is done, and how much there is (0: unknown).
@@ -326,13 +325,12 @@ class _Sweep:
     def _with_drops(self, start: int) -> Iterator[int]:
         """Yield the versions after `start` that dropped segments: a header each."""
         log, last = self._t.log, self._head.version
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for low in range(start + 1, last + 1, _HEADERS):
-                page = range(low, min(low + _HEADERS, last + 1))
-                for header in pool.map(log.header, page):
-                    if header.changes.drops:
-                        yield header.version
-                self._progress("versions", page[-1] - start, last - start)
+        versions = range(start + 1, last + 1)
+        for header in each(log.header, versions, count=HEADER_THREADS, window=history.PAGE):
+            if header.changes.drops:
+                yield header.version
+            if header.version % _HEADERS == 0 or header.version == last:
+                self._progress("versions", header.version - start, last - start)
 
     def _listed(self, start: int, *, whole: bool) -> Iterator[dict[str, int]]:
         """Yield key and size of the segments' objects from epoch `start` to the fence, in parts.

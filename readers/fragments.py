@@ -22,7 +22,6 @@ from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.model.records import Segment
 from eventlog.query.guarantees import trusted
-from eventlog.readers.ahead import read_ahead, threads
 from eventlog.readers.batches import (
     clashes,
     conform,
@@ -35,6 +34,7 @@ from eventlog.readers.batches import (
 from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.readers.objects import SegmentObject
 from eventlog.readers.together import better_together, together
+from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
 DEFAULT_BATCH_ROWS = 128 * 1024
@@ -88,11 +88,13 @@ class Reading:
                 pool,
                 segments,
                 lambda segment: self._open(segment, fetchers),
-                lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
-                most,
+                weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
+                most=most,
             )
             pieces = (piece for found in opened for piece in found)
-            for rows in read_ahead(pool, pieces, _Piece.rows, lambda piece: piece.size, most):
+            for rows in read_ahead(
+                pool, pieces, _Piece.rows, weigh=lambda piece: piece.size, most=most
+            ):
                 yield from rows
 
     def count(self, segments: Iterable[Segment]) -> int:
@@ -108,7 +110,7 @@ class Reading:
             def counted_rows(segment: Segment) -> int:
                 return _Source(self, segment, fetchers).count()
 
-            return sum(read_ahead(pool, segments, counted_rows, lambda _: 0, self.ahead_bytes))
+            return sum(read_ahead(pool, segments, counted_rows))
 
     def piece_bytes(self) -> int:
         """Return how many bytes are decoded at once, or a row group if that is more."""

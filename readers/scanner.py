@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,8 +28,7 @@ from eventlog.recovery import fallback
 from eventlog.state import scan as planning
 from eventlog.state.holds import check_kept
 from eventlog.state.scan import ScanPlan
-
-_THREADS = 8  # that look for lost segments
+from eventlog.store.parallel import each
 
 logger = logging.getLogger(__name__)
 
@@ -195,9 +193,8 @@ class Scan:
     def _around(self) -> tuple[Reading, list[Segment]]:
         """Return what to read where segments are lost: others with the same rows, or DataLoss."""
         store, planned = self.reading.store, self.plan.in_scan_order()
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-whole") as pool:
-            whole = pool.map(lambda segment: fallback.is_whole(store, segment), planned)
-            lost = [s for s, there in zip(planned, whole, strict=True) if not there]
+        whole = each(lambda segment: fallback.is_whole(store, segment), planned)
+        lost = [s for s, there in zip(planned, whole, strict=True) if not there]
         if not lost:
             return self.reading, planned
         found = fallback.find(Log(store), self.snapshot, lost)

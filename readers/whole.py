@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from eventlog.errors import EventLogError
 from eventlog.format import keys
 from eventlog.model.records import Segment
-from eventlog.readers.ahead import WINDOW, read_ahead, threads
 from eventlog.readers.batches import conform
 from eventlog.readers.decoding import most_bytes
 from eventlog.readers.fragments import Reading
+from eventlog.store.parallel import WINDOW, read_ahead, threads
 
 # Larger ones are read in pieces, and their pages are checked instead of the whole.
 WHOLE_BYTES = 2**20
@@ -90,7 +90,7 @@ def _small(
             return batch, _decoded(reading, batch.segments, bodies, most)
 
     with threads() as pool:
-        for batch, found in read_ahead(pool, batches, read, lambda _: 0, 0):
+        for batch, found in read_ahead(pool, batches, read):
             for whole, parts in groupby(found, key=lambda part: isinstance(part, pa.Table)):
                 if whole:
                     yield batch.run, pa.concat_tables(parts).combine_chunks()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from eventlog.errors import (
     Corrupt,
@@ -23,12 +22,13 @@ from eventlog.format import keys, segments
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.repair import repair as repair_frames
-from eventlog.fsck.walk import THREADS, Listed, Progress, Walk, ahead, list_log
+from eventlog.fsck.walk import Listed, Progress, Walk, list_log
 from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
 from eventlog.recovery import fallback, sweep
 from eventlog.state import timing
 from eventlog.state.holds import Hold, check_kept, holds
+from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo
 from eventlog.table.table import Table
 
@@ -159,16 +159,15 @@ class _Run:
         sought = (self._sought or {}).values()
         total, done = sum(segment.bytes for segment in sought), 0
         live = sorted(sought, key=lambda s: (s.version, s.partition))
-        with ThreadPoolExecutor(THREADS) as pool:
-            for segment, digest in ahead(pool, self._digest, iter(live)):
-                done += segment.bytes
-                self._progress("bytes", done, total)
-                if digest is None:
-                    continue  # reported as missing
-                self._checksummed += segment.bytes
-                if digest != segment.checksum:
-                    said = f"the segment's sha256 is {digest}, the log says {segment.checksum}"
-                    self._lost.append((said, segment))
+        for segment, digest in each(self._digest, live):
+            done += segment.bytes
+            self._progress("bytes", done, total)
+            if digest is None:
+                continue  # reported as missing
+            self._checksummed += segment.bytes
+            if digest != segment.checksum:
+                said = f"the segment's sha256 is {digest}, the log says {segment.checksum}"
+                self._lost.append((said, segment))
 
     def tell_losses(self) -> None:
         """Note the lost segments, and of each whether its rows can be read from others."""

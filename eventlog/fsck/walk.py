@@ -7,12 +7,10 @@ handle.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from typing import TypeVar
 
 from eventlog.commit import proposal
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound, UnsupportedFormat
@@ -27,16 +25,11 @@ from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
-
-THREADS = 8
-WINDOW = 16  # objects read ahead; a commit has at most 8 MiB, and about 32 KB as a rule
 
 # Called with what is being read, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
-
-_Wanted = TypeVar("_Wanted")
-_Read = TypeVar("_Read")
 
 
 @dataclass(slots=True)
@@ -151,8 +144,9 @@ class Walk:
         for key in self.listed.foreign:
             self._find("warning", "this key is none of the log's; readers ignore it", key)
         first, end = self._first or 0, self.listed.head + 1
-        with ThreadPoolExecutor(THREADS) as pool:
-            for version, body in ahead(pool, self._fetch, iter(range(first, end))):
+        with threads() as pool:
+            # A commit has at most 8 MiB, and about 32 KB as a rule.
+            for version, body in read_ahead(pool, range(first, end), self._fetch):
                 self._take(version, body, pool)
                 if version == self._wanted and self.audit.version == version:
                     self.kept = dict(self.audit.live)
@@ -300,7 +294,7 @@ class Walk:
         nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
         new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
         self._entries.update((leaf.sha256, leaf) for leaf in new)
-        for leaf, body in ahead(pool, self._fetch_leaf, iter(new)):
+        for leaf, body in read_ahead(pool, new, self._fetch_leaf):
             problem = self._leaf_problem(leaf, body, root.version)
             after = nexts[leaf.sha256]
             end = first_key(after) if after else None
@@ -339,21 +333,6 @@ class Walk:
 
     def _find(self, severity: Severity, message: str, key: str, version: int | None = None) -> None:
         self._findings.add(severity, message, key, version)
-
-
-def ahead(
-    pool: ThreadPoolExecutor, read: Callable[[_Wanted], _Read], wanted: Iterator[_Wanted]
-) -> Iterator[_Read]:
-    """Yield what was read, in order, with a window of reads under way."""
-    flying: deque[Future[_Read]] = deque(pool.submit(read, one) for one in islice(wanted, WINDOW))
-    try:
-        while flying:
-            found = flying.popleft().result()
-            flying.extend(pool.submit(read, one) for one in islice(wanted, 1))
-            yield found
-    finally:
-        for future in flying:
-            future.cancel()
 
 
 def _past(snapshot: Snapshot) -> Past:

@@ -1,12 +1,11 @@
 """Walking the log: pages of history, versions by time, transactions by id.
 
-Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them at once.
+Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,9 +14,9 @@ from eventlog.log.log import Log
 from eventlog.model.records import Correction, Header
 from eventlog.state.snapshot import Snapshot
 from eventlog.state.timing import effective
+from eventlog.store.parallel import HEADER_THREADS, each
 
-PAGE = 32
-_THREADS = 16
+PAGE = 32  # headers read ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,8 @@ def history(
         return _entry(header, effective(clock, header.version, header.time))
 
     last = -1 if limit is None else max(-1, start - limit)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for top in range(start, last, -PAGE):
-            page = range(top, max(last, top - PAGE), -1)
-            yield from map(
-                entry, pool.map(log.header, page) if len(page) > 1 else map(log.header, page)
-            )
+    versions = range(start, last, -1)
+    yield from map(entry, each(log.header, versions, count=HEADER_THREADS, window=PAGE))
 
 
 def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
@@ -113,13 +108,10 @@ def find_transaction(
     Raises:
         CommitUnknown: it is not there, and `head` has not come to `until`: it may still arrive.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for low in range(start, head + 1, PAGE):
-            page = range(low, min(low + PAGE, head + 1))
-            for commit, body in pool.map(log.read, page) if len(page) > 1 else map(log.read, page):
-                listed = any(t.id == transaction_id for t in commit.transactions)
-                if listed and log.holds(commit, log.resolve(commit, body), transaction_id):
-                    return commit.header.version
+    for commit, body in each(log.read, range(start, head + 1)):
+        listed = any(t.id == transaction_id for t in commit.transactions)
+        if listed and log.holds(commit, log.resolve(commit, body), transaction_id):
+            return commit.header.version
     if head < until:
         raise CommitUnknown(
             f"the transaction is not in the log, and may still arrive until version {until}: ask "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import pyarrow as pa
@@ -28,13 +27,13 @@ from eventlog.model.records import Action, Add, Commit, Header, KeyFrame, Leaf, 
 from eventlog.state import fold, keyframe
 from eventlog.state.holds import check_kept
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
 LEAF_CACHE_BYTES = 64 * 2**20
 ROOT_CACHE = 4
 MAX_VOUCHED = 100_000
-_THREADS = 8  # that fetch leaves
 
 logger = logging.getLogger(__name__)
 
@@ -277,11 +276,7 @@ class Log:
 
     def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
         """See `snapshot.Frames.leaves`. Several are fetched at once."""
-        if len(wanted) < 2:
-            tables = [self.leaf(leaf) for leaf in wanted]
-        else:
-            with ThreadPoolExecutor(_THREADS, thread_name_prefix="eventlog-leaf") as pool:
-                tables = list(pool.map(self.leaf, wanted))
+        tables = each(self.leaf, wanted)
         found = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
         for sha256 in found.keys() - self._checked_leaves if checked else ():
             keyframe.check_entries(sha256, found[sha256])
@@ -302,8 +297,7 @@ class Log:
             VersionVacuumed: some are not, for the version was given up meanwhile.
         """
         adds = [action for action in actions if isinstance(action, Add)]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            lost = [key for key in pool.map(self._absent, adds) if key is not None]
+        lost = [key for key in each(self._absent, adds) if key is not None]
         if lost:
             newest = self.head()
             check_kept(newest.meta, newest.version, version, self.store.uri)

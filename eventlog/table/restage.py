@@ -8,7 +8,6 @@ R12.8). Nothing is deleted here (hazard C7).
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -16,11 +15,11 @@ from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.history import find_transaction
 from eventlog.model.records import Action, Add, Transaction
+from eventlog.store.parallel import COPY_THREADS, each
 from eventlog.store.retry import put_once
 from eventlog.table.table import Table
 
 _MAX_RESTAGES = 3
-_THREADS = 4  # segments that are copied at once, each of them held in memory whole
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +65,7 @@ def restaged(t: Table, transaction: Transaction) -> Transaction:
             return _copied(t, action, head.version, transaction.id)
         return action
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        actions = tuple(pool.map(again, transaction.actions))
+    actions = tuple(each(again, transaction.actions, count=COPY_THREADS))
     return msgspec.structs.replace(transaction, actions=actions)  # against restage-under-a-new-id
 
 

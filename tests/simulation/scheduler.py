@@ -149,8 +149,9 @@ class InTurn:
 
 # Modules that start threads, loaded or not.
 THREADED = (
-    *("eventlog.commit.committer", "eventlog.log.history", "eventlog.log.log"),
-    *("eventlog.table.restage", "eventlog.compaction.reclaim", "eventlog.compaction.runner"),
+    "eventlog.commit.committer",
+    "eventlog.store.parallel",
+    "eventlog.compaction.runner",
 )
 
 

@@ -1,0 +1,78 @@
+"""Work on several items at once: answers in order, bounds, errors and ends."""
+
+import threading
+
+import pytest
+
+from eventlog.store import parallel
+
+
+def test_answers_come_in_order_whichever_is_ready_first():
+    first, last = threading.Event(), threading.Event()
+
+    def work(item):
+        if item == 0:
+            assert last.wait(10)
+        if item == 7:
+            last.set()
+        return item
+
+    assert list(parallel.each(work, range(8), count=8)) == list(range(8))
+    assert not first.is_set()
+
+
+@pytest.mark.parametrize("window", [1, 4, 16])
+def test_no_more_is_read_ahead_than_the_window(window):
+    begun = []
+    with parallel.threads() as pool:
+        answers = parallel.read_ahead(pool, range(50), begun.append, window=window)
+        for taken, _ in enumerate(answers):
+            assert len(begun) <= taken + window
+
+
+def test_what_is_under_way_weighs_no_more_than_it_may():
+    begun = []
+    with parallel.threads() as pool:
+        answers = parallel.read_ahead(
+            pool, [30, 30, 50, 200, 10], begun.append, weigh=lambda size: size, most=100
+        )
+        next(answers)
+        assert sum(begun) <= 30 + 100
+        next(answers)
+        next(answers)
+        assert 10 not in begun  # what is larger than the bound is under way alone
+        assert len(list(answers)) == 2
+
+
+def test_an_error_comes_in_the_place_of_its_answer_and_what_waits_is_cancelled():
+    begun, go = [], threading.Event()
+
+    def work(item):
+        begun.append(item)
+        if item == 2:
+            raise ValueError(item)
+        if item > 2:
+            assert go.wait(10)
+        return item
+
+    taken = []
+    with parallel.threads(1) as pool:
+        answers = parallel.read_ahead(pool, range(16), work)
+        with pytest.raises(ValueError, match="2"):
+            taken.extend(answers)
+        go.set()
+    assert len(begun) <= 4  # with one thread, at most the next one had begun
+    assert not [t for t in threading.enumerate() if t.name.startswith("eventlog-read")]
+
+
+def test_who_stops_early_leaves_no_thread_behind():
+    answers = parallel.each(lambda item: item, range(100))
+    assert next(answers) == 0
+    answers.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("eventlog-read")]
+
+
+def test_one_item_needs_no_thread():
+    mine = threading.current_thread()
+    assert list(parallel.each(lambda _: threading.current_thread(), [0])) == [mine]
+    assert list(parallel.each(lambda _: None, [])) == []
