@@ -9,7 +9,6 @@ rows.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +34,7 @@ from eventlog.format.parts import Parts
 from eventlog.log.log import Log
 from eventlog.model.records import Segment
 from eventlog.state.holds import check_kept
+from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 
 _ATTEMPTS = 3  # of one fetch: what was damaged on the way only is right the next time
@@ -168,16 +168,17 @@ class SegmentObject:
 
     def _blocks(self) -> Parts | None:
         """Read the whole object once, and return the checksums of its blocks if it is undamaged."""
-        size = self.segment.bytes
-        whole, checksums = hashlib.sha256(), []
-        bounds = (*range(0, size, _BLOCK_BYTES), size)
-        for start, end in pairwise(bounds):
-            body = self._store.get(self.key, start=start, length=end - start + (end == size))
-            whole.update(body)
-            checksums.append(parts.checksum(memoryview(body)))
-        if whole.hexdigest() != self.segment.checksum:
+        size, checksums = self.segment.bytes, list[bytes]()
+        whole = object_checksum(
+            self._store,
+            self.key,
+            size + 1,
+            piece_bytes=_BLOCK_BYTES,
+            watch=lambda body: checksums.append(parts.checksum(memoryview(body))),
+        )
+        if whole != self.segment.checksum:
             return None
-        return Parts(bounds, b"".join(checksums))
+        return Parts((*range(0, size, _BLOCK_BYTES), size), b"".join(checksums))
 
     def missing(self) -> EventLogError:
         """Return what a missing object means: vacuumed below the newest horizon, else lost.

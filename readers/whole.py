@@ -8,7 +8,6 @@ which tries again and knows what it means.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 from eventlog.errors import EventLogError
 from eventlog.format import keys
+from eventlog.format.codec import sha256
 from eventlog.model.records import Segment
 from eventlog.readers.batches import conform
 from eventlog.readers.decoding import most_bytes
@@ -123,7 +123,7 @@ def _fetched(reading: Reading, segment: Segment) -> bytes:
 
 def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.Table | None:
     """Return a segment's rows, or None if they are not what the log says, or more than `most`."""
-    if hashlib.sha256(body).hexdigest() != segment.checksum:
+    if sha256(body) != segment.checksum:
         return None
     try:
         source = pa.BufferReader(body)

@@ -7,7 +7,6 @@ missing (`eventlog.fsck.repair`). Deletes nothing, and writes nothing else.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from eventlog.errors import (
@@ -28,11 +27,11 @@ from eventlog.model.records import Drop, Meta, Segment
 from eventlog.recovery import fallback, sweep
 from eventlog.state import timing
 from eventlog.state.holds import Hold, check_kept, holds
+from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo
 from eventlog.table.table import Table
 
-_PIECE_BYTES = 8 * 2**20
 _MAX_SOUGHT = 1000  # lost segments for which others are looked for: that reads them, and the log
 _AROUND = "what it was compacted from is there: `eventlog scan --fallback` reads its rows from that"
 
@@ -290,15 +289,10 @@ class _Run:
         return keys.frame_key(swept.pending.sha256) if swept and swept.pending else None
 
     def _digest(self, segment: Segment) -> tuple[Segment, str | None]:
-        """Hash one segment piece by piece, so that memory does not follow its size."""
-        key, digest, start = keys.key_of(segment), hashlib.sha256(), 0
         try:
-            while piece := self._store.get(key, start=start, length=_PIECE_BYTES):
-                digest.update(piece)
-                start += len(piece)
+            return segment, object_checksum(self._store, keys.key_of(segment))
         except KeyNotFound:
             return segment, None
-        return segment, digest.hexdigest()
 
 
 def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:

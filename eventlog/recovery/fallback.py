@@ -9,7 +9,6 @@ their groups since. Nothing here is done unless something was lost (FORMAT.md R1
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -23,9 +22,8 @@ from eventlog.model.records import Drop, Segment, Transaction
 from eventlog.recovery.lineage import Change, change_of, members
 from eventlog.recovery.timeline import Timeline
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
-
-_PIECE_BYTES = 8 * 2**20
 
 logger = logging.getLogger(__name__)
 
@@ -85,18 +83,11 @@ def is_whole(store: ObjectStore, segment: Segment) -> bool:
     Raises:
         Unavailable: the store does not answer.
     """
-    key, digest, start = keys.key_of(segment), hashlib.sha256(), 0
     try:
         # One byte more than there should be, to notice one too many.
-        while start <= segment.bytes:
-            piece = store.get(key, start=start, length=_PIECE_BYTES)
-            if not piece:
-                break
-            digest.update(piece)
-            start += len(piece)
+        return object_checksum(store, keys.key_of(segment), segment.bytes + 1) == segment.checksum
     except KeyNotFound:
         return False
-    return start == segment.bytes and digest.hexdigest() == segment.checksum
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from eventlog.format import codec, keys
 from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
+from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite
 
 

@@ -8,17 +8,16 @@ from eventlog.store import parallel
 
 
 def test_answers_come_in_order_whichever_is_ready_first():
-    first, last = threading.Event(), threading.Event()
+    last = threading.Event()
 
     def work(item):
         if item == 0:
-            assert last.wait(10)
+            assert last.wait(300)
         if item == 7:
             last.set()
         return item
 
     assert list(parallel.each(work, range(8), count=8)) == list(range(8))
-    assert not first.is_set()
 
 
 @pytest.mark.parametrize("window", [1, 4, 16])
@@ -52,7 +51,7 @@ def test_an_error_comes_in_the_place_of_its_answer_and_what_waits_is_cancelled()
         if item == 2:
             raise ValueError(item)
         if item > 2:
-            assert go.wait(10)
+            assert go.wait(300)
         return item
 
     taken = []
