@@ -156,7 +156,7 @@ REPLACEMENTS = (
         "K3",
         "a break names the renewal that the watch began with",
         becomes(
-            "Break('claim', claim_id, seen.token, self.refresh().meta.claims[claim_id].renewed)"
+            "Break('claim', claim_id, seen.token, table.refresh().meta.claims[claim_id].renewed)"
         ),
         "test_k3_a_renewal_after_the_last_look_is_seen",
     ),
