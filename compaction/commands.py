@@ -16,6 +16,7 @@ from eventlog.cli.program import Place, common
 from eventlog.compaction import compact_commands
 from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog.errors import InvalidInput
+from eventlog.quantities import size_text
 from eventlog.state.holds import Hold, holds
 
 
@@ -129,4 +130,4 @@ def _show(report: VacuumReport) -> None:
 
 
 def _sums(sums: Sums) -> tuple[str, str]:
-    return terminal.count(sums.objects), terminal.size(sums.bytes)
+    return terminal.count(sums.objects), size_text(sums.bytes)

@@ -24,6 +24,7 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.records import GRANULARITIES, ChunkState
+from eventlog.quantities import size_text
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -161,8 +162,8 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
             ]
             terminal.json_line({**_verdict_json(verdict), "sizes": by_size})
         return
-    names = [f"<{terminal.size(bound)}" for bound in bounds[:-1]]
-    names += ["good", f">{terminal.size(policy.target_bytes)}"]
+    names = [f"<{size_text(bound)}" for bound in bounds[:-1]]
+    names += ["good", f">{size_text(policy.target_bytes)}"]
     terminal.table(
         ("chunk", "segments", "rows", "bytes", *names, "act", "rule", "priority", "noted"),
         (
@@ -170,7 +171,7 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
                 v.chunk,
                 terminal.count(v.segments),
                 terminal.count(v.rows),
-                terminal.size(v.bytes),
+                size_text(v.bytes),
                 *(terminal.count(n) if n else "" for n in counts[target.chunk]),
                 v.act,
                 v.rule,
@@ -242,7 +243,7 @@ def _show_run(report: RunReport) -> None:
                 o.version,
                 terminal.count(o.rows),
                 f"{o.segments_in:,} -> {o.segments_out:,}",
-                f"{terminal.size(o.bytes_in)} -> {terminal.size(o.bytes_out)}",
+                f"{size_text(o.bytes_in)} -> {size_text(o.bytes_out)}",
                 f"{o.seconds:.1f}",
                 o.error,
             )
@@ -270,7 +271,7 @@ def _show_plan(found: Plan) -> None:
                     task.id[:8],
                     _chunk_names(task.chunks),
                     f"{len(task.inputs):,} -> {_expected(task, found.policy)}",
-                    terminal.size(task.bytes),
+                    size_text(task.bytes),
                     f"{task.priority:.3f}",
                     task.color,
                     task.reason,
@@ -292,7 +293,7 @@ def _summary(found: Plan) -> str:
     if found.since is not None:
         looked += f" (what changed since version {found.since}, or was noted then)"
     tasks = _number(len(found.tasks), "task")
-    ends = f"{tasks} of {terminal.size(size)}; --run performs them" if found.tasks else "no tasks"
+    ends = f"{tasks} of {size_text(size)}; --run performs them" if found.tasks else "no tasks"
     return f"version {found.version}: {looked}, {found.empty:,} empty between them; {ends}"
 
 
@@ -329,7 +330,7 @@ def _show_verdict(verdict: Verdict, place: Place) -> None:
             ("priority", f"{v.priority:.6f}" if v.act == "compact" else None),
             ("segments", f"{v.segments:,}: {v.small:,} small, {v.good:,} good, {v.large:,} large"),
             ("rows", terminal.count(v.rows)),
-            ("bytes", f"{terminal.size(v.bytes)}, the largest {terminal.size(v.largest)}"),
+            ("bytes", f"{size_text(v.bytes)}, the largest {size_text(v.largest)}"),
             ("granularity", f"{v.foreign:,} segments of another" if v.foreign else None),
             ("overlaps", binds or None),
             ("rewrite", _rewrite_text(v)),
@@ -344,7 +345,7 @@ def _rewrite_text(v: Verdict) -> str | None:
     if v.act != "compact":
         return None
     return (
-        f"{v.inputs:,} segments, {terminal.size(v.input_bytes)}, into {v.outputs:,}; "
+        f"{v.inputs:,} segments, {size_text(v.input_bytes)}, into {v.outputs:,}; "
         f"queries are spared {v.saved:,}"
     )
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from eventlog import Table
+from eventlog.cache import Cache
 from eventlog.compaction.aws.events import Message, Work, collapse, continuation, is_within, parse
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.settings import Settings
@@ -72,8 +72,10 @@ class Container:
     ) -> None:
         self.settings = settings
         self._send = send or _send
-        self._tables: OrderedDict[str, Table] = OrderedDict()
         self._settled: dict[str, int] = {}  # table -> newest version at which nothing was left
+        self._tables: Cache[str, Table] = Cache(
+            MAX_OPEN, dropped=lambda uri: self._settled.pop(uri, None)
+        )
 
     def respond(self, event: Any, context: Context) -> dict[str, Any]:
         """Do what `handler` says, with these settings."""
@@ -113,7 +115,7 @@ class Container:
             # One table's trouble must not block the others of the batch.
             facts = {"table": work.table, "why": f"{type(error).__name__}: {error}"}
             logger.exception("table failed", extra={"facts": facts})
-            self._tables.pop(work.table, None)  # whatever it remembers, it may be why
+            self._tables.forget(work.table)  # whatever it remembers, it may be why
             self._settled.pop(work.table, None)
             return True
         return bool(progress.errors)
@@ -158,12 +160,11 @@ class Container:
         self._send(self.settings.queue_url, body, RESUME_DELAY_S)
 
     def _table(self, uri: str) -> Table:
-        found = self._tables.pop(uri, None) or Table.open(uri)
-        self._tables[uri] = found
-        if len(self._tables) > MAX_OPEN:
-            gone, _ = self._tables.popitem(last=False)
-            self._settled.pop(gone, None)
-        return found
+        table = self._tables.get(uri)
+        if table is None:
+            table = Table.open(uri)
+            self._tables.put(uri, table)
+        return table
 
 
 @dataclass

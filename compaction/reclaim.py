@@ -33,6 +33,7 @@ from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.timing import check_leap
 from eventlog.store.parallel import HEADER_THREADS, each
+from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
 
 _BATCH = 1000  # keys of one delete request
@@ -219,8 +220,7 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
 
 
 def _marks(t: Table, head: Snapshot, ages: _Ages) -> Marks:
-    told = t.store.now_ms()
-    now_ms = t.clock.now_ms() if told is None else told
+    now_ms = store_time_ms(t.store, t.clock)
     check_leap(head.header, now_ms)
     aged = history.version_at(t.log, head, now_ms - ages.retention_ms, head.meta.horizon)
     staged = history.version_at(t.log, head, now_ms - ages.staging_ms, head.meta.fence)

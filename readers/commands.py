@@ -16,6 +16,7 @@ from eventlog.cli import terminal
 from eventlog.cli.program import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.quantities import size_text
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import scan
 from eventlog.state.scan import ScanPlan
@@ -108,7 +109,7 @@ def _explain(place: Place, plan: ScanPlan) -> None:
             ("left out by time chunk", terminal.count(pruning["by_chunk"])),
             ("by key frame leaf", terminal.count(pruning["by_leaf"])),
             ("by statistics", terminal.count(pruning["by_statistics"])),
-            ("to read", f"{pruning['read']:,} segments, {rows:,} rows, {terminal.size(size)}"),
+            ("to read", f"{pruning['read']:,} segments, {rows:,} rows, {size_text(size)}"),
             ("rows are filtered", "no: all of them pass" if plan.filter is None else plan.filter),
         ]
     )

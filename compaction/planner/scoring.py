@@ -33,6 +33,7 @@ from msgspec import Struct, structs
 from eventlog.compaction.planner.spans import Sums, TargetChunk
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.model.records import ChunkState
+from eventlog.quantities import size_text
 from eventlog.state.assessment import is_current
 
 Act = Literal["empty", "stable", "compact", "no opinion"]
@@ -244,17 +245,9 @@ def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule
     return "small"
 
 
-def _size(number: int) -> str:
-    """Return bytes for a sentence, in powers of 1000 as the program shows them."""
-    for unit, width in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
-        if number >= 0.9995 * width:
-            return f"{number / width:.3g} {unit}"
-    return f"{number} B"
-
-
 def _held(v: Verdict) -> str:
     noun = "segment" if v.segments == 1 else "segments"
-    return f"{v.segments:,} {noun} of {_size(v.bytes)} in all"
+    return f"{v.segments:,} {noun} of {size_text(v.bytes)} in all"
 
 
 def _neighbours(v: Verdict) -> str:
@@ -264,10 +257,10 @@ def _neighbours(v: Verdict) -> str:
 
 def _rewrite(v: Verdict, policy: Policy) -> str:
     return (
-        f"rewriting {v.inputs:,} of {_size(v.input_bytes)} into {v.outputs:,} or more"
+        f"rewriting {v.inputs:,} of {size_text(v.input_bytes)} into {v.outputs:,} or more"
         if v.rule == "granularity"
-        else f"rewriting {v.inputs:,} of {_size(v.input_bytes)} into {v.outputs:,} of at most "
-        f"{_size(policy.target_bytes)}"
+        else f"rewriting {v.inputs:,} of {size_text(v.input_bytes)} into {v.outputs:,} of at most "
+        f"{size_text(policy.target_bytes)}"
     ) + f" saves queries {v.saved:,}"
 
 
@@ -280,28 +273,32 @@ _SENTENCES: dict[Rule, Callable[[Verdict, Policy], str]] = {
         f"{_held(v)}, {v.foreign:,} of them not cut by {p.granularity}: {_rewrite(v, p)}"
     ),
     "oversize": lambda v, p: (
-        f"{_held(v)}, {v.large:,} above {_size(p.target_bytes)} (the largest "
-        f"{_size(v.largest)}): {_rewrite(v, p)}"
+        f"{_held(v)}, {v.large:,} above {size_text(p.target_bytes)} (the largest "
+        f"{size_text(v.largest)}): {_rewrite(v, p)}"
     ),
     "one": lambda v, p: (
-        f"{_held(v)}, not above {_size(p.target_bytes)}"
+        f"{_held(v)}, not above {size_text(p.target_bytes)}"
         if v.largest <= p.target_bytes
         else f"{_held(v)}: a single row cannot be divided"
     ),
-    "exact": lambda v, p: f"{_held(v)}, none above {_size(p.target_bytes)}: no fewer can hold them",
+    "exact": lambda v, p: (
+        f"{_held(v)}, none above {size_text(p.target_bytes)}: no fewer can hold them"
+    ),
     "good": lambda v, p: (
-        f"{_held(v)}: {v.good:,} of at least {_size(p.good_bytes)} are good"
+        f"{_held(v)}: {v.good:,} of at least {size_text(p.good_bytes)} are good"
         + (f", and the {v.small:,} smaller cannot be made fewer without them" if v.small else "")
     ),
     "gain": lambda v, p: (
-        f"{_held(v)}: the {v.small:,} below {_size(p.good_bytes)} could be made fewer, but by less "
-        f"than {p.min_gain:g} for each {_size(p.target_bytes)} rewritten"
+        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could be made fewer, but by "
+        f"less than {p.min_gain:g} for each {size_text(p.target_bytes)} rewritten"
     ),
     "uneven": lambda v, p: (
-        f"{_held(v)}: the {v.small:,} below {_size(p.good_bytes)} could only be made fewer by "
-        f"rewriting one of {_size(v.left)}, over {UNEVEN_TIMES} times the size of the others"
+        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could only be made fewer by "
+        f"rewriting one of {size_text(v.left)}, over {UNEVEN_TIMES} times the size of the others"
     ),
-    "small": lambda v, p: f"{_held(v)}, {v.small:,} below {_size(p.good_bytes)}: {_rewrite(v, p)}",
+    "small": lambda v, p: (
+        f"{_held(v)}, {v.small:,} below {size_text(p.good_bytes)}: {_rewrite(v, p)}"
+    ),
     "overlap": lambda v, _p: (
         f"{_held(v)}, stable by their sizes; a coarser segment binds it to the {_neighbours(v)}"
     ),

@@ -21,6 +21,7 @@ from eventlog.format import keys
 from eventlog.log.history import HistoryEntry
 from eventlog.model.records import GRANULARITIES, Segment, Totals
 from eventlog.model.schema_text import parse_schema
+from eventlog.quantities import size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of a log, unless more are asked for
@@ -93,7 +94,7 @@ def log_(place: Place, *, limit: int, whole: bool, start: int | None) -> None:
                 terminal.signed(entry.adds),
                 terminal.signed(-entry.drops),
                 terminal.signed(entry.rows),
-                terminal.size(entry.bytes) if entry.bytes else "",
+                size_text(entry.bytes) if entry.bytes else "",
                 entry.writer,
             )
             for entry in entries
@@ -204,7 +205,7 @@ def _list_chunks(place: Place, found: Iterable[Segment]) -> None:
     terminal.table(
         ("chunk", *names),
         (
-            (name, terminal.count(count), terminal.count(rows), terminal.size(size))
+            (name, terminal.count(count), terminal.count(rows), size_text(size))
             for name, (count, rows, size) in sums.items()
         ),
         right=names,
@@ -214,7 +215,7 @@ def _list_chunks(place: Place, found: Iterable[Segment]) -> None:
 def _table_of_segments(found: Sequence[tuple[str, Segment]], *, mark: bool = True) -> None:
     columns = ("", "chunk", "rows", "bytes", "version", "key")
     rows = (
-        (sign, s.chunk, terminal.count(s.rows), terminal.size(s.bytes), s.version, keys.key_of(s))
+        (sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version, keys.key_of(s))
         for sign, s in found
     )
     first = 0 if mark else 1

@@ -21,6 +21,7 @@ from eventlog.fsck.findings import Report
 from eventlog.log import spills
 from eventlog.model.records import Commit, Totals, Transaction
 from eventlog.model.schema_text import type_text
+from eventlog.quantities import size_text
 from eventlog.state.snapshot import Snapshot
 from eventlog.table.table import Table
 
@@ -95,7 +96,7 @@ def totals_text(totals: Totals) -> str:
     """Return totals for people."""
     return (
         f"{terminal.count(totals.segments)} segments, {terminal.count(totals.rows)} rows, "
-        f"{terminal.size(totals.bytes)}"
+        f"{size_text(totals.bytes)}"
     )
 
 
@@ -142,7 +143,7 @@ def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
             ("version", snapshot.version),
             ("time", terminal.moment(snapshot.timestamp)),
             ("table", header.table),
-            ("commit", f"{keys.commit_key(snapshot.version)}  {terminal.size(size)}"),
+            ("commit", f"{keys.commit_key(snapshot.version)}  {size_text(size)}"),
             ("sha256", snapshot.commit_hash),
             ("key frame", f"{start}; since then {_changed(len(delta.adds), len(delta.drops))}"),
             ("totals", totals_text(header.totals)),
@@ -214,7 +215,7 @@ def _show_report(report: Report, seconds: float) -> None:
             ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
             ("key frames", ", ".join([frames, *(f"{n} {what}" for what, n in odd if n)])),
             ("segments", looked),
-            ("checksums", terminal.size(report.checksummed) if report.checksummed else None),
+            ("checksums", size_text(report.checksummed) if report.checksummed else None),
         ]
     )
     for void in report.void:
@@ -236,7 +237,7 @@ def _show_leftovers(report: Report) -> None:
     terminal.table(
         ("place", "kind", "objects", "bytes", "example"),
         (
-            (x.place, x.kind, terminal.count(x.objects), terminal.size(x.bytes), x.example)
+            (x.place, x.kind, terminal.count(x.objects), size_text(x.bytes), x.example)
             for x in report.leftovers
         ),
         right=("objects", "bytes"),

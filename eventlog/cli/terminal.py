@@ -21,7 +21,6 @@ from rich.text import Text
 
 _GAP = "  "
 _NARROWEST = 16  # characters that a folded column has at least
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 # Called with what is being done, how much of it is done, and how much there is (None: unknown).
 Advance = Callable[[str, int, int | None], None]
 
@@ -89,17 +88,6 @@ def count(number: int) -> str:
 def signed(number: int) -> str:
     """Return a change: with its sign, or nothing where there is none."""
     return f"{number:+,}" if number else ""
-
-
-def size(number: int) -> str:
-    """Return a number of bytes for people, in powers of 1000."""
-    value, unit = float(abs(number)), _UNITS[0]
-    for unit in _UNITS:  # noqa: B007 - the last unit stands for all that is larger
-        if value < 999.5:
-            break
-        value /= 1000
-    sign = "-" if number < 0 else ""
-    return f"{sign}{value:.0f} B" if unit == "B" else f"{sign}{value:.3g} {unit}"
 
 
 def moment(value: datetime | int) -> str:

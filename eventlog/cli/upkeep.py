@@ -17,6 +17,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import Add, Claim, Drop, Pin, Totals
 from eventlog.state import timing
+from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
 from eventlog.table.restoration import commit_restoration, restoration
 
@@ -175,7 +176,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
     table = place.open()
     head = table.snapshot()
     told, here_ms = table.store.now_ms(), table.clock.now_ms()
-    odd = timing.odd(head.header, here_ms if told is None else told)
+    odd = timing.odd(head.header, store_time_ms(table.store, table.clock))
     committed = table.set_clock(text) if setting else None
     after = table.head()
     corrections = [(c.version, c.old, c.new) for c in after.meta.clock]

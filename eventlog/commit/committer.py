@@ -32,9 +32,9 @@ from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Add, Transaction
 from eventlog.state.snapshot import Snapshot
+from eventlog.store.parallel import INTENT_THREADS, each
+from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once, retrying
-
-_THREADS = 32  # that read published transactions: a leader waits for the slowest of them
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +117,7 @@ class Committer:
         """Perform one command; return the answer that its docstring names."""
         match command:
             case c.Now():
-                told = self._log.store.now_ms()
-                return self._clock.now_ms() if told is None else told
+                return store_time_ms(self._log.store, self._clock)
             case c.Draw():
                 return self._clock.uniform()
             case c.Sleep(seconds):
@@ -201,18 +200,19 @@ class Committer:
     def _list(self, head: Snapshot) -> list[publication.Intent]:
         after, limit = publication.start_key(head), publication.MAX_LISTED
         listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
-        return publication.open_intents(((each.key, each.size) for each in listed), head)
+        return publication.open_intents(((row.key, row.size) for row in listed), head)
 
     def _read(self, wanted: Sequence[str], table_id: str) -> list[Transaction]:
         known = self._intents  # replaced as a whole: a handle may be used from several threads
         read = {key: known[key] for key in wanted if key in known}
         missing = [key for key in wanted if key not in read]
-        if len(missing) > 1:
-            with ThreadPoolExecutor(min(_THREADS, len(missing))) as pool:
-                each = pool.map(lambda key: self._get(key, table_id), missing)
-                read.update(zip(missing, each, strict=True))
-        elif missing:
-            read[missing[0]] = self._get(missing[0], table_id)
+        got = each(
+            lambda key: self._get(key, table_id),
+            missing,
+            count=INTENT_THREADS,
+            window=publication.MAX_LISTED,
+        )
+        read.update(zip(missing, got, strict=True))
         self._intents = read
         usable = [transaction for key in wanted if (transaction := read[key]) is not None]
         # Their publishers have made sure that the ids are fresh.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eventlog.arguments import text, whole
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
@@ -132,11 +133,8 @@ def check_transaction(transaction: Transaction) -> None:
     if sum(len(k) + len(v) for k, v in transaction.info.items()) > _MAX_INFO:
         raise InvalidInput(f"a transaction's info has at most {_MAX_INFO} characters")
     if transaction.app is not None:
-        app = transaction.app
-        if not 1 <= len(app.id) <= 255 or not 0 <= app.seq < 2**63:
-            raise InvalidInput(
-                "an app id has 1 to 255 characters, its sequence lies in 0 to 2^63 - 1"
-            )
+        text(transaction.app.id, "an app id")
+        whole(transaction.app.seq, "the sequence of an app")
     try:
         codec.decode_whole(transaction)
     except Corrupt as error:

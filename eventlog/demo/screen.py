@@ -9,6 +9,7 @@ import click
 
 from eventlog.cli import terminal
 from eventlog.log.history import HistoryEntry
+from eventlog.quantities import size_text
 from eventlog.state.scan import Pruning
 from eventlog.store.testing.local_server import LocalServer
 
@@ -62,7 +63,7 @@ class Screen:
                     e.transactions if e.operation == "append" else "",
                     terminal.signed(e.adds),
                     terminal.signed(e.rows),
-                    terminal.size(e.bytes) if e.bytes else "",
+                    size_text(e.bytes) if e.bytes else "",
                 )
                 for e in entries
             ],
@@ -131,7 +132,7 @@ class Screen:
         for name, took in seconds.items():
             counts = requests.get(name)
             cells = [f"{counts[k]:,}" for k in kinds] if counts else []
-            sizes = [terminal.size(counts[k]) for k in _BYTES] if counts else []
+            sizes = [size_text(counts[k]) for k in _BYTES] if counts else []
             rows.append((name, *cells, *sizes, f"{took:.1f} s"))
         header = [*(k.upper() for k in kinds), *(("read", "written") if requests else ()), "time"]
         self._table(("step", *header), rows, header)

@@ -18,6 +18,7 @@ SEGMENTS_PREFIX = "data/"
 MAX_VERSION = 999_999_999_999
 
 INTENTS_PREFIX = "_intents/"
+PROBES_PREFIX = "_probe/"
 _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
@@ -33,6 +34,11 @@ def commit_key(version: int) -> str:
 def keyframe_key(version: int) -> str:
     """Return the key of the key frame root of `version`."""
     return f"{LOG_PREFIX}{_inverted(version)}.keyframe.json"
+
+
+def probe_key(table_id: str) -> str:
+    """Return the key of the object that says that the store keeps its promise (R2.3)."""
+    return f"{PROBES_PREFIX}{table_id}"
 
 
 def frame_key(sha256: str) -> str:

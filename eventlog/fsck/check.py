@@ -29,7 +29,7 @@ from eventlog.state import timing
 from eventlog.state.holds import Hold, check_kept, holds
 from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
-from eventlog.store.port import ObjectInfo
+from eventlog.store.port import ObjectInfo, store_time_ms
 from eventlog.table.table import Table
 
 _MAX_SOUGHT = 1000  # lost segments for which others are looked for: that reads them, and the log
@@ -185,13 +185,12 @@ class _Run:
 
     def tell_time(self) -> None:
         """Say where the newest commit's time is far from the clock's, and what can be done."""
-        header, told = self._walk.audit.header, self._store.now_ms()
+        header = self._walk.audit.header
         if header is None or header.version != self._listed.head:
             return
-        now_ms = self._table.clock.now_ms() if told is None else told
-        found = timing.odd(header, now_ms)
-        if found is not None:
-            self._findings.add("warning", found, keys.commit_key(header.version), header.version)
+        problem = timing.odd(header, store_time_ms(self._store, self._table.clock))
+        if problem is not None:
+            self._findings.add("warning", problem, keys.commit_key(header.version), header.version)
 
     def repair(self) -> None:
         """Write the key frames that are missing."""

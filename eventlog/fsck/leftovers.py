@@ -15,8 +15,7 @@ from eventlog.format import keys
 from eventlog.fsck.findings import LeftoverKind, Leftovers
 from eventlog.model.records import Commit, Meta, Segment, Swept
 
-PROBE_PREFIX = "_probe/"
-PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, PROBE_PREFIX)
+PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
 
 
 class UnnamedObjects:

@@ -7,12 +7,12 @@ one LIST more, whatever the length of the history (FORMAT.md "Algorithms").
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
 import pyarrow as pa
 
+from eventlog.cache import Cache
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -50,10 +50,13 @@ class Log:
         self.store = store
         self.table: str | None = None
         self._lock = Lock()
-        self._leaves: OrderedDict[str, pa.Table] = OrderedDict()
-        self._leaf_bytes = 0
         self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
-        self._roots: OrderedDict[int, KeyFrame] = OrderedDict()
+        self._leaves: Cache[str, pa.Table] = Cache(
+            LEAF_CACHE_BYTES,
+            weigh=lambda table: int(table.nbytes),
+            dropped=self._checked_leaves.discard,
+        )
+        self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
         self._vouched: set[str] = set()
 
     def head(self) -> Snapshot:
@@ -236,10 +239,9 @@ class Log:
             KeyNotFound: it is not there.
             Corrupt: its bytes break the format or do not add up.
         """
-        with self._lock:
-            if version in self._roots:
-                self._roots.move_to_end(version)
-                return self._roots[version]
+        known = self._roots.get(version)
+        if known is not None:
+            return known
         root = codec.decode_keyframe(self.store.get(keys.keyframe_key(version)), version)
         keyframe.check(root)
         self.remember_root(root)
@@ -247,10 +249,7 @@ class Log:
 
     def remember_root(self, root: KeyFrame) -> None:
         """Keep a root that was read or written."""
-        with self._lock:
-            self._roots[root.version] = root
-            while len(self._roots) > ROOT_CACHE:
-                self._roots.popitem(last=False)
+        self._roots.put(root.version, root)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
         """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
@@ -259,19 +258,10 @@ class Log:
             Corrupt: its bytes are not what the root names.
             KeyNotFound: it is not there.
         """
-        with self._lock:
-            if leaf.sha256 in self._leaves:
-                self._leaves.move_to_end(leaf.sha256)
-                return self._leaves[leaf.sha256]
-        table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
-        with self._lock:
-            if leaf.sha256 not in self._leaves:
-                self._leaves[leaf.sha256] = table
-                self._leaf_bytes += table.nbytes
-            while self._leaf_bytes > LEAF_CACHE_BYTES and len(self._leaves) > 1:
-                sha256, evicted = self._leaves.popitem(last=False)
-                self._leaf_bytes -= evicted.nbytes
-                self._checked_leaves.discard(sha256)
+        table = self._leaves.get(leaf.sha256)
+        if table is None:
+            table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
+            self._leaves.put(leaf.sha256, table)
         return table
 
     def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
@@ -280,9 +270,8 @@ class Log:
         found = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
         for sha256 in found.keys() - self._checked_leaves if checked else ():
             keyframe.check_entries(sha256, found[sha256])
-            with self._lock:
-                if sha256 in self._leaves:
-                    self._checked_leaves.add(sha256)
+            if sha256 in self._leaves:
+                self._checked_leaves.add(sha256)
         return found
 
     def without_keyframe(self, version: int) -> Snapshot:

@@ -12,14 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from eventlog.clock import Clock
 from eventlog.errors import AlreadyExists, InvalidInput, KeyNotFound
-from eventlog.format.keys import commit_key
+from eventlog.format.keys import commit_key, probe_key
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.store.options import parse_options
 from eventlog.store.port import ObjectStore
 from eventlog.store.s3.adapter import S3Store
-
-PROBE_PREFIX = "_probe/"
 
 _proven: set[str] = set()  # places (`ObjectStore.unproven`) that were seen to refuse
 _FORMS = "s3://bucket/prefix, file:///path, a local path, or memory://name"
@@ -93,7 +91,7 @@ def probe(store: ObjectStore, table_id: str) -> None:
         InvalidInput: the store overwrote the object, or said that it did.
         Unavailable: the store did not answer clearly; nothing is known.
     """
-    key = f"{PROBE_PREFIX}{table_id}"
+    key = probe_key(table_id)
     first, second = f"first {table_id}".encode(), f"second {table_id}".encode()
     # The first may be refused: an earlier answer was lost, or the id is not fresh.
     created = store.put_if_absent(key, first)
@@ -122,7 +120,7 @@ def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -
     place = store.unproven
     if place is None or place in _proven:
         return
-    key, body = f"{PROBE_PREFIX}{table_id}", f"again {token()}".encode()
+    key, body = probe_key(table_id), f"again {token()}".encode()
     if store.put_if_absent(key, body):
         _check_refused(store, key, f"again {token()}".encode(), body)
     _proven.add(place)

@@ -14,6 +14,7 @@ from typing import TypeVar
 # Threads hide the latency of a store; decoding shares the machine's cores anyway.
 THREADS = 8
 HEADER_THREADS = 16  # for answers of 2 KB
+INTENT_THREADS = 32  # for published transactions: a leader waits for the slowest of them
 COPY_THREADS = 4  # for segments that are held in memory whole
 WINDOW = 16  # what is read ahead at most
 

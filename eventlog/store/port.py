@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ class ObjectStore(Protocol):
     def now_ms(self) -> int | None:
         """Return the store's own wall time (ms UTC) as far as its answers told it, else None."""
         ...
+
+
+def store_time_ms(store: ObjectStore, clock: Clock) -> int:
+    """Return the store's own time (ms UTC), or this machine's where the store tells none."""
+    told = store.now_ms()
+    return clock.now_ms() if told is None else told
 
 
 def check_key(key: str) -> str:

@@ -15,6 +15,7 @@ from eventlog.model.records import SetClock, SetGranularity, SetProperties, SetS
 from eventlog.model.schema import extend
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
+from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
 from eventlog.table.ports import OpenTable
 
@@ -46,8 +47,7 @@ def set_granularity(table: OpenTable, granularity: str) -> int:
 def set_clock(table: OpenTable, moment: Moment | None = None) -> int:
     """See `Table.set_clock`."""
     head = table.refresh()
-    told = table.store.now_ms()
-    now_ms = table.clock.now_ms() if told is None else told
+    now_ms = store_time_ms(table.store, table.clock)
     new = now_ms if moment is None else to_ms(moment)
     change = SetClock(head.version, head.header.time, new)
     return table.commit(table.transaction("clock", [change]))

@@ -8,7 +8,7 @@ import pytest
 from support.builders import add, commit, create, events, reopen
 
 from eventlog import Table, errors
-from eventlog.store import location
+from eventlog.format import keys
 from eventlog.store.memory import MemoryStore
 from eventlog.store.s3.adapter import S3Store
 from eventlog.store.testing.wrappers import CountingStore
@@ -50,7 +50,7 @@ class Loose(S3Store):
 def copied(source, target, *, probes):
     """Copy the objects of a table, as `aws s3 sync` does."""
     for found in source.list(""):
-        if probes or not found.key.startswith(location.PROBE_PREFIX):
+        if probes or not found.key.startswith(keys.PROBES_PREFIX):
             assert target.put_if_absent(found.key, source.get(found.key))
     return target
 
@@ -121,7 +121,7 @@ def test_w10_an_unclear_answer_proves_nothing():
         silent = True
 
         def put_if_absent(self, key, body):
-            if self.silent and key.startswith(location.PROBE_PREFIX):
+            if self.silent and key.startswith(keys.PROBES_PREFIX):
                 raise errors.OutcomeUnknown("no answer", key=key)
             return super().put_if_absent(key, body)
 

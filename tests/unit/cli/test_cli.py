@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from eventlog import Table
-from eventlog.cli import terminal
 from eventlog.cli.program import build
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
 from eventlog.format import keys
 from eventlog.model.schema import from_arrow
 from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.quantities import size_text
 from eventlog.readers import scan
 from eventlog.writers import append
 
@@ -595,4 +595,4 @@ def test_storage_options_reach_the_store(s3, bucket):
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1536, "1.54 kB"), (-2_500_000, "-2.5 MB")],
 )
 def test_sizes_for_people(number, text):
-    assert terminal.size(number) == text
+    assert size_text(number) == text

@@ -364,7 +364,7 @@ def test_the_claim_of_a_dead_function_does_not_hold_up_a_warm_one_for_ever(make,
     warm = Container(settings, lambda *_: None)
     assert failed(warm.respond(batch(look(table)), Invocation())) == []
     assert len(table.claims()) == 1
-    known = warm._tables[table.uri]
+    known = warm._tables.get(table.uri)
     known.clock = Later(known.clock)
     assert failed(warm.respond(batch(look(table)), Invocation())) == []
     assert not table.claims()
@@ -465,7 +465,7 @@ def test_a_task_that_failed_has_its_message_come_again_and_the_others_run(
     # Its chunk rests for a while: the message that comes again finds nothing to do.
     assert failed(container.respond(batch(look(table)), Invocation())) == []
     # And then it is tried again, though nobody has committed anything.
-    known = container._tables[table.uri]
+    known = container._tables.get(table.uri)
     known.clock = ManualClock(known.clock.now_ms() + 1000 * EACH.backoff_s)
     assert failed(container.respond(batch(look(table)), Invocation())) == ["m0"]
 
@@ -580,8 +580,9 @@ def test_a_setting_that_is_wrong_is_said(name, text, said):
         Settings.of(SETTINGS | {name: text})
 
 
-def test_a_container_forgets_the_tables_that_it_opened_longest_ago(make, container, monkeypatch):
+def test_a_container_forgets_the_tables_that_it_used_longest_ago(make, root, monkeypatch):
     monkeypatch.setattr(lambda_handler, "MAX_OPEN", 2)
+    container = Container(Settings(allowed=(root,)), lambda *_: None)
     opened = []
     real = Table.open
 

@@ -1,0 +1,16 @@
+"""Quantities as text for people."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def size_text(number: int) -> str:
+    """Return a number of bytes for people, in powers of 1000."""
+    value, unit = float(abs(number)), _UNITS[0]
+    for unit in _UNITS:  # noqa: B007 - the last unit stands for all that is larger
+        if value < 999.5:
+            break
+        value /= 1000
+    sign = "-" if number < 0 else ""
+    return f"{sign}{value:.0f} B" if unit == "B" else f"{sign}{value:.3g} {unit}"
