@@ -1,9 +1,10 @@
 """Reading many small segments: each fetched and decoded whole, several in one go.
 
-Imports eventlog only. What `eventlog.readers.fragments` does for any segment costs more than
-decoding one of a thousand rows. Here a segment is fetched, compared with the log (size, checksum,
-rows) and decoded at once; whatever is not as it should be is left to `eventlog.readers.fragments`,
-which tries again and knows what it means.
+Imports eventlog only. A decoder of its own, for compaction: what `eventlog.readers.fragments` does
+for any segment makes the rewrite of a thousand segments of a thousand rows cost a fifth more of the
+processor's time. Here a segment is fetched, compared with the log (size, checksum, rows) and
+decoded at once; whatever is not as it should be is left to `eventlog.readers.fragments`, which
+tries again and knows what it means.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ them, and nothing is deleted here (hazard C7).
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -24,6 +23,7 @@ from eventlog.model.records import Add, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.objects import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
+from eventlog.staging.uploads import Uploads
 from eventlog.store.memory import MemoryStore
 from eventlog.store.port import ObjectStore
 
@@ -167,11 +167,9 @@ class Outputs:
         self._store, self._clock, self._recipe = store, clock, recipe
         self._target, self._folder, self._verify = target_bytes, folder, verify
         self._writing_bytes = writing_bytes(memory_bytes)
-        self._flying_bytes = memory_bytes // 4
         self._open: dict[str, _Chunk] = {}
         self._staged: list[Add] = []
-        self._flying: dict[Future[None], int] = {}
-        self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-rewrite")
+        self._uploads: Uploads[None] = Uploads(_UPLOADS, memory_bytes // 4, _UPLOADS + 1)
         self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()).body)
         self._taken_bytes = 0  # since the last look at what is held
         self.written = NOTHING
@@ -180,7 +178,7 @@ class Outputs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._uploads.close()
 
     def open(self, chunk: str, rows: int | None, row_bytes: float) -> None:
         """Expect rows of a chunk: so many if known, of about so many bytes each.
@@ -234,8 +232,7 @@ class Outputs:
         Raises:
             Unavailable: the store does not answer.
         """
-        for future in self._flying:
-            future.result()
+        self._uploads.results()
         return sorted(self._staged, key=lambda add: parse_chunk(add.chunk))
 
     def _watch(self, rows: pa.Table) -> None:
@@ -282,15 +279,7 @@ class Outputs:
         if self._verify:
             self._decode(add, body)
         held = 0 if self._folder else len(body)
-        while len(self._flying) > _UPLOADS or (
-            self._flying and sum(self._flying.values()) + held > self._flying_bytes
-        ):
-            done, _ = wait(self._flying, return_when="FIRST_COMPLETED")
-            for future in done:
-                del self._flying[future]
-                future.result()
-        put = self._pool.submit(put_segment, self._store, self._clock, add, body)
-        self._flying[put] = held
+        self._uploads.add(held, put_segment, self._store, self._clock, add, body)
         self._staged.append(add)
 
     def _decode(self, add: Add, body: memoryview) -> None:

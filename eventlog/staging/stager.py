@@ -7,7 +7,6 @@ objects that nothing refers to, and nobody deletes (hazards I1, C7).
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -25,6 +24,7 @@ from eventlog.staging.cutting import bounded, sort_rows, split
 from eventlog.staging.decoding import PIECE_BYTES, even, pieces
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.staging.rows import Problem, conform
+from eventlog.staging.uploads import Uploads
 from eventlog.store.port import ObjectStore
 
 DEFAULT_MEMORY_BYTES = 512 * 2**20
@@ -75,8 +75,7 @@ class Stager:
         self._pending_bytes = 0
         self._open: dict[tuple[int, int], _Open] = {}
         self._open_bytes = 0
-        self._pool: ThreadPoolExecutor | None = None
-        self._flying: dict[Future[Add], int] = {}
+        self._uploads: Uploads[Add] = Uploads(_UPLOADS, self._budget // 2)
         self._staged: list[Add] = []
         self._problems: dict[tuple[str, str], Problem] = {}
         self.rows = 0
@@ -85,8 +84,7 @@ class Stager:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self._uploads.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch.
@@ -142,9 +140,8 @@ class Stager:
         self._split()
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
-        for future in list(self._flying):
-            self._land(future)
-        return sorted(self._staged, key=lambda add: add.chunk)
+        staged = [*self._uploads.results(), *self._staged]
+        return sorted(staged, key=lambda add: add.chunk)
 
     def _note(self, problem: Problem) -> None:
         known = self._problems.get((problem.column, problem.why), problem)
@@ -179,20 +176,10 @@ class Stager:
         """Write one chunk's rows out as a segment, beside others unless it is the only one."""
         chunk = self._open.pop(bounds)
         self._open_bytes -= chunk.size
-        if last and not self._flying:
+        if last and not self._uploads.under_way():
             self._staged.append(self._write_segment(bounds, chunk.parts))
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="eventlog-stage")
-        while self._flying and sum(self._flying.values()) + chunk.size > self._budget // 2:
-            done, _ = wait(self._flying, return_when="FIRST_COMPLETED")
-            for future in done:
-                self._land(future)
-        self._flying[self._pool.submit(self._write_segment, bounds, chunk.parts)] = chunk.size
-
-    def _land(self, future: Future[Add]) -> None:
-        del self._flying[future]
-        self._staged.append(future.result())
+        self._uploads.add(chunk.size, self._write_segment, bounds, chunk.parts)
 
     def _write_segment(self, bounds: tuple[int, int], parts: list[pa.Table]) -> Add:
         recipe = self._recipe
