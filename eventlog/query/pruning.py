@@ -19,22 +19,7 @@ from eventlog.format.places import first_key
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.model.records import Column, Leaf
 from eventlog.model.stats import encode, is_text
-from eventlog.query.conditions import (
-    OPPOSITE,
-    And,
-    Compare,
-    Condition,
-    Const,
-    Fixed,
-    In,
-    Is,
-    IsNull,
-    Not,
-    Op,
-    Opaque,
-    Or,
-    Prefix,
-)
+from eventlog.query import conditions as c
 
 Mask: TypeAlias = Any  # a boolean array with one answer an entry, or one bool for all
 Span = tuple[int, int]  # closed, in units of the time column; empty where the first is greater
@@ -114,53 +99,53 @@ class Bounds:
         return found if wanted(found.type) else None
 
 
-def may_be(condition: Condition, wanted: bool, bounds: Bounds) -> Mask:  # noqa: C901 - a case a node
+def may_be(condition: c.Condition, wanted: bool, bounds: Bounds) -> Mask:  # noqa: C901 - a case a node
     """Say where a row may exist for which the condition is `wanted` (not NULL)."""
     match condition:
-        case Const(value):
+        case c.Const(value):
             return value is wanted
-        case Not(part):
+        case c.Not(part):
             return may_be(part, not wanted, bounds)
-        case Is(part, value):
+        case c.Is(part, value):
             return may_be(part, value, bounds) if wanted else True
-        case And(parts) | Or(parts):
+        case c.And(parts) | c.Or(parts):
             masks = (may_be(part, wanted, bounds) for part in parts)
-            return _all(masks) if isinstance(condition, And) is wanted else _any(masks)
-        case Opaque():
+            return _all(masks) if isinstance(condition, c.And) is wanted else _any(masks)
+        case c.Opaque():
             return True
-        case IsNull(column):
+        case c.IsNull(column):
             return bounds.some_null(column) if wanted else bounds.some_valid(column)
-        case Fixed(column, value):
+        case c.Fixed(column, value):
             return bounds.some_valid(column) if value is wanted else False
-        case Compare(column, op, value):
-            found = _may_compare(op if wanted else OPPOSITE[op], column, value, bounds)
-        case In(column, values):
+        case c.Compare(column, op, value):
+            found = _may_compare(op if wanted else c.OPPOSITE[op], column, value, bounds)
+        case c.In(column, values):
             found = _may_in(column, values, wanted, bounds)
-        case Prefix(column, text):
+        case c.Prefix(column, text):
             found = _may_prefix(column, text, wanted, bounds)
     return _all([bounds.some_valid(column), found])
 
 
-def must_be_true(condition: Condition, bounds: Bounds) -> Mask:
+def must_be_true(condition: c.Condition, bounds: Bounds) -> Mask:
     """Say where every row is known to pass."""
     return _not(_any([may_be(condition, False, bounds), _may_be_null(condition, bounds)]))
 
 
-def span(condition: Condition, column: Column, wanted: bool = True) -> Span:
+def span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
     """Return an interval of the time column that holds every row for which the condition holds."""
     match condition:
-        case Const(value) | Fixed(_, value) if value is not wanted:
+        case c.Const(value) | c.Fixed(_, value) if value is not wanted:
             return _EMPTY
-        case Not(part):
+        case c.Not(part):
             return span(part, column, not wanted)
-        case Is(part, value) if wanted:
+        case c.Is(part, value) if wanted:
             return span(part, column, value)
-        case And(parts) | Or(parts):
+        case c.And(parts) | c.Or(parts):
             spans = [span(part, column, wanted) for part in parts]
-            return _intersection(spans) if isinstance(condition, And) is wanted else _hull(spans)
-        case Compare(here, op, value) if here.id == column.id:
-            return _compare_span(op if wanted else OPPOSITE[op], value.value)
-        case In(here, values) if here.id == column.id and wanted:
+            return _intersection(spans) if isinstance(condition, c.And) is wanted else _hull(spans)
+        case c.Compare(here, op, value) if here.id == column.id:
+            return _compare_span(op if wanted else c.OPPOSITE[op], value.value)
+        case c.In(here, values) if here.id == column.id and wanted:
             return _hull([(value.value, value.value) for value in values])
     return _WHOLE
 
@@ -200,23 +185,23 @@ def to_array(mask: Mask, count: int) -> pa.BooleanArray:
     return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 
-def _may_be_null(condition: Condition, bounds: Bounds) -> Mask:
+def _may_be_null(condition: c.Condition, bounds: Bounds) -> Mask:
     match condition:
-        case Const(value):
+        case c.Const(value):
             return value is None
-        case IsNull() | Is():
+        case c.IsNull() | c.Is():
             return False
-        case Opaque():
+        case c.Opaque():
             return True
-        case Not(part):
+        case c.Not(part):
             return _may_be_null(part, bounds)
-        case And(parts) | Or(parts):
+        case c.And(parts) | c.Or(parts):
             return _any(_may_be_null(part, bounds) for part in parts)
-        case Compare(column) | In(column) | Prefix(column) | Fixed(column):
+        case c.Compare(column) | c.In(column) | c.Prefix(column) | c.Fixed(column):
             return bounds.some_null(column)
 
 
-def _may_compare(op: Op, column: Column, value: pa.Scalar, bounds: Bounds) -> Mask:
+def _may_compare(op: c.Op, column: Column, value: pa.Scalar, bounds: Bounds) -> Mask:
     sought = encode(value, column.type)
     low, high = bounds.low(column), bounds.high(column)
     if sought is None:
@@ -291,7 +276,7 @@ def _after(prefix: str) -> str | None:
     return None
 
 
-def _compare_span(op: Op, value: int) -> Span:
+def _compare_span(op: c.Op, value: int) -> Span:
     low = value if op in ("=", ">=") else value + 1 if op == ">" else _WHOLE[0]
     high = value if op in ("=", "<=") else value - 1 if op == "<" else _WHOLE[1]
     return low, high

@@ -18,25 +18,8 @@ import pyarrow as pa
 from eventlog.errors import InvalidInput
 from eventlog.model.records import Column, Schema
 from eventlog.model.schema import names
+from eventlog.query import conditions as c
 from eventlog.query import sql_values as values
-from eventlog.query.conditions import (
-    FLIPPED,
-    And,
-    Compare,
-    Condition,
-    Const,
-    Fixed,
-    In,
-    Is,
-    IsNull,
-    Not,
-    Op,
-    Opaque,
-    Or,
-    any_of,
-    to_arrow,
-)
-from eventlog.query.conditions import names as names_of
 from eventlog.query.like import like
 from eventlog.query.literals import Value, moment, number, place
 from eventlog.query.sql_size import bare, check_size
@@ -44,14 +27,14 @@ from eventlog.query.sql_tokens import MAX_NESTING, check_grouping, check_nesting
 from eventlog.query.sql_values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
-_OPS: dict[str, Op] = {
+_OPS: dict[str, c.Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
 _DAY_NS = 86_400 * 10**9
 _MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
 
 
-def parse_sql(text: str, schema: Schema) -> Condition:
+def parse_sql(text: str, schema: Schema) -> c.Condition:
     """Return the condition that a SQL expression states about rows of `schema`.
 
     Raises:
@@ -120,7 +103,7 @@ class _Reader:
 
     schema: Schema
 
-    def condition(self, node: Any, depth: int = 0) -> Condition:
+    def condition(self, node: Any, depth: int = 0) -> c.Condition:
         node = bare(node)
         if depth > 4 * MAX_NESTING:
             raise too_deep()
@@ -128,14 +111,14 @@ class _Reader:
         kind = type(node).__name__
         if kind in ("And", "Or"):
             parts = tuple(deeper(part) for part in _chain(node, type(node)))
-            return And(parts) if kind == "And" else any_of(parts)
+            return c.And(parts) if kind == "And" else c.any_of(parts)
         if kind == "Not":
-            return Not(deeper(node.this))
+            return c.Not(deeper(node.this))
         if kind in _OPS:
             return self.compare(_OPS[kind], self.operand(node.this), self.operand(node.expression))
         if kind in ("NullSafeEQ", "NullSafeNEQ"):
             same = self.same(self.operand(node.this), self.operand(node.expression))
-            return same if kind == "NullSafeEQ" else Not(same)
+            return same if kind == "NullSafeEQ" else c.Not(same)
         special = {"Between": self.between, "In": self.within, "Is": self.is_}.get(kind)
         if special:
             return special(node)
@@ -143,87 +126,89 @@ class _Reader:
             return self.like(node)
         return self.truth(self.operand(node, depth), node)
 
-    def truth(self, found: Operand, node: Any) -> Condition:
+    def truth(self, found: Operand, node: Any) -> c.Condition:
         match found:
             case Lit(None | bool() as value):
-                return Const(value)
+                return c.Const(value)
             case Column(type="bool"):
-                return Compare(found, "=", pa.scalar(True))
+                return c.Compare(found, "=", pa.scalar(True))
             case Term(expression, "bool", used):
-                return Opaque(expression, used)
+                return c.Opaque(expression, used)
         raise InvalidInput(f"{_shown(node)} is not a condition that is true or false")
 
-    def compare(self, op: Op, left: Operand, right: Operand) -> Condition:
+    def compare(self, op: c.Op, left: Operand, right: Operand) -> c.Condition:
         if isinstance(left, Lit):
-            left, right, op = right, left, FLIPPED[op]
+            left, right, op = right, left, c.FLIPPED[op]
         if isinstance(left, Lit) and isinstance(right, Lit):
-            return Const(values.fold(op, left.value, right.value))
+            return c.Const(values.fold(op, left.value, right.value))
         if not isinstance(right, Lit):
             term = values.compare(op, values.to_term(left), values.to_term(right))
-            return Opaque(term.expression, term.names)
+            return c.Opaque(term.expression, term.names)
         what = _called(left)
         if isinstance(left, Column):
             if right.value is None:
-                return Const(None)
+                return c.Const(None)
             placed = place(op, right.value, left.type, what)
             if isinstance(placed, bool):
-                return Fixed(left, placed)
-            return Compare(left, *placed)
+                return c.Fixed(left, placed)
+            return c.Compare(left, *placed)
         term = values.compare_literal(op, values.to_term(left), right.value)
-        return Opaque(term.expression, term.names)
+        return c.Opaque(term.expression, term.names)
 
-    def same(self, left: Operand, right: Operand) -> Condition:
+    def same(self, left: Operand, right: Operand) -> c.Condition:
         """Return `left IS NOT DISTINCT FROM right`."""
         if isinstance(left, Lit):
             left, right = right, left
         if isinstance(right, Lit) and right.value is None:
             return self.is_null(left)
-        equal = Is(self.compare("=", left, right), value=True)
+        equal = c.Is(self.compare("=", left, right), value=True)
         if isinstance(right, Lit):
             return equal
-        return Or((equal, And((self.is_null(left), self.is_null(right)))))
+        return c.Or((equal, c.And((self.is_null(left), self.is_null(right)))))
 
-    def is_null(self, found: Operand) -> Condition:
+    def is_null(self, found: Operand) -> c.Condition:
         match found:
             case Lit(value):
-                return Const(value is None)
+                return c.Const(value is None)
             case Term(expression, _, used):
-                return Opaque(expression.is_null(), used)
+                return c.Opaque(expression.is_null(), used)
             case Column():
-                return IsNull(found)
+                return c.IsNull(found)
 
-    def between(self, node: Any) -> Condition:
+    def between(self, node: Any) -> c.Condition:
         if node.args.get("symmetric"):
             raise _unsupported(node)
         subject = self.operand(node.this)
         low, high = self.operand(node.args["low"]), self.operand(node.args["high"])
-        return And((self.compare(">=", subject, low), self.compare("<=", subject, high)))
+        return c.And((self.compare(">=", subject, low), self.compare("<=", subject, high)))
 
-    def within(self, node: Any) -> Condition:
+    def within(self, node: Any) -> c.Condition:
         listed = node.args.get("expressions")
         if not listed or any(node.args.get(other) for other in ("query", "unnest", "field")):
             raise _unsupported(node)
         subject = self.operand(node.this)
         parts = [self.compare("=", subject, self.operand(item)) for item in listed]
         if not isinstance(subject, Column):
-            return Or(tuple(parts))
-        equal = dict.fromkeys(part.value for part in parts if isinstance(part, Compare))
-        rest: list[Condition] = [part for part in parts if not isinstance(part, Compare | Fixed)]
+            return c.Or(tuple(parts))
+        equal = dict.fromkeys(part.value for part in parts if isinstance(part, c.Compare))
+        rest: list[c.Condition] = [
+            part for part in parts if not isinstance(part, c.Compare | c.Fixed)
+        ]
         if equal:
-            rest.insert(0, In(subject, tuple(equal)))
+            rest.insert(0, c.In(subject, tuple(equal)))
         elif not rest:
             rest = parts[:1]
-        return rest[0] if len(rest) == 1 else Or(tuple(rest))
+        return rest[0] if len(rest) == 1 else c.Or(tuple(rest))
 
-    def is_(self, node: Any) -> Condition:
+    def is_(self, node: Any) -> c.Condition:
         right = bare(node.expression)
         if type(right).__name__ == "Null":
             return self.is_null(self.operand(node.this))
         if type(right).__name__ == "Boolean":
-            return Is(self.condition(node.this), bool(right.this))
+            return c.Is(self.condition(node.this), bool(right.this))
         raise _unsupported(node)
 
-    def like(self, node: Any) -> Condition:
+    def like(self, node: Any) -> c.Condition:
         escape = None
         outer = node
         if type(node).__name__ == "Escape":
@@ -239,7 +224,7 @@ class _Reader:
             None if escape is None else escape.value,
             any_case=type(node).__name__ == "ILike",
         )
-        return Not(found) if node.args.get("negate") else found
+        return c.Not(found) if node.args.get("negate") else found
 
     def operand(self, node: Any, depth: int = 0) -> Operand:
         node = bare(node)
@@ -251,7 +236,7 @@ class _Reader:
             return simple
         if kind in _CONDITIONS:
             found = self.condition(node, depth + 1)
-            return Term(to_arrow(found), "bool", names_of(found))
+            return Term(c.to_arrow(found), "bool", c.names(found))
         inner: Callable[[Any], Operand] = functools.partial(self.operand, depth=depth + 1)
         if kind == "Neg":
             found_inside = inner(node.this)
@@ -307,8 +292,8 @@ class _Reader:
                 f"{_shown(node)}: name columns without a table; quote a dot in names"
             )
         columns = self.schema.columns
-        exactly = [c for c in columns if c.name == name]
-        alike = exactly or [c for c in columns if c.name.lower() == name.lower()]
+        exactly = [one for one in columns if one.name == name]
+        alike = exactly or [one for one in columns if one.name.lower() == name.lower()]
         if len(alike) != 1:
             quoted = getattr(node.this, "args", {}).get("quoted")
             hint = "; a text stands in single quotes: 'Oslo'" if quoted else ""

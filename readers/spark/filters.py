@@ -15,20 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users write it
 
 from eventlog.errors import InvalidInput
-from eventlog.query.conditions import (
-    FLOATS,
-    And,
-    Compare,
-    Condition,
-    Const,
-    Fixed,
-    In,
-    Is,
-    IsNull,
-    Not,
-    Or,
-    Prefix,
-)
+from eventlog.query import conditions as c
 
 # Both calendars agree on what is later than 1900-01-01, in every zone. What Spark pushes for an
 # earlier value is another one at times, but still earlier than `LATE`: to rows from there on both
@@ -45,7 +32,7 @@ _OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
 }
 
 
-def to_column(condition: Condition) -> Column | None:
+def to_column(condition: c.Condition) -> Column | None:
     """Return the condition as a Spark column, or None where only Arrow can say what it means."""
     try:
         return _column(condition)
@@ -129,31 +116,31 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _column(condition: Condition) -> Column:  # noqa: C901 - one case a kind
+def _column(condition: c.Condition) -> Column:  # noqa: C901 - one case a kind
     match condition:
-        case Const(value):
+        case c.Const(value):
             return F.lit(value).cast("boolean")
-        case Compare(column, op, value):
+        case c.Compare(column, op, value):
             return _OPERATORS[op](field(column.name), _literal(value))
-        case In(column, values):
+        case c.In(column, values):
             literals = [_literal(value) for value in values]
-            if column.type in FLOATS:  # Spark looks many floats up by their bits: 0.0 is not -0.0
+            if column.type in c.FLOATS:  # Spark looks many floats up by their bits: 0.0 is not -0.0
                 equal = [field(column.name) == literal for literal in literals]
                 return _balanced(equal, both=False)
             return field(column.name).isin(*literals)
-        case Prefix(column, text):
+        case c.Prefix(column, text):
             return field(column.name).startswith(text)
-        case IsNull(column):
+        case c.IsNull(column):
             return field(column.name).isNull()
-        case Fixed(column, value):
+        case c.Fixed(column, value):
             return F.when(field(column.name).isNotNull(), F.lit(value))
-        case Is(part, value):
+        case c.Is(part, value):
             inner = _column(part)
             return F.coalesce(inner if value else ~inner, F.lit(False))
-        case Not(part):
+        case c.Not(part):
             return ~_column(part)
-        case And(parts) | Or(parts):
-            return _balanced([_column(part) for part in parts], both=isinstance(condition, And))
+        case c.And(parts) | c.Or(parts):
+            return _balanced([_column(part) for part in parts], both=isinstance(condition, c.And))
         case _:
             raise _NotInSpark
 
