@@ -1,0 +1,162 @@
+"""What a second implementation compares itself with is what this one answers."""
+
+import base64
+import functools
+import json
+
+import pytest
+from golden import vectors
+from support import builders
+
+from eventlog import Table
+from eventlog.errors import Corrupt, DataLoss, UnsupportedFormat
+from eventlog.format import keys
+from eventlog.log import chain, spills
+from eventlog.log.log import Log
+from eventlog.model.records import Action
+from eventlog.readers import scan
+from eventlog.store.local import LocalStore
+from eventlog.store.memory import MemoryStore
+
+HERE = vectors.HERE
+VECTORS = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
+NEGATIVE = json.loads((HERE / "negative.json").read_text(encoding="utf-8"))
+NAMES = sorted(path.name for path in vectors.TABLES.iterdir())
+
+
+@functools.cache
+def objects(name):
+    """All objects of a golden table by key."""
+    store = LocalStore(vectors.TABLES / name)
+    return {found.key: store.get(found.key) for found in store.list("")}
+
+
+def stored(contents):
+    store = MemoryStore()
+    for key, body in contents.items():
+        store.put_if_absent(key, body)
+    return store
+
+
+@functools.cache
+def folded(name):
+    return builders.fold_all(stored(objects(name)))
+
+
+def test_every_table_has_vectors():
+    assert sorted(VECTORS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answers_are_those_of_the_vectors(name):
+    table = Table.open("memory:", store=stored(objects(name)))
+    effects = [effect for _, effect in folded(name)]
+    found = [vectors.answer(table, version, effect) for version, effect in enumerate(effects)]
+    assert found == VECTORS[name]
+
+
+def test_there_is_a_void_transaction_for_every_rule_that_voids_one():
+    rules = {rule for one in VECTORS["whole"] for rule in one["transactions"]}
+    assert rules >= {f"F{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 10)}
+    # F9 is the rules of single actions.
+    assert rules >= {"R10.3", "R12.1", "R12.2", "R12.3", "R12.6"}
+    assert rules >= {"R13.2", "R13.4", "R13.5", "R14.4", "R14.6"}
+    assert len(rules) == 20  # and "accepted"
+
+
+def changed(case):
+    """The objects of a table after the changes of a negative vector."""
+    contents = dict(objects(case["table"]))
+    for change in case["changes"]:
+        key = change["key"]
+        body = contents.get(key, b"")
+        for find, put in change.get("text", ()):
+            assert body.count(find.encode()) == 1, (case["name"], find)
+            body = body.replace(find.encode(), put.encode())
+        if "at" in change:
+            put = bytes.fromhex(change["hex"])
+            body = body[: change["at"]] + put + body[change["at"] + len(put) :]
+        body = body[: change["cut"]] if "cut" in change else body
+        body = change["new"].encode() if "new" in change else body
+        body = base64.b64decode(change["base64"]) if "base64" in change else body
+        if "absent" in change:
+            del contents[key]
+        else:
+            assert contents.get(key) != body
+            contents[key] = body
+    return stored(contents)
+
+
+def read(store, version):
+    """Open the head, and a version, and read its rows."""
+    head = Table.open("memory:", store=store).head()
+    snapshot = Table.open("memory:", store=store).snapshot(version)
+    entries = snapshot.entries()
+    table = Table.open("memory:", store=store)
+    if head.version == version:
+        scan(table, version=version).to_table()
+    return head, snapshot, entries
+
+
+def chained(store, version):
+    log = Log(store)
+    chain.check_follows(log.snapshot(version - 1), log.read(version)[0], store.uri)
+
+
+@pytest.mark.parametrize("case", NEGATIVE, ids=lambda case: case["name"])
+def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
+    store, version = changed(case), case["version"]
+    answer = VECTORS[case["table"]][version]
+    if case["what"] == "refuse":
+        with pytest.raises(Corrupt):
+            read(store, version)
+    elif case["what"] == "unsupported":
+        with pytest.raises(UnsupportedFormat):
+            read(store, version)
+    elif case["what"] == "lost":
+        with pytest.raises(DataLoss):
+            read(store, version)
+    elif case["what"] == "chain":
+        with pytest.raises(Corrupt):
+            chained(store, version)
+    elif case["what"] == "fold":
+        assert Table.open("memory:", store=store).snapshot(version).header.version == version
+        with pytest.raises(Corrupt):
+            builders.fold_all(store)
+    else:
+        effect = folded(case["table"])[version][1]
+        found = vectors.answer(Table.open("memory:", store=store), version, effect)
+        if case["what"] == "older key frame":
+            settled = Table.open("memory:", store=store).snapshot(version)
+            settled.entries()
+            settled = settled.settled()
+            assert settled.base is None or settled.base.version != answer["key_frame"]
+        for field in ("state_hash", "totals", "live", "transactions", "rows"):
+            assert found[field] == answer[field]
+
+
+def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
+    kinds, actions = set(), set()
+    for name in NAMES:
+        log = Table.open("memory:", store=stored(objects(name))).log
+        for key in objects(name):
+            parsed = keys.parse_log_key(key)
+            if parsed and parsed[1]:
+                root = log.keyframe(parsed[0])
+                kinds |= {"root"} | ({"leaf"} if root.leaves else {"inlined"})
+            elif parsed:
+                commit, _ = log.read(parsed[0])
+                whole = spills.unpack(commit, log.spill)
+                actions |= {type(a) for t in whole.transactions for a in t.actions}
+                kinds |= {"commit"} | {"spill" for t in commit.transactions if t.spill}
+                kinds |= {"delta's spill"} if commit.delta.spill else set()
+                kinds |= {"tail" for segment in commit.delta.adds if segment.tail}
+                pending = (commit.state.get("swept") or {}).get("pending")
+                kinds |= {"pending"} if pending else set()
+            else:
+                kinds.add(key.split("/")[0])
+    assert actions == set(Action.__args__)
+    assert kinds == {
+        *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
+        *("_frames", "_intents", "_probe", "data"),
+    }

@@ -1,0 +1,128 @@
+"""What a second implementation compares itself with: an answer for every version of every table.
+
+    .venv/bin/python tests/golden/vectors.py
+
+writes `vectors.json`; `README.md` says what its fields mean. A test computes the same again.
+"""
+
+import hashlib
+import json
+import struct
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog import Table
+from eventlog.errors import DataLoss, VersionVacuumed
+from eventlog.format import segments
+from eventlog.log import spills
+from eventlog.model.decimals import to_units
+from eventlog.model.records import Transaction
+from eventlog.readers import scan
+from eventlog.state import fold
+from eventlog.store.port import ObjectStore
+
+HERE = Path(__file__).parent
+TABLES = HERE / "tables"
+VECTORS = HERE / "vectors.json"
+RULE = "void by"
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a value as the digest of rows takes it: exact, and without floats."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        return [plain(one, kind.value_type) for one in value]
+    if pa.types.is_map(kind):
+        return [[plain(k, kind.key_type), plain(v, kind.item_type)] for k, v in value]
+    if pa.types.is_struct(kind):
+        return [plain(value[field.name], field.type) for field in kind]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float):
+        if value != value:  # noqa: PLR0124 - NaN, of which there are many
+            return "nan"
+        return struct.pack(">d", value).hex()
+    if isinstance(value, Decimal):
+        return to_units(value, kind.scale)
+    return value
+
+
+def rows_digest(rows: pa.Table) -> dict[str, Any]:
+    """Return the number of rows and the sha256 over them, whatever their order."""
+    whole = []
+    for field in rows.schema:
+        column = rows.column(field.name)
+        if pa.types.is_timestamp(field.type):
+            column = column.cast(pa.int64())
+        elif pa.types.is_date(field.type):
+            column = column.cast(pa.int32())
+        kind = column.type
+        whole.append([plain(value, kind) for value in column.to_pylist()])
+    encode = lambda row: json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    lines = sorted(encode(row).encode() for row in zip(*whole, strict=True))
+    return {"rows": len(lines), "digest": hashlib.sha256(b"\n".join(lines)).hexdigest()}
+
+
+def outcomes(transactions: tuple[Transaction, ...], effect: fold.Effect) -> list[str]:
+    """Return, for each transaction of a commit, `accepted` or the rule that makes it void."""
+    said, seen = [], set()
+    for transaction in transactions:
+        accepted = transaction.id in effect.accepted and transaction.id not in seen
+        said.append("accepted" if accepted else transaction.info[RULE])
+        seen.add(transaction.id)
+    return said
+
+
+def rows_of(table: Table, version: int) -> Any:
+    """Return the rows of a version as a digest, or why they cannot be read."""
+    try:
+        return rows_digest(scan(table, version=version).to_table())
+    except VersionVacuumed:
+        return "vacuumed"
+    except DataLoss:
+        return "lost"
+
+
+def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dict[str, Any]:
+    """Return what a reader finds at one version."""
+    snapshot = table.snapshot(version)
+    commit, _ = table.log.read(version)
+    totals = snapshot.totals
+    whole = spills.unpack(commit, table.log.spill)
+    live = sorted(s.id for s in segments.to_segments(snapshot.entries()))
+    effect = effect or table.log.effect(commit)
+    return {
+        "version": version,
+        "commit": snapshot.commit_hash,
+        "key_frame": snapshot.header.keyframe,
+        "state_hash": snapshot.header.state_hash,
+        "totals": [totals.segments, totals.rows, totals.bytes],
+        "live": " ".join(one[:8] for one in live),
+        "transactions": outcomes(whole.transactions, effect),
+        "rows": rows_of(table, version),
+    }
+
+
+def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]:
+    """Return the answers of all versions of a golden table."""
+    table = Table.open(TABLES / name if store is None else store.uri, store=store)
+    return [answer(table, version) for version in range(table.head().version + 1)]
+
+
+def main() -> int:
+    """Write the answers of all tables, one line a version."""
+    parts = []
+    for path in sorted(TABLES.iterdir()):
+        lines = [json.dumps(one, separators=(",", ":")) for one in compute(path.name)]
+        parts.append(f"{json.dumps(path.name)}: [\n " + ",\n ".join(lines) + "\n]")
+    VECTORS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
