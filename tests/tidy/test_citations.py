@@ -7,19 +7,25 @@ from tidy.definitions import TESTS
 
 ROOT = TESTS.parent
 FORMAT = (ROOT / "eventlog" / "FORMAT.md").read_text(encoding="utf-8")
-FOLDERS = ("eventlog", "readers", "writers", "compaction", "pyspark_eventlog", "tests")
+FOLDERS = ("eventlog", "readers", "writers", "compaction", "pyspark_eventlog", "tests", "docs")
 # Rules as FORMAT.md numbers them; those of the fold are F1 and so on.
 STATED = re.compile(r"\*\*(R\d+\.\d+|F\d+)\*\*")
 CITED = re.compile(r"\bR\d+\.\d+\b")
 OF_THE_FOLD = re.compile(r"\((F\d+)\)|\bby (F\d+)\b|\brules? ([A-Z]\d+)\b")
 SECTION = re.compile(r"FORMAT\.md,?\s+\"([^\"]+)\"")
-NUMBERED = re.compile(r"FORMAT\.md,?\s+section\s+(\d+)")
+NUMBERED = re.compile(
+    r"(?:FORMAT\.md,?\s+section|\bsection)\s+(\d+(?:\.\d+)*)(?:\s+of\s+FORMAT\.md)?"
+)
 
 
 def headings(text):
     """The names that sections and their parts have."""
-    named = re.findall(r"^#{2,3} (?:\d+ )?(.+)$", text, re.MULTILINE)
-    return {*named, *re.findall(r"^\*\*([A-Z][^*]+)\*\*", text, re.MULTILINE)}
+    return set(re.findall(r"^#{2,4} (?:\d+(?:\.\d+)* )?(.+)$", text, re.MULTILINE))
+
+
+def numbers(text):
+    """The numbers of sections and of their parts."""
+    return set(re.findall(r"^#{2,4} (\d+(?:\.\d+)*) ", text, re.MULTILINE))
 
 
 def unknown(source, text=FORMAT):
@@ -30,16 +36,16 @@ def unknown(source, text=FORMAT):
     found += [
         n for n in (" ".join(m.split()) for m in SECTION.findall(source)) if n not in sections
     ]
-    numbers = set(re.findall(r"^## (\d+) ", text, re.MULTILINE))
-    return found + [f"section {n}" for n in NUMBERED.findall(source) if n not in numbers]
+    return found + [f"section {n}" for n in NUMBERED.findall(source) if n not in numbers(text)]
 
 
 def sources():
     return sorted(
         path
         for folder in FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
-        if path.name != "test_citations.py"
+        for kind in ("*.py", "*.md")
+        for path in (ROOT / folder).rglob(kind)
+        if path.name not in ("test_citations.py", "FORMAT.md")
     )
 
 
@@ -54,13 +60,29 @@ def test_what_is_cited_is_there(folder):
     assert wrong == {}
 
 
+def test_what_the_root_pages_cite_is_there():
+    for path in ROOT.glob("*.md"):
+        assert unknown(path.read_text(encoding="utf-8")) == [], path.name
+
+
 def test_what_the_specification_cites_of_itself_is_there():
     rules = set(STATED.findall(FORMAT))
-    assert [rule for rule in CITED.findall(FORMAT) if rule not in rules] == []
-    numbers = set(re.findall(r"^## (\d+) ", FORMAT, re.MULTILINE))
-    assert set(re.findall(r"\bsections? (\d+)", FORMAT)) <= numbers
-    stated = STATED.findall(FORMAT)
-    assert len(stated) == len(set(stated)) > 60
+    assert [rule for rule in re.findall(r"\b(?:R\d+\.|F)\d+\b", FORMAT) if rule not in rules] == []
+    assert set(re.findall(r"\bsections? (\d+(?:\.\d+)*)", FORMAT)) <= numbers(FORMAT)
+
+
+def test_each_rule_and_each_title_of_the_specification_is_there_once():
+    for stated in (STATED.findall(FORMAT), re.findall(r"^#+ (.+)$", FORMAT, re.MULTILINE)):
+        assert [one for one in stated if stated.count(one) > 1] == []
+    assert len(STATED.findall(FORMAT)) > 70
+
+
+def test_sections_are_numbered_in_order():
+    given = [
+        tuple(map(int, n.split(".")))
+        for n in re.findall(r"^#{2,4} ([\d.]+) ", FORMAT, re.MULTILINE)
+    ]
+    assert given == sorted(set(given))
 
 
 @pytest.mark.parametrize(
@@ -75,4 +97,4 @@ def test_what_the_specification_cites_of_itself_is_there():
 )
 def test_a_citation_of_nothing_is_found(source):
     assert unknown(source)
-    assert not unknown('FORMAT.md R6.1, (F3), FORMAT.md "Key\n    frames", FORMAT.md section 11')
+    assert not unknown('FORMAT.md R6.1, (F3), FORMAT.md "Key\n    frames", FORMAT.md section 5.6')

@@ -12,7 +12,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "localstack").rglob("*.md")),
-    ROOT / "tests" / "README.md",
+    *(ROOT / "tests" / name for name in ("README.md", "golden/README.md")),
     ROOT / "eventlog" / "FORMAT.md",
 ]
 README_LINES = 150  # what somebody reads who decides in two minutes

@@ -1,0 +1,161 @@
+"""What FORMAT.md shows is so: samples stand in golden objects, hashes and numbers come out."""
+
+import hashlib
+import json
+import re
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from golden.vectors import TABLES
+
+import eventlog
+from eventlog import Table
+from eventlog.format import keys
+from eventlog.model import entries, records
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Action, Meta
+from eventlog.model.stats import lower_text, upper_text
+from eventlog.state.timing import effective
+
+TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+SAMPLES = re.findall(r"^Sample, from `([^`\n]+)`:\n\n```json\n(.*)\n```$", TEXT, re.MULTILINE)
+HASHED = re.findall(r"^\| `([{[].+)` \| `([0-9a-f]{64})` \|$", TEXT, re.MULTILINE)
+
+
+def section(number):
+    """The text of a section, by its number."""
+    found = re.search(rf"^##+ {number} .*?(?=^##+ \d|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    return found[0]
+
+
+def rows(text):
+    """The rows of tables, as lists of cells."""
+    return [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("place", "sample"), SAMPLES, ids=range(len(SAMPLES)))
+def test_a_sample_stands_in_its_object(place, sample):
+    assert sample.encode() in (TABLES / place).read_bytes()
+
+
+def test_there_is_a_sample_of_every_action():
+    shown = {m for _, s in SAMPLES for m in re.findall(r'^\{"action":"(\w+)"', s)}
+    assert shown == {action.__struct_config__.tag for action in Action.__args__}
+
+
+def test_hashes_are_those_of_the_texts_beside_them():
+    assert len(HASHED) > 8
+    for text, digest in HASHED:
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
+        if text.startswith('{"id"'):
+            assert msgspec.json.encode(msgspec.json.decode(text, type=entries.Segment)) == (
+                text.encode()
+            )
+
+
+def test_the_parts_of_the_example_s_state_add_up():
+    parts = re.findall(r"^\| `.+` \| `([0-9a-f]{64})` \|$", section("1.6"), re.MULTILINE)
+    (total,) = re.findall(r"^\| sum mod 2\^256 \| `([0-9a-f]{64})` \|$", TEXT, re.MULTILINE)
+    assert f"{sum(int(part, 16) for part in parts) % 2**256:064x}" == total
+    assert TEXT.count(f'"state_hash":"{total}"') >= 2
+
+
+def test_keys_and_chunks_are_those_of_the_code():
+    text = section("1.3")
+    for key in (
+        keys.commit_key(14),
+        keys.keyframe_key(7),
+        keys.segment_key(4, "1970-01-02", "95752a2987a90eee2c23f1fe18cea336"),
+        keys.intent_key(9, "baf692a014fbdaf55095aadab5f90c31"),
+    ):
+        assert f"| `{key}` |" in text
+    shown = [row for row in rows(section("1.4")) if len(row) == 3 and "…" in row[2]]
+    assert len(shown) == 5
+    for granularity, name, interval in shown:
+        chunk = parse_chunk(name)
+        assert (chunk.granularity, f"{chunk.start} … {chunk.end}") == (granularity, interval)
+
+
+def test_the_rows_of_the_leaf_and_of_the_pending_object_are_in_their_objects():
+    root = json.loads((TABLES / "whole" / keys.keyframe_key(7)).read_bytes())
+    leaf = TABLES / "whole" / keys.frame_key(root["leaves"][0]["sha256"])
+    first = pq.read_table(leaf).slice(0, 1).to_pylist()[0]
+    shown = {row[0]: row[1] for row in rows(section("2.10")) if len(row) == 2}
+    for name, value in first.items():
+        said = value.hex() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
+        assert shown[name] == said
+    ((place, pending),) = re.findall(
+        r'from `shared/(\S+)`:\n\n```json\n"pending":(.*)\n', section("2.13")
+    )
+    assert place
+    kept = TABLES / "shared" / keys.frame_key(json.loads(pending)["sha256"])
+    for row in pq.read_table(kept).to_pylist():
+        assert [row["key"], str(row["dropped"]), str(row["bytes"])] in rows(section("2.13"))
+
+
+def test_the_parts_of_the_tail_have_their_checksums():
+    text = section("2.11")
+    (place,) = re.findall(r"^`(whole/data/\S+)`", text, re.MULTILINE)
+    body = (TABLES / place).read_bytes()
+    (size,) = re.findall(r'"tail":\{"size":(\d+)', text)
+    (digest,) = re.findall(r'"tail":\{"size":\d+,"sha256":"(\w+)"', text)
+    tail = body[-int(size) :]
+    assert hashlib.sha256(tail).hexdigest() == digest
+    parts = [(*map(int, r[0].split(" … ")), r[1]) for r in rows(text) if " … " in "".join(r)]
+    assert (parts[0][0], parts[-1][1]) == (0, len(body) - len(tail))
+    assert all(before[1] == after[0] for before, after in pairwise(parts))
+    for start, end, checksum in parts:
+        assert zlib.crc32(body[start:end]).to_bytes(4, "little").hex() == checksum
+    assert "".join(part[2] for part in parts) == tail[: 4 * len(parts)].hex()
+
+
+def test_effective_times_are_those_of_the_table():
+    table = Table.open(TABLES / "clocks")
+    clock = table.head().meta.clock
+    assert msgspec.json.encode(clock).decode() in section("4.2")
+    shown = [row for row in rows(section("4.2")) if len(row) == 3 and row[0].isdigit()]
+    assert [int(row[0]) for row in shown] == list(range(table.head().version + 1))
+    for version, stamped, worth in (map(int, row) for row in shown):
+        assert table.log.header(version).time == stamped
+        assert effective(clock, version, stamped) == worth
+
+
+def test_bounds_are_those_of_the_code():
+    shown = [row for row in rows(section("7")) if len(row) == 3]
+    floats = [row for row in shown if re.fullmatch("[0-9a-f]{16}", row[1])]
+    assert len(floats) == 8
+    for value, pattern, bound in floats:
+        bits = int.from_bytes(bytes.fromhex(pattern), "big", signed=True)
+        assert float(value) + 0.0 == float(value)
+        assert int(bound) == (bits if bits >= 0 else bits ^ 0x7FFF_FFFF_FFFF_FFFF)
+    texts = list(re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", section("7"), re.MULTILINE))
+    texts = [row for row in texts if not re.fullmatch("[0-9a-f]{16}", row[1])]
+    known = [[json.loads(f'"{cell}"') for cell in row[:2]] + [row[2]] for row in texts[-5:]]
+    for value, low, high in known:
+        top = upper_text(value)
+        assert lower_text(value) == low
+        assert high == ("null" if top is None else f"`{json.dumps(top)[1:-1]}`")
+
+
+def test_tables_of_fields_have_the_fields_of_the_structs():
+    for number, struct in {
+        "2.1": records.Commit,
+        "2.2": records.Header,
+        "2.3": records.Transaction,
+        "2.5": records.DeltaRecord,
+        "2.6": records.Segment,
+        "2.7": records.Spill,
+        "2.8": Meta,
+        "2.9": records.KeyFrame,
+    }.items():
+        names = [name for row in rows(section(number)) if row for name in _names(row[0])]
+        order = [name for name in names if name in struct.__struct_fields__]
+        assert tuple(dict.fromkeys(order)) == struct.__struct_fields__, number
+
+
+def _names(cell):
+    return [part.strip(" `") for part in cell.split(",")]
