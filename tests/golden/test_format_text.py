@@ -157,5 +157,16 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
         assert tuple(dict.fromkeys(order)) == struct.__struct_fields__, number
 
 
+def test_the_section_of_an_action_names_its_fields_in_order():
+    sections = re.findall(r"^### 3\.\d+ .*?(?=^### |^## )", TEXT, re.MULTILINE | re.DOTALL)
+    for action in Action.__args__:
+        tag = action.__struct_config__.tag
+        (own,) = [s for s in sections if f"`{tag}`" in s.split("\n")[0]]
+        shown = json.loads(re.search(rf'^{{"action":"{tag}".*', own, re.MULTILINE)[0])
+        assert list(shown) == ["action", *action.__struct_fields__]
+        named = set(re.findall(r"`(\w+)`", own))
+        assert named >= set(action.__struct_fields__), tag
+
+
 def _names(cell):
     return [part.strip(" `") for part in cell.split(",")]
