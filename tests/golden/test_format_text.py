@@ -1,6 +1,7 @@
 """What FORMAT.md shows is so: samples stand in golden objects, hashes and numbers come out."""
 
 import hashlib
+import io
 import json
 import re
 import zlib
@@ -14,7 +15,7 @@ from golden.vectors import TABLES
 
 import eventlog
 from eventlog import Table
-from eventlog.format import keys
+from eventlog.format import keys, segments
 from eventlog.model import entries, records
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Action, Meta
@@ -95,6 +96,40 @@ def test_the_rows_of_the_leaf_and_of_the_pending_object_are_in_their_objects():
     kept = TABLES / "shared" / keys.frame_key(json.loads(pending)["sha256"])
     for row in pq.read_table(kept).to_pylist():
         assert [row["key"], str(row["dropped"]), str(row["bytes"])] in rows(section("2.13"))
+
+
+def test_the_entries_of_the_leaf_add_up():
+    root = json.loads((TABLES / "whole" / keys.keyframe_key(7)).read_bytes())
+    leaf = root["leaves"][0]
+    hashes = [row[2] for row in rows(section("2.10")) if len(row) == 3 and len(row[2]) == 64]
+    table = pq.read_table(TABLES / "whole" / keys.frame_key(leaf["sha256"]))
+    assert hashes[:-1] == [one.hex() for one in table.column("hash").to_pylist()]
+    assert hashes[-1] == leaf["hash_sum"]
+    assert f"{sum(int(one, 16) for one in hashes[:-1]) % 2**256:064x}" == leaf["hash_sum"]
+
+
+def test_the_digests_are_those_of_the_example():
+    body = re.search(rf"^`{keys.commit_key(2)}`\n\n```json\n(.*)\n```$", TEXT, re.MULTILINE)[1]
+    header = re.search(r'^\{"header":(.*?,"digest":"\w{64}"\})', body)[1]
+    shown = {row[0]: row[2:] for row in rows(section("1.6")) if len(row) == 4}
+    for name, text in (("header", header), ("commit", body)):
+        hashed = text[: text.rindex(',"digest":"')] + "}"
+        digest = hashlib.sha256(hashed.encode()).hexdigest()
+        assert shown[name] == [str(len(hashed.encode())), digest]
+        assert text.endswith(f'"digest":"{digest}"}}')
+
+
+def test_the_rows_of_the_spill_stand_for_what_the_text_says():
+    commit = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())
+    spill = commit["delta"]["spill"]
+    body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
+    adds, _ = segments.from_spill(segments.from_parquet(body, spill["adds"]), 5)
+    shown = [row for row in rows(section("2.7")) if len(row) == 6 and row[0] == "false"]
+    stored = pq.read_table(io.BytesIO(body)).to_pylist()
+    for row, raw, add in zip(shown, stored, adds, strict=True):
+        as_stored = ["null" if raw[n] is None else str(raw[n]) for n in ("version", "partition")]
+        said = [f"{add.id[:8]}…", *as_stored, str(add.version), str(add.partition)]
+        assert row[1:] == said
 
 
 def test_the_parts_of_the_tail_have_their_checksums():
