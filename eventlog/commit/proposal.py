@@ -1,7 +1,7 @@
 """The next commit: its bytes, the objects it names, and the snapshot that it makes.
 
 Pure layer. A proposal is a function of the head and of what the fold accepted on top of it; the
-shell only stores it (FORMAT.md "Algorithms").
+shell only stores it (FORMAT.md "Committing").
 """
 
 from __future__ import annotations

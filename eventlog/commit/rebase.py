@@ -1,7 +1,7 @@
 """Rebase: carry a transaction to the head, or say why it cannot be.
 
 Pure layer. It asks the fold itself (`fold.judge`), so that a writer acknowledges exactly what every
-reader will accept (FORMAT.md "Algorithms"). A lost race is a value here, never an exception.
+reader will accept (FORMAT.md "Committing"). A lost race is a value here, never an exception.
 """
 
 from __future__ import annotations

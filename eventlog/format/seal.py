@@ -1,6 +1,6 @@
 """JSON objects that end with their own sha256, so that any flipped byte is noticed.
 
-Pure layer (FORMAT.md "Commit": `digest`).
+Pure layer (FORMAT.md "Hashes": `digest`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure layer. One row an entry, in the columns of `arrow_schema`: ids and hashes binary, keys rebuilt
 from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column id (FORMAT.md
-"Key frames"). A null `version` in a spill stands for the version of the commit that names it.
+"Key frame leaf"). A null `version` in a spill stands for the version of the commit that names it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading the log of one table: commits, headers, key frames, and snapshots resolved from them.
 
 Shell layer. Opening a version costs its commit and the key frame root that it names; the head costs
-one LIST more, whatever the length of the history (FORMAT.md "Algorithms").
+one LIST more, whatever the length of the history (FORMAT.md "Opening a version").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The actions of transactions: everything that can change the state of a table, or guard a change.
 
 Words layer: frozen structs and nothing else, tagged by their first field `action` (FORMAT.md
-"Commit"). What they mean is decided by the fold.
+"Actions"). What they mean is decided by the fold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Vacuum's decisions: how far fence and horizon may go, and which objects are dead.
 
-Pure layer (FORMAT.md "Vacuum, pins, replicas, restore"). What is dead follows from the log alone;
+Pure layer (FORMAT.md "Vacuum"). What is dead follows from the log alone;
 clocks only propose how far the marks go, so that they decide who is inconvenienced and never what
 is lost.
 """

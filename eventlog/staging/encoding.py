@@ -48,7 +48,7 @@ class Recipe:
     """How rows of one table become segments: everything an executor needs beside the store.
 
     Attributes:
-        epoch: the head that the job read when it started (FORMAT.md "Algorithms").
+        epoch: the head that the job read when it started (FORMAT.md "Staging").
         schema: the schema that the segments are written with.
         layout: time column, granularity, sort order.
         stats_columns: the columns that get statistics.

@@ -1,7 +1,7 @@
 """The net change of the live segment set since a key frame.
 
 Pure layer. In memory a delta is two maps by segment id; a commit stores it ordered (FORMAT.md
-"Commit").
+"Delta").
 """
 
 from __future__ import annotations

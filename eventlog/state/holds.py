@@ -1,7 +1,7 @@
 """What vacuum may take, and what holds it back: fence, horizon, pins, replicas.
 
 Pure layer. The order of the log alone decides between a pin and a horizon: the later one is void
-(FORMAT.md "Vacuum, pins, replicas, restore"). Nothing here reads a clock.
+(FORMAT.md "Pins, replicas, restore"). Nothing here reads a clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a program may hold in a table against others: pins on versions, claims on time ranges.
 
 Shell layer. Everything held is an action of the log; who holds what, and since which version, is
-there for all to see (FORMAT.md "Vacuum, pins, replicas, restore", "Claims").
+there for all to see (FORMAT.md "Pins, replicas, restore", "Claims").
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def canonical(value):
 
 
 def interval(chunk):
-    """Section 4; ValueError where the text is no chunk's name."""
+    """Section 1.4; ValueError where the text is no chunk's name."""
     named = re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d)(?:T(\d\d))?)?", chunk, re.ASCII)
     if not named:
         raise ValueError(chunk)

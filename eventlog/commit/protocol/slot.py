@@ -1,6 +1,6 @@
 """One slot of the log: store a commit in it, and find out what it holds.
 
-The fate of a slot is settled before another is tried (FORMAT.md "Algorithms").
+The fate of a slot is settled before another is tried (FORMAT.md "Committing").
 """
 
 from __future__ import annotations
