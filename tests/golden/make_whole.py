@@ -79,7 +79,7 @@ SCHEMA = pa.schema(
     ]
 )
 HASH = "ab" * 32
-# Which rule voids a transaction stands in its `info`, for whoever checks another implementation.
+# Which rule voids a transaction stands in its `info`, for tests of other implementations.
 RULE = "void by"
 
 
@@ -122,7 +122,7 @@ def put(t: Table, transactions: Sequence[Transaction]) -> None:
     time_ms = max(t.clock.now_ms(), head.header.time + 1)
     effect = fold.judge(transactions, head, time_ms)
     made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, frames=t.log)
-    for key, body in made.frames.items():
+    for key, body in made.objects.items():
         t.store.put_if_absent(key, body)
     assert t.store.put_if_absent(keys.commit_key(head.version + 1), made.body)
     t.refresh()
@@ -308,7 +308,7 @@ def main() -> int:
         enter(patch("eventlog.limits.WHOLE_BYTES", 1600))  # so that some objects have tails
         enter(patch("eventlog.staging.stager._UPLOADS", 1))
         enter(patch("eventlog.table.table.writer_name", lambda: "golden@example"))
-        enter(patch("eventlog.commit.publish._SELDOM", 1))
+        enter(patch("eventlog.commit.protocol.contention._SELDOM", 1))
         make_whole(ManualClock(make.START_MS, seed=2016))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
