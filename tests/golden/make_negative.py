@@ -285,6 +285,14 @@ def commits() -> list[dict[str, Any]]:
             year,
             (_in_transaction(), _in_transaction().replace('"rows":', '"rows":1')),
         ),
+        commit(
+            "an add of no time chunk",
+            "R3.2",
+            REFUSE,
+            year,
+            (rows, rows.replace('"chunk":"1970"', '"chunk":"1970-13"')),
+        ),
+        commit("other rows, with drops", "R9.6", REFUSE, ("whole", 9), _totals(9)),
         case("a gap", "R6.3", REFUSE, whole, {"key": log_key(23), "absent": True}),
         case(
             "keys that do not parse",
@@ -303,6 +311,11 @@ def _in_transaction() -> str:
     found = re.search(r'"action":"add","id":"\w+","chunk":"\w+","epoch":1,"rows":', text)
     assert found
     return found[0]
+
+
+def _totals(version: int) -> tuple[str, str]:
+    said = one("whole", version, r'"totals":\{"segments":\d+,"rows":')
+    return said, said + "1"
 
 
 def frames() -> list[dict[str, Any]]:
@@ -356,6 +369,7 @@ def frames() -> list[dict[str, Any]]:
             (leaves[0]["first"], leaves[0]["first"][:-4] + "0000"),
         ),
         root("bounds of a leaf that are too narrow", "R9.6", at, _narrower(leaves[0])),
+        root("another sum of a leaf", "R9.6", at, (leaves[0]["hash_sum"], ZEROS)),
         case("no leaf", "R9.6", OLDER, at[:2], {"key": key, "absent": True}),
         case(
             "a byte of a leaf changed",
