@@ -39,6 +39,13 @@ def test_a_link_that_leads_nowhere_is_found():
     assert lost(page, "[a](docs/nothing.md) [b](eventlog/FORMAT.md#x)") == ["docs/nothing.md"]
 
 
+def test_the_index_of_decisions_has_each_of_them_once():
+    folder = ROOT / "docs" / "decisions"
+    index = _LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
+    pages = sorted(path.name for path in folder.glob("*.md") if path.name != "README.md")
+    assert sorted(link for link in index if "/" not in link) == pages
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
 
