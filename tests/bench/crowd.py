@@ -48,7 +48,7 @@ def _emit(bench, delay_ms, writers, told, times):
         goal=f"≥ x{GOALS[writers]:g}, p99 < {P99_S} s, ≤ {REQUESTS:g} requests" if judged else "",
         met=met if judged else None,
         note=f"x{times:.2f}, {told['requests']:.2f} requests, p50 {told['p50'] * 1000:.0f} ms, "
-        f"p99 {p99 * 1000:.0f} ms, slowest {told['max'] * 1000:.0f} ms, lost {told['lost']}",
+        f"p99 {p99 * 1000:.0f} ms, slowest {told['max'] * 1000:.0f} ms, lost {told['lost']}, {told['cpu_ms']:.1f} ms CPU each",
     )
 
 
@@ -85,5 +85,6 @@ def contend(server, writers, seconds):
         "p50": statistics.median(latencies),
         "p99": latencies[int(len(latencies) * 0.99)],
         "max": latencies[-1],
+        "cpu_ms": 1000 * sum(each["cpu_s"] for each in told) / max(1, len(latencies)),
         "lost": abs(rows - len(latencies) - writers),  # each has appended once before
     }
