@@ -5,7 +5,7 @@
 
 Pages lie where a reader of the repository looks for them, and their links work there. Here they get
 the places of `docs/mkdocs.yml`, and their links follow. Needs the extra `docs`; only the standard
-library is used before that is known. Why Zensical: docs/decisions/docs-site.md.
+library is used before that is known. Why Zensical: docs/decisions/0026-docs-site.md.
 """
 
 import argparse

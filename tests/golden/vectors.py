@@ -9,6 +9,7 @@ import hashlib
 import json
 import struct
 import sys
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ def plain(value: Any, kind: pa.DataType) -> Any:
         return [[plain(k, kind.key_type), plain(v, kind.item_type)] for k, v in value]
     if pa.types.is_struct(kind):
         return [plain(value[field.name], field.type) for field in kind]
+    if isinstance(value, datetime):
+        return (value - datetime(1970, 1, 1, tzinfo=value.tzinfo)) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - date(1970, 1, 1)).days
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float):
