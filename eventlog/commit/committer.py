@@ -118,6 +118,8 @@ class Committer:
         match command:
             case c.Now():
                 return store_time_ms(self._log.store, self._clock)
+            case c.Elapsed():
+                return self._clock.elapsed_s()
             case c.Draw():
                 return self._clock.uniform()
             case c.Sleep(seconds):

@@ -48,7 +48,8 @@ def _emit(bench, delay_ms, writers, told, times):
         goal=f"≥ x{GOALS[writers]:g}, p99 < {P99_S} s, ≤ {REQUESTS:g} requests" if judged else "",
         met=met if judged else None,
         note=f"x{times:.2f}, {told['requests']:.2f} requests, p50 {told['p50'] * 1000:.0f} ms, "
-        f"p99 {p99 * 1000:.0f} ms, slowest {told['max'] * 1000:.0f} ms, lost {told['lost']}, {told['cpu_ms']:.1f} ms CPU each",
+        f"p99 {p99 * 1000:.0f} ms, slowest {told['max'] * 1000:.0f} ms, "
+        f"{told['cpu_ms']:.0f} ms CPU, rows lost or doubled: {told['lost']}",
     )
 
 

@@ -31,6 +31,11 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
+class Elapsed:
+    """Tell the seconds since some moment of this process; they never go back. Answer: float."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """Draw a random number in [0, 1). Answer: float."""
 
@@ -232,7 +237,7 @@ class Beside:
 
 
 Command = (
-    Now | Draw | Sleep | CheckIdentity | Met | View
+    Now | Elapsed | Draw | Sleep | CheckIdentity | Met | View
     | PutObjects | PutSlot | ReadSlot
     | Resolve | Newest | At | Holds | Frame
     | Publish | ListIntents | ReadIntents | Beside

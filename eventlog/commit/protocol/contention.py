@@ -22,10 +22,16 @@ MAX_DEFERRALS = 2  # looks for the commit of the first in order before a writer 
 
 # A leader commits every two to four requests. A transaction that it lists right after it was
 # published is committed one request and a half later.
+FIRST_LOOK_MANY = 2.4
 FIRST_LOOK = 1.0  # requests from the answer to a publication to the first look
-NEXT_LOOK = 0.2  # requests between the answer to a look that showed nothing and the next one
+NEXT_LOOK = 0.15  # requests between the answer to a look that showed nothing and the next one
 MAX_LOOKS = 5  # looks in a row that showed nothing, before a writer lists what is published
 MAX_PASSED = 3  # commits that left the transaction out, before a writer lists what is published
+
+# A leader of many waits for them: those that rode along look, upload and publish again, which takes
+# two requests and a half. So all of them ride with every commit, and need fewer looks.
+MANY = 6
+GATHER = 2.6  # requests from the answer to a commit until the next round is read
 
 SHORTEST_REQUEST_S = 0.002
 LONGEST_REQUEST_S = 2.0
@@ -51,11 +57,15 @@ class Contention:
     Attributes:
         expected: commits of its own for which others are still expected.
         role: how the last transaction took effect, where others were expected.
+        riders: how many others' transactions the last commit took along.
+        committed_s: when that was, in seconds since some moment of the process.
         request_s: how long a request takes, as measured last.
     """
 
     expected: int = 0
     role: Role = Role.UNKNOWN
+    riders: int = 0
+    committed_s: float = 0.0
     request_s: float = 0.02
     _since: int = 0  # direct commits since the last look
     _remembered: int = 0  # direct commits for which others are still remembered
@@ -70,6 +80,11 @@ class Contention:
         """Whether others' transactions are looked for before and beside every commit."""
         return self.expected > 0 and self.role is Role.LEADS
 
+    @property
+    def gathers(self) -> bool:
+        """Whether the next commit waits until those that rode along have published again."""
+        return self.leads and self.riders >= MANY
+
     def lost(self, *, publish: bool) -> None:
         """Note a lost race.
 
@@ -81,15 +96,26 @@ class Contention:
         if publish:
             self.expected = CROWD
 
-    def led(self, *, alone: bool) -> None:
-        """Note that the own commit landed, which took nobody along if `alone`."""
-        self.expected = max(0, self.expected - 1) if alone else CROWD
+    def led(self, riders: int, elapsed_s: float) -> None:
+        """Note that the own commit landed, and how many others' transactions it took along."""
+        self.expected = CROWD if riders else max(0, self.expected - 1)
         self.role = Role.LEADS
+        self.riders, self.committed_s = riders, elapsed_s
 
-    def rode(self) -> None:
-        """Note that another writer's commit took the own transaction along."""
+    @property
+    def first_look(self) -> float:
+        """Requests from the answer to a publication to the first look for its commit."""
+        return FIRST_LOOK_MANY if self.riders >= MANY else FIRST_LOOK
+
+    def gather_s(self, elapsed_s: float) -> float:
+        """Return how long to wait for those that rode along with the last commit."""
+        return max(0.0, self.committed_s + GATHER * self.request_s - elapsed_s)
+
+    def rode(self, riders: int) -> None:
+        """Note that another writer's commit of so many transactions took the own one along."""
         self.expected = CROWD
         self.role = Role.RIDES
+        self.riders = riders - 1
 
     def met(self) -> None:
         """Note that others have published something."""

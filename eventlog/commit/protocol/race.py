@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eventlog.commit.proposal import Proposal, propose
 from eventlog.commit.protocol.commands import (
     CheckIdentity,
+    Elapsed,
     Frame,
     Holds,
     Met,
@@ -67,12 +68,12 @@ def race(
             raise
         # What others published must not stop this one: alone it may fit.
         return (yield from race(memory, transaction, head, ()))
-    taken = len(verdict.transactions) > 1
-    return (yield from _try_slot(memory, transaction, head, proposal, alone=not taken))
+    riders = len(verdict.transactions) - 1
+    return (yield from _try_slot(memory, transaction, head, proposal, riders))
 
 
 def _try_slot(
-    memory: Memory, transaction: Transaction, head: Snapshot, proposal: Proposal, *, alone: bool
+    memory: Memory, transaction: Transaction, head: Snapshot, proposal: Proposal, riders: int
 ) -> Steps[Outcome | Snapshot]:
     """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
     yield CheckIdentity(head, writes=True)
@@ -89,7 +90,7 @@ def _try_slot(
     yield Met()
     if stored is None:
         del memory.unsettled[transaction.id]
-        memory.contention.led(alone=alone)
+        memory.contention.led(riders, (yield Elapsed()))
         after: Snapshot = yield Frame(proposal.snapshot)
         return Outcome(version, after)
     # against own-id-not-looked-for
@@ -101,7 +102,7 @@ def _try_slot(
     snapshot: Snapshot = yield Resolve(stored, head)
     if listed and (yield Holds(stored, snapshot, transaction.id)):
         del memory.unsettled[transaction.id]
-        memory.contention.rode()
+        memory.contention.rode(snapshot.header.changes.transactions)
         return Outcome(version, snapshot)
     return snapshot
 

@@ -12,6 +12,7 @@ from eventlog.commit.protocol.commands import (
     Beside,
     CheckIdentity,
     Draw,
+    Elapsed,
     ListIntents,
     Newest,
     Publish,
@@ -145,7 +146,7 @@ def _look_around(
         version = yield from taken_between(published, head, newer)
         step = newer if version is None else Outcome(version, newer)
     if isinstance(step, Outcome):
-        memory.contention.rode()
+        memory.contention.rode(step.head.header.changes.transactions)
         return step, []
     return step, publication.waiting(intents, step, {published.id})
 
@@ -163,7 +164,7 @@ def _read_beside_look(
         return head, taken
     step = yield from go_on(published, head, stored)
     if isinstance(step, Outcome):
-        memory.contention.rode()
+        memory.contention.rode(step.head.header.changes.transactions)
     return step, taken
 
 
@@ -177,7 +178,7 @@ def _defer(
         yield from _rest(memory, NEXT_LOOK if deferrals else FIRST_LOOK)
         step = yield from look_next(published, head)
         if isinstance(step, Outcome):
-            memory.contention.rode()
+            memory.contention.rode(step.head.header.changes.transactions)
             return step, []
         deferrals += 1
         if step.version > head.version:
@@ -208,7 +209,7 @@ def _lead(
         for _ in range(MAX_AWAITED):
             step = yield from look_next(published, head)
             if isinstance(step, Outcome):
-                memory.contention.rode()
+                memory.contention.rode(step.head.header.changes.transactions)
                 return step
             if step.version > head.version:
                 head = step
@@ -221,11 +222,11 @@ def _await_leader(
 ) -> Steps[Outcome | Snapshot]:
     """Look for the transaction in the commits that come, as long as somebody seems to lead."""
     watch = Watch()
-    yield from _rest(memory, FIRST_LOOK)
+    yield from _rest(memory, memory.contention.first_look)
     while head.version < (published.until or 0):
         step = yield from look_next(published, head)
         if isinstance(step, Outcome):
-            memory.contention.rode()
+            memory.contention.rode(step.head.header.changes.transactions)
             return step
         if step.version > head.version:
             watch.left_out()
@@ -243,7 +244,10 @@ def others_waiting(
 ) -> Steps[list[Transaction]]:
     """Return what others have published, where it is time to look: a leader always does."""
     try:
-        if memory.contention.leads:
+        if memory.contention.gathers:
+            yield Sleep(memory.contention.gather_s((yield Elapsed())))
+            intents = yield ListIntents(head)
+        elif memory.contention.leads:
             intents, memory.listed = memory.listed, []
         elif memory.contention.look_is_due():
             intents = yield ListIntents(head)

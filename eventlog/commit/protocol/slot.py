@@ -10,6 +10,7 @@ from eventlog.commit.protocol.commands import (
     Beside,
     Created,
     Draw,
+    Elapsed,
     ListIntents,
     PutObjects,
     PutSlot,
@@ -70,11 +71,14 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
     """
     version = proposal.snapshot.version
     put = PutSlot(version, proposal.body)
-    if memory.contention.leads:
+    contention = memory.contention
+    sent_s: float = yield Elapsed()
+    if contention.leads and not contention.gathers:
         answer, listed = yield Beside(put, ListIntents(proposal.snapshot))
         memory.listed = listed or []
     else:
         answer = yield put
+    contention.took((yield Elapsed()) - sent_s)
     if isinstance(answer, Created):
         return None
     if isinstance(answer, Refused):
