@@ -33,7 +33,7 @@ from eventlog.store.retry import MAX_TRIES, wait_s
 
 
 def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Stored | None]:
-    """Store a proposal and find out what its slot holds: None is the proposal itmemory.
+    """Store a proposal and find out what its slot holds: None is the proposal itself.
 
     An unclear answer is followed by reading the slot back, and by the same bytes to the same
     key until it is clear.
