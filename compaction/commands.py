@@ -17,7 +17,7 @@ from eventlog.compaction import compact_commands
 from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
 from eventlog.errors import InvalidInput
 from eventlog.quantities import size_text
-from eventlog.state.holds import Hold, holds
+from eventlog.state.small.holds import Hold, holds
 
 
 @click.command("vacuum")

@@ -31,7 +31,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
-from eventlog.state.timing import check_leap
+from eventlog.state.small.timing import check_leap
 from eventlog.store.parallel import HEADER_THREADS, each
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once

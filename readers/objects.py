@@ -33,7 +33,7 @@ from eventlog.format import codec, keys, parts
 from eventlog.format.parts import Parts
 from eventlog.log.log import Log
 from eventlog.model.records import Segment
-from eventlog.state.holds import check_kept
+from eventlog.state.small.holds import check_kept
 from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 

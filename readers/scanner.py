@@ -26,8 +26,8 @@ from eventlog.query.predicate import Where
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
 from eventlog.recovery import fallback
 from eventlog.state import scan as planning
-from eventlog.state.holds import check_kept
 from eventlog.state.scan import ScanPlan
+from eventlog.state.small.holds import check_kept
 from eventlog.store.parallel import each
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from eventlog.model.records import (
     Granularity,
     Segment,
 )
-from eventlog.state.assessment import MAX_STATES, is_current
+from eventlog.state.small.assessment import MAX_STATES, is_current
 
 # Versions after which an analysis that found nothing new is noted all the same: the difference to
 # it, which the next plan reads, grows with every commit.

@@ -48,7 +48,7 @@ from eventlog.format.places import first_key
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
 from eventlog.state import diff
-from eventlog.state.assessment import is_current
+from eventlog.state.small.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]
 Interval = tuple[int, int]

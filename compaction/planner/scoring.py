@@ -34,7 +34,7 @@ from eventlog.compaction.planner.spans import Sums, TargetChunk
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.model.records import ChunkState
 from eventlog.quantities import size_text
-from eventlog.state.assessment import is_current
+from eventlog.state.small.assessment import is_current
 
 Act = Literal["empty", "stable", "compact", "no opinion"]
 Rule = Literal[

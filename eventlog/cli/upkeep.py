@@ -16,7 +16,7 @@ from eventlog.cli.program import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import Add, Claim, Drop, Pin, Totals
-from eventlog.state import timing
+from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
 from eventlog.table.restoration import commit_restoration, restoration

@@ -16,7 +16,7 @@ from eventlog.commit.proposal import check_transaction
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.model.records import Transaction
-from eventlog.state.rules import MAX_WINDOW, can_be_published, is_append
+from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 from eventlog.state.snapshot import Snapshot
 
 WINDOW = 8  # versions for which a published append waits

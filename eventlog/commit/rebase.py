@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from eventlog.errors import ClaimLost, CommitConflict
 from eventlog.model.records import Header, Meta, Transaction
-from eventlog.state import claims, fold
+from eventlog.state import fold
+from eventlog.state.small import claims
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from eventlog.compaction.tasks import Task
 from eventlog.format import segments
 from eventlog.model.chunks import DAY_MS, chunk_of
 from eventlog.model.records import Meta, Segment
-from eventlog.state.assessment import assess
+from eventlog.state.small.assessment import assess
 
 HOUR_MIN = 60
 MINUTE_MS = 60_000

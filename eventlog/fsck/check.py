@@ -25,8 +25,8 @@ from eventlog.fsck.walk import Listed, Progress, Walk, list_log
 from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
 from eventlog.recovery import fallback, sweep
-from eventlog.state import timing
-from eventlog.state.holds import Hold, check_kept, holds
+from eventlog.state.small import timing
+from eventlog.state.small.holds import Hold, check_kept, holds
 from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, store_time_ms

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from eventlog.errors import CommitUnknown, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.model.records import Correction, Header
+from eventlog.state.small.timing import effective
 from eventlog.state.snapshot import Snapshot
-from eventlog.state.timing import effective
 from eventlog.store.parallel import HEADER_THREADS, each
 
 PAGE = 32  # headers read ahead

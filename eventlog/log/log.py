@@ -25,7 +25,7 @@ from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
 from eventlog.model.records import Action, Add, Commit, Header, KeyFrame, Leaf, Spill
 from eventlog.state import fold, keyframe
-from eventlog.state.holds import check_kept
+from eventlog.state.small.holds import check_kept
 from eventlog.state.snapshot import Snapshot
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore

@@ -1,4 +1,4 @@
 """What a predicate means: SQL or Arrow to conditions, conditions to pruning by statistics.
 
-Pure; imports `model` and `format`. Start at `predicate`, then `sql`, then `pruning`.
+Pure; imports `model` and `format`. Start at `predicate`, then the room `sql`, then `pruning`.
 """

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from eventlog.arguments import index, shown
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.query.literals import moment
+from eventlog.query.sql.literals import moment
 
 Moment: TypeAlias = "datetime | date | str | int"
 

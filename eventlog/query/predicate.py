@@ -20,7 +20,7 @@ from eventlog.model.schema import arrow_type
 from eventlog.query import conditions, guarantees, pruning
 from eventlog.query.conditions import Condition
 from eventlog.query.pruning import Bounds
-from eventlog.query.sql import parse_sql
+from eventlog.query.sql.parsing import parse_sql
 
 Where: TypeAlias = "str | pc.Expression"
 

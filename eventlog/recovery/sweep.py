@@ -16,7 +16,7 @@ import pyarrow as pa
 from eventlog.errors import Corrupt
 from eventlog.format import keys, segments
 from eventlog.model.records import Meta
-from eventlog.state.holds import Hold, holds
+from eventlog.state.small.holds import Hold, holds
 
 _PENDING = pa.schema(
     [

@@ -29,8 +29,8 @@ from eventlog.model.records import (
     Transaction,
     Unchanged,
 )
-from eventlog.state import claims, rules, timing
 from eventlog.state.delta import drop_of
+from eventlog.state.small import claims, rules, timing
 
 
 class View(Protocol):

@@ -24,7 +24,7 @@ from eventlog.model.records import (
     Unpin,
 )
 from eventlog.query.moments import Moment, to_ms
-from eventlog.state import claims, holds
+from eventlog.state.small import claims, holds
 from eventlog.table.leases import Lease, is_silent
 from eventlog.table.ports import OpenTable
 from eventlog.table.writer import writer_name

@@ -14,8 +14,8 @@ import msgspec
 
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.model.records import Claim, Release, Renew, Token
-from eventlog.state import claims
-from eventlog.state.timing import effective
+from eventlog.state.small import claims
+from eventlog.state.small.timing import effective
 from eventlog.table.ports import OpenTable
 
 RENEW_S = 60  # a holder renews its lease at least so often

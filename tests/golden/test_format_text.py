@@ -20,7 +20,7 @@ from eventlog.model import entries, records
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Action, Meta
 from eventlog.model.stats import lower_text, upper_text
-from eventlog.state.timing import effective
+from eventlog.state.small.timing import effective
 
 TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
 SAMPLES = re.findall(r"^Sample, from `([^`\n]+)`:\n\n```json\n(.*)\n```$", TEXT, re.MULTILINE)

@@ -28,7 +28,7 @@ from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
 from eventlog.model.records import App
 from eventlog.state import fold
-from eventlog.state.rules import MAX_WINDOW
+from eventlog.state.small.rules import MAX_WINDOW
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore

@@ -35,7 +35,7 @@ from eventlog.fsck.check import fsck
 from eventlog.model.chunks import MAX_MS
 from eventlog.model.records import Correction, SetClock
 from eventlog.readers import count, scan
-from eventlog.state import rules, timing
+from eventlog.state.small import rules, timing
 from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite
 

@@ -11,8 +11,8 @@ from model.checker import explore
 from model.scopes import SCOPES
 
 from eventlog.model.records import Meta
-from eventlog.state import assessment, holds
-from eventlog.state import rules as package_rules
+from eventlog.state.small import assessment, holds
+from eventlog.state.small import rules as package_rules
 
 A_MODEL = 12  # states taken from each model
 SEEDS = (

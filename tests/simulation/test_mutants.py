@@ -22,7 +22,8 @@ from eventlog.compaction.planner import assessing
 from eventlog.format import keys
 from eventlog.model.records import Fence, Horizon
 from eventlog.recovery import sweep
-from eventlog.state import assessment, claims, fold, holds, rules
+from eventlog.state import fold
+from eventlog.state.small import assessment, claims, holds, rules
 
 SEEDS = 300
 

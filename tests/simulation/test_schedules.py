@@ -18,7 +18,7 @@ from eventlog import Ms, errors
 from eventlog.commit import rebase
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Fence, Horizon, Replace, SetPin, Unchanged
-from eventlog.state import claims
+from eventlog.state.small import claims
 
 PREEMPTIONS = 2
 

@@ -10,7 +10,7 @@ from eventlog.compaction.tasks import Task
 from eventlog.format import segments
 from eventlog.model.chunks import TimeChunk, chunk_of, parse_chunk
 from eventlog.model.records import Meta, Segment
-from eventlog.state.assessment import assess
+from eventlog.state.small.assessment import assess
 
 TABLE = "7a" * 16
 HASH = "ab" * 32

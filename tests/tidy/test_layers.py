@@ -51,7 +51,7 @@ PLANTED = [
     ),
     (layer_findings, "eventlog.format.codec", "import eventlog.store.port", "(format) imports"),
     (layer_findings, "eventlog.format.keys", "from ..log import chain", "(format) imports"),
-    (layer_findings, "eventlog.query.sql", "import eventlog.store.port", "(query) imports"),
+    (layer_findings, "eventlog.query.sql.values", "import eventlog.store.port", "(query) imports"),
     (layer_findings, "eventlog.errors", "from eventlog.model import chunks", "(ground) imports"),
     (layer_findings, "eventlog.store.port", "from eventlog import Table", "(face): upward"),
     (layer_findings, "eventlog.format.keys", "def f():\n    from ..log import log", "keys:2"),

@@ -26,8 +26,8 @@ from eventlog.errors import (
     Unavailable,
 )
 from eventlog.model.records import Transaction
+from eventlog.state.small.timing import commit_time
 from eventlog.state.snapshot import Snapshot
-from eventlog.state.timing import commit_time
 
 MAX_LOST_RACES = 200
 

@@ -18,8 +18,9 @@ from eventlog.commit.publication import (
 )
 from eventlog.format import codec, keys
 from eventlog.model.records import Add, App, Drop, Published, Transaction
-from eventlog.state import fold, rules
-from eventlog.state.rules import MAX_WINDOW
+from eventlog.state import fold
+from eventlog.state.small import rules
+from eventlog.state.small.rules import MAX_WINDOW
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore

@@ -5,7 +5,7 @@ from support.builders import add, check_sound, commit, create, reopen, replaced
 
 from eventlog import errors
 from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState
-from eventlog.state import assessment
+from eventlog.state.small import assessment
 
 POLICY, OTHER = "a" * 64, "b" * 64
 DAY, HOUR = "2013-01-07", "2013-01-07T05"

@@ -20,7 +20,7 @@ from eventlog.model.records import (
     Token,
     Unpin,
 )
-from eventlog.state import claims
+from eventlog.state.small import claims
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 S1, S2, S3 = "1" * 32, "2" * 32, "3" * 32

@@ -27,7 +27,8 @@ from eventlog.model.records import (
     Transaction,
     Unchanged,
 )
-from eventlog.state import fold, rules
+from eventlog.state import fold
+from eventlog.state.small import rules
 
 
 @pytest.fixture

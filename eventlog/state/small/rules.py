@@ -42,7 +42,7 @@ from eventlog.model.records import (
     Unpin,
 )
 from eventlog.model.schema import check_successor
-from eventlog.state import assessment, claims, holds, timing
+from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000
 APP_VERSIONS = 1000  # versions for which an app's sequence is kept, however old it seems

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.model.records import Column
 from eventlog.query.conditions import And, Compare, Condition, Const, Fixed, Opaque, Prefix
-from eventlog.query.literals import Value
-from eventlog.query.sql_values import Operand, Term, to_term
+from eventlog.query.sql.literals import Value
+from eventlog.query.sql.values import Operand, Term, to_term
 
 _ANY, _ONE = object(), object()
 

@@ -19,12 +19,12 @@ from eventlog.errors import InvalidInput
 from eventlog.model.records import Column, Schema
 from eventlog.model.schema import names
 from eventlog.query import conditions as c
-from eventlog.query import sql_values as values
-from eventlog.query.like import like
-from eventlog.query.literals import Value, moment, number, place
-from eventlog.query.sql_size import bare, check_size
-from eventlog.query.sql_tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
-from eventlog.query.sql_values import Lit, Operand, Term
+from eventlog.query.sql import values
+from eventlog.query.sql.like import like
+from eventlog.query.sql.literals import Value, moment, number, place
+from eventlog.query.sql.size import bare, check_size
+from eventlog.query.sql.tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
+from eventlog.query.sql.values import Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
 _OPS: dict[str, c.Op] = {

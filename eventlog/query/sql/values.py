@@ -19,7 +19,7 @@ from eventlog.model.records import Column
 from eventlog.model.schema import TIME_TYPES, arrow_type
 from eventlog.query import conditions
 from eventlog.query.conditions import FLOATS, Op
-from eventlog.query.literals import Moment, Value, exact, moment, place
+from eventlog.query.sql.literals import Moment, Value, exact, moment, place
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _OPERATORS: dict[Op, Callable[[Any, Any], bool]] = {
