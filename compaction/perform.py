@@ -22,10 +22,10 @@ from eventlog.compaction.rewriting.rewrite import Progress, Rewritten, rewrite
 from eventlog.compaction.tasks import Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.log.history import find_transaction
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Action, Release, Replace, Transaction
 from eventlog.state.delta import drop_of
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
 from eventlog.table.writer import writer_name

@@ -7,10 +7,10 @@ this folder; docs/architecture.md has the picture of the rooms. Reading order: `
 """
 
 from eventlog import errors
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import TimeChunk
 from eventlog.model.records import Segment
 from eventlog.query.moments import Ms
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.table import Table
 
 DISTRIBUTION = "eventlog-tables"  # what pip calls it; `eventlog` is another project there

@@ -19,13 +19,13 @@ from eventlog.arguments import opened, whole
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.format import keys
 from eventlog.log.log import Log
+from eventlog.log.snapshot import plan as plan_of
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
 from eventlog.recovery import fallback
-from eventlog.state import scan as planning
 from eventlog.state.scan import ScanPlan
 from eventlog.state.small.holds import check_kept
 from eventlog.store.parallel import each
@@ -240,7 +240,7 @@ def scan(
     opened(t)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
-    plan = planning.plan(snapshot, columns=columns, where=where)
+    plan = plan_of(snapshot, columns=columns, where=where)
     reading = Reading(
         store=t.store,
         version=plan.version,

@@ -18,6 +18,7 @@ from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.format.segments import to_segments
 from eventlog.log import spills
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import Action, Add, App, Unchanged
 from eventlog.query.moments import Moment, to_ms
@@ -25,7 +26,6 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.state.delta import drop_of
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.restage import commit_staged
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ offset are UTC, as everywhere in the log.
 from __future__ import annotations
 
 from eventlog.errors import InvalidInput
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS, chunk_of
 from eventlog.model.records import Column
 from eventlog.query import predicate, pruning
 from eventlog.query.conditions import And, Compare, Condition
 from eventlog.query.predicate import SqlPredicate
-from eventlog.state.snapshot import Snapshot
 
 
 def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:

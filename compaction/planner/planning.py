@@ -45,9 +45,9 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, NotFound
 from eventlog.format.places import first_key
+from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
-from eventlog.state import diff
 from eventlog.state.small.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]

@@ -19,10 +19,10 @@ from eventlog.format import keys
 from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
 from eventlog.log import spills
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, Totals, Transaction
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import size_text
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.table import Table
 
 

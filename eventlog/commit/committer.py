@@ -30,8 +30,8 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Add, Transaction
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.parallel import INTENT_THREADS, each
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once, retrying
@@ -129,9 +129,9 @@ class Committer:
                 return check(head)
             case c.Met():
                 return self.identity.seen()
-            case c.View(head):
-                head = framing.on_own_keyframe(self._log, head.settled())
-                return c.Viewed(head, head)
+            case c.View(head, transactions):
+                head = framing.on_own_keyframe(self._log, head)
+                return c.Viewed(*self._log.judged_on(head, transactions))
             case c.PutObjects(objects):
                 for key, body in objects.items():
                     put_once(self._log.store, self._clock, key, body)

@@ -10,11 +10,11 @@ import logging
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import keyframe_due
-from eventlog.errors import Corrupt, EventLogError, KeyNotFound
+from eventlog.errors import EventLogError
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.state import keyframe
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.retry import put_once
 
 logger = logging.getLogger(__name__)
@@ -29,12 +29,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         Corrupt: the state does not add up.
         Unavailable: the store does not answer.
     """
-    try:
-        leaves = log.leaves(keyframe.touched(head.base, head.delta))
-    except (Corrupt, KeyNotFound):
-        head.entries()  # moves the snapshot over to an older key frame
-        head = head.settled()
-        leaves = log.leaves(keyframe.touched(head.base, head.delta))
+    head, leaves = log.touched(head)
     frame = keyframe.build(
         head.base,
         head.delta,
@@ -70,4 +65,4 @@ def after(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         return write_keyframe(log, clock, head)
     except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
         logger.warning("key frame %d could not be written: %s", head.version, error)
-        return head.settled()
+        return head

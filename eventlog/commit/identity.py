@@ -10,8 +10,8 @@ from __future__ import annotations
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Header
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.location import check_promise
 from eventlog.store.retry import retrying
 

@@ -14,6 +14,7 @@ from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
 from eventlog.log.resolve import commit_size
+from eventlog.log.snapshot import Reader, Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import (
     FORMAT_NAME,
@@ -25,7 +26,7 @@ from eventlog.model.records import (
 )
 from eventlog.state import fold
 from eventlog.state.delta import Delta
-from eventlog.state.snapshot import Frames, Snapshot
+from eventlog.state.version import VersionState
 
 MAX_WRITER = 120
 _MAX_INFO = 16 * 1024
@@ -47,7 +48,7 @@ def propose(
     *,
     table_id: str,
     time_ms: int,
-    frames: Frames,
+    log: Reader,
 ) -> Proposal:
     """Return the commit after `head` (None: version 0) that holds these transactions.
 
@@ -80,16 +81,15 @@ def propose(
         raise InvalidInput("the commit would break the format: a segment id is live already")
     commit = Commit(header, state, packed, spills.record(delta, version, objects))
     body = _checked(codec.encode_commit(commit), version)
-    after = Snapshot(
+    after = VersionState(
         header=header,
         commit_hash=codec.sha256(body),
         meta=effect.meta,
         base=base,
         delta=delta,
-        frames=frames,
         commit_bytes=commit_size(commit, body),
     )
-    return Proposal(body, objects, after)
+    return Proposal(body, objects, Snapshot(after, log))
 
 
 def check_writable(header: Header) -> None:

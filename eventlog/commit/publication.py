@@ -15,9 +15,9 @@ import msgspec
 from eventlog.commit.proposal import check_transaction
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
-from eventlog.state.snapshot import Snapshot
 
 WINDOW = 8  # versions for which a published append waits
 # A replacement waits longer than any writer goes without looking for what is published.

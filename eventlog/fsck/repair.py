@@ -21,11 +21,11 @@ from eventlog.format.places import EntryKey, first_key
 from eventlog.fsck.findings import Findings, Repair
 from eventlog.fsck.walk import BadLeaf, Walk
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import KeyFrame
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.state.keyframe import Frame
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.port import Body
 from eventlog.store.retry import retrying
 
@@ -191,12 +191,7 @@ class _Repairer:
 
 def _shared(log: Log, snapshot: Snapshot) -> Frame:
     """Return the key frame as its committer makes it: over the leaves of the one before it."""
-    try:
-        leaves = log.leaves(keyframe.touched(snapshot.base, snapshot.delta))
-    except (Corrupt, KeyNotFound):
-        snapshot.entries()  # moves the snapshot over to an older key frame
-        snapshot = snapshot.settled()
-        leaves = log.leaves(keyframe.touched(snapshot.base, snapshot.delta))
+    snapshot, leaves = log.touched(snapshot)
     return _build(snapshot, snapshot.base, snapshot.delta, leaves)
 
 

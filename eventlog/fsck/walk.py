@@ -21,10 +21,10 @@ from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransacti
 from eventlog.fsck.leftovers import UnnamedObjects
 from eventlog.log import resolve, spills
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -215,7 +215,7 @@ class Walk:
         try:
             if version == self._first:
                 root = self.log.keyframe(version)
-                snapshot = resolve.at_keyframe(commit, body, root, self.log)
+                snapshot = Snapshot(resolve.at_keyframe(commit, body, root), self.log)
             else:
                 snapshot = self.log.resolve(commit, body)
             past = _past(snapshot)

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from eventlog.errors import Corrupt
 from eventlog.format.codec import sha256
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit
-from eventlog.state.snapshot import Snapshot
 
 
 def check_follows(known: Snapshot, commit: Commit, table: str) -> None:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 from eventlog.errors import CommitUnknown, VersionNotFound
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Correction, Header
 from eventlog.state.small.timing import effective
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.parallel import HEADER_THREADS, each
 
 PAGE = 32  # headers read ahead

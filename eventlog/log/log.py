@@ -7,7 +7,7 @@ one LIST more, whatever the length of the history (FORMAT.md "Opening a version"
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
 import pyarrow as pa
@@ -23,16 +23,28 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
-from eventlog.model.records import Action, Add, Commit, Header, KeyFrame, Leaf, Spill
-from eventlog.state import fold, keyframe
+from eventlog.log.frames import Frames
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import (
+    Action,
+    Add,
+    Commit,
+    Header,
+    KeyFrame,
+    Leaf,
+    Spill,
+    Transaction,
+)
+from eventlog.state import fold
+from eventlog.state.judging import Judging
+from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
-from eventlog.state.snapshot import Snapshot
+from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
-LEAF_CACHE_BYTES = 64 * 2**20
-ROOT_CACHE = 4
+MAX_STEPPED_BACK = 16  # versions of which it is remembered that their key frame is unusable
 MAX_VOUCHED = 100_000
 
 logger = logging.getLogger(__name__)
@@ -50,13 +62,12 @@ class Log:
         self.store = store
         self.table: str | None = None
         self._lock = Lock()
-        self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
-        self._leaves: Cache[str, pa.Table] = Cache(
-            LEAF_CACHE_BYTES,
-            weigh=lambda table: int(table.nbytes),
-            dropped=self._checked_leaves.discard,
+        self._frames = Frames(store)
+        # By commit hash: the key frames that were found to be unusable for the state after it, and
+        # that state over an older one.
+        self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
+            MAX_STEPPED_BACK
         )
-        self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
         self._vouched: set[str] = set()
 
     def head(self) -> Snapshot:
@@ -73,7 +84,7 @@ class Log:
         commit, body = self.read(version)
         if framed:
             try:
-                return resolve.at_keyframe(commit, body, self.keyframe(version), self)
+                return self._snapshot(resolve.at_keyframe(commit, body, self.keyframe(version)))
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
         return self.resolve(commit, body)
@@ -163,7 +174,7 @@ class Log:
         pending: list[tuple[Commit, bytes]] = []
         while True:
             try:
-                found = self._on_keyframe(commit, body)
+                state = self._on_keyframe(commit, body)
                 break
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 start = commit.header.keyframe
@@ -173,10 +184,10 @@ class Log:
                 pending.append((commit, body))
                 commit, body = self.read(start)
         for later, later_body in reversed(pending):
-            meta = codec.meta_patch(found.meta, later.state)
+            meta = codec.meta_patch(state.meta, later.state)
             delta = spills.delta_of(later, self.spill)
-            found = resolve.over(found, later, later_body, delta, meta)
-        return found
+            state = resolve.over(state, later, later_body, delta, meta)
+        return self._snapshot(state)
 
     def newer(self, known: Snapshot) -> Snapshot:
         """Return the head, given a snapshot that was the head once: one GET where nothing is new.
@@ -215,7 +226,7 @@ class Log:
         Raises:
             Unavailable: the store does not answer.
         """
-        known = resolve.holds(commit, after, transaction_id)
+        known = resolve.holds(commit, after.state, transaction_id)
         if known is not None:
             return known
         return transaction_id in self.effect(commit).accepted
@@ -228,55 +239,79 @@ class Log:
             Unavailable: the store does not answer.
         """
         version = commit.header.version
-        before = self.snapshot(version - 1) if version else fold.NoState()
-        whole = spills.unpack(commit, self.spill)
-        return fold.judge(whole.transactions, before, commit.header.time)
+        before = self.snapshot(version - 1) if version else None
+        whole = spills.unpack(commit, self.spill).transactions
+        view = self.judged_on(before, whole)[1] if before else fold.NoState()
+        return fold.judge(whole, view, commit.header.time)
+
+    def judged_on(
+        self, head: Snapshot, transactions: Sequence[Transaction]
+    ) -> tuple[Snapshot, fold.View]:
+        """Fetch what judging these transactions on `head` takes.
+
+        Returns the head to go on with, which is the same state over an older key frame where its
+        own is unusable; and the view for `fold.judge`, which knows what these transactions ask
+        about and nothing else.
+
+        Args:
+            head: the state before the commit.
+            transactions: in the order in which they are to be judged, none spilled.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+            Unavailable: the store does not answer.
+        """
+        adds = (a.id for t in transactions for a in t.actions if isinstance(a, Add))
+        fresh = frozenset(i for i in adds if i in self._vouched)
+        state, view = self.ask(head.state, Judging(transactions, fresh))
+        return self._moved(head, state), view
+
+    def touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
+        """Return what the key frame of `head` is built from, as `keyframe.build` takes it.
+
+        Returns the head to go on with, as `judged_on` does, and the leaves that are written anew.
+
+        Raises:
+            Corrupt: neither the key frame before it nor the commits give the entries.
+            Unavailable: the store does not answer.
+        """
+        state, leaves = self.ask(head.state, Touched())
+        return self._moved(head, state), leaves
+
+    def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
+        """Fetch what a question takes; return its answer, and the state that gave it.
+
+        That is the same state over an older key frame, where the one it starts from is unusable
+        (hazard P1).
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the answer.
+            Unavailable: the store does not answer.
+        """
+        state = self.usable(state)
+        while True:
+            try:
+                leaves = self._frames.leaves(question.needs(state), checked=question.checked)
+                return state, question.answer(state, leaves)
+            except (Corrupt, KeyNotFound) as error:
+                state = self._over_older(state, error)
+
+    def usable(self, state: VersionState) -> VersionState:
+        """Return the state over a key frame that is not known to be unusable. No request."""
+        versions, older = self._stepped_back.get(state.commit_hash) or (frozenset(), state)
+        return older if state.base is not None and state.base.version in versions else state
 
     def keyframe(self, version: int) -> KeyFrame:
-        """Return the root of the key frame of `version`. One GET, or none when it is cached.
-
-        Raises:
-            KeyNotFound: it is not there.
-            Corrupt: its bytes break the format or do not add up.
-        """
-        known = self._roots.get(version)
-        if known is not None:
-            return known
-        root = codec.decode_keyframe(self.store.get(keys.keyframe_key(version)), version)
-        keyframe.check(root)
-        self.remember_root(root)
-        return root
+        """See `Frames.root`."""
+        return self._frames.root(version)
 
     def remember_root(self, root: KeyFrame) -> None:
-        """Keep a root that was read or written."""
-        self._roots.put(root.version, root)
+        """See `Frames.remember`."""
+        self._frames.remember(root)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
-        """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
-
-        Raises:
-            Corrupt: its bytes are not what the root names.
-            KeyNotFound: it is not there.
-        """
-        table = self._leaves.get(leaf.sha256)
-        if table is None:
-            table = keyframe.check_leaf(leaf, self.store.get(keys.frame_key(leaf.sha256)))
-            self._leaves.put(leaf.sha256, table)
-        return table
-
-    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
-        """See `snapshot.Frames.leaves`. Several are fetched at once."""
-        tables = each(self.leaf, wanted)
-        found = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
-        for sha256 in found.keys() - self._checked_leaves if checked else ():
-            keyframe.check_entries(sha256, found[sha256])
-            if sha256 in self._leaves:
-                self._checked_leaves.add(sha256)
-        return found
-
-    def without_keyframe(self, version: int) -> Snapshot:
-        """See `snapshot.Frames.without_keyframe`: a commit never starts from its own key frame."""
-        return self.snapshot(version)
+        """See `Frames.leaf`."""
+        return self._frames.leaf(leaf)
 
     def check_there(self, actions: Iterable[Action], version: int) -> None:
         """Check that the objects of these adds are there: one GET of a byte for each.
@@ -313,10 +348,6 @@ class Log:
                 self._vouched.clear()  # costs a look into leaves
             self._vouched.update(segment_ids)
 
-    def vouched(self, segment_id: str) -> bool:
-        """See `snapshot.Frames.vouched`."""
-        return segment_id in self._vouched
-
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.
 
@@ -344,11 +375,34 @@ class Log:
             )
         return body
 
-    def _on_keyframe(self, commit: Commit, body: bytes) -> Snapshot:
+    def _snapshot(self, state: VersionState) -> Snapshot:
+        """Return the snapshot of a state that was just read.
+
+        Its key frame is tried again, whatever was found before: it may have been repaired.
+        """
+        self._stepped_back.forget(state.commit_hash)
+        return Snapshot(state, self)
+
+    def _moved(self, head: Snapshot, state: VersionState) -> Snapshot:
+        return head if state is head.state else Snapshot(state, self)
+
+    def _over_older(self, state: VersionState, error: Exception) -> VersionState:
+        """Return the same state over an older key frame, and remember it for who asks again."""
+        if state.base is None:
+            raise error
+        unusable = state.base.version
+        logger.warning("key frame %d is unusable, reading an older one: %s", unusable, error)
+        # A commit never starts from its own key frame.
+        older = state.over(self.snapshot(unusable).state)
+        versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
+        self._stepped_back.put(state.commit_hash, (versions | {unusable}, older))
+        return older
+
+    def _on_keyframe(self, commit: Commit, body: bytes) -> VersionState:
         start = commit.header.keyframe
         base = None if start is None else self.keyframe(start)
         delta = spills.delta_of(commit, self.spill)
-        return resolve.from_commit(commit, body, base, delta, self)
+        return resolve.from_commit(commit, body, base, delta)
 
     def _check_table(self, header: Header) -> None:
         if self.table is None or header.table == self.table:

@@ -1,4 +1,4 @@
-"""From a commit to its snapshot: over the key frame that it names, its own, or an older one.
+"""From a commit to the state after it: over the key frame that it names, its own, or an older one.
 
 Pure layer. Whatever was read is checked against the commit's state hash (FORMAT.md R9.6).
 """
@@ -9,58 +9,54 @@ from eventlog.format import codec
 from eventlog.model.records import Commit, KeyFrame, Meta
 from eventlog.state import verification
 from eventlog.state.delta import Delta
-from eventlog.state.snapshot import Frames, Snapshot
+from eventlog.state.version import VersionState
 
 
-def from_commit(
-    commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta, frames: Frames
-) -> Snapshot:
-    """Return the snapshot of a commit over the key frame that it names.
+def from_commit(commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta) -> VersionState:
+    """Return the state after a commit over the key frame that it names.
 
     Args:
         commit: the commit.
         body: its bytes.
         base: the key frame of `commit.header.keyframe`; None where that is None.
         delta: the commit's delta, read from its spill if it has one.
-        frames: where leaves come from.
 
     Raises:
         Corrupt: key frame and delta do not add up to the commit's state hash.
     """
     meta = codec.meta_patch(base.state if base else Meta(), commit.state)
-    return _checked(commit, body, meta, base, delta, frames=frames)
+    return _checked(commit, body, meta, base, delta)
 
 
-def at_keyframe(commit: Commit, body: bytes, root: KeyFrame, frames: Frames) -> Snapshot:
-    """Return the snapshot of a commit over the key frame of its own version.
+def at_keyframe(commit: Commit, body: bytes, root: KeyFrame) -> VersionState:
+    """Return the state after a commit over the key frame of its own version.
 
     Raises:
         Corrupt: the key frame is not of this commit.
     """
     digest = codec.sha256(body)
-    return Snapshot(
-        commit.header, digest, root.state, root, Delta(), frames, commit_size(commit, body)
-    ).on_keyframe(root)
+    size = commit_size(commit, body)
+    return VersionState(commit.header, digest, root.state, root, Delta(), size).on_keyframe(root)
 
 
-def over(base: Snapshot, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> Snapshot:
-    """Return the snapshot of a commit whose `delta` starts from the state `base`.
+def over(base: VersionState, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> VersionState:
+    """Return the state after a commit whose `delta` starts from the state `base`.
 
     Raises:
         Corrupt: they do not add up to the commit's state hash.
     """
     delta = base.delta.compose(delta)
-    return _checked(commit, body, meta, base.base, delta, frames=base.frames)
+    return _checked(commit, body, meta, base.base, delta)
 
 
-def holds(commit: Commit, after: Snapshot, transaction_id: str) -> bool | None:
+def holds(commit: Commit, after: VersionState, transaction_id: str) -> bool | None:
     """Say whether a transaction took effect in a commit; being listed is not enough.
 
     None where the commit holds void ones, and only the fold of the state before it can tell.
 
     Args:
         commit: the commit.
-        after: the snapshot that it makes.
+        after: the state that it makes.
         transaction_id: the transaction.
     """
     listed = next((t for t in commit.transactions if t.id == transaction_id), None)
@@ -80,14 +76,8 @@ def commit_size(commit: Commit, body: bytes) -> int:
 
 
 def _checked(
-    commit: Commit,
-    body: bytes,
-    meta: Meta,
-    base: KeyFrame | None,
-    delta: Delta,
-    *,
-    frames: Frames,
-) -> Snapshot:
+    commit: Commit, body: bytes, meta: Meta, base: KeyFrame | None, delta: Delta
+) -> VersionState:
     size = commit_size(commit, body)
     verification.check_sums(commit.header, meta, base, delta)
-    return Snapshot(commit.header, codec.sha256(body), meta, base, delta, frames, size)
+    return VersionState(commit.header, codec.sha256(body), meta, base, delta, size)

@@ -18,10 +18,10 @@ from eventlog.errors import KeyNotFound
 from eventlog.format import keys
 from eventlog.log import spills
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Drop, Segment, Transaction
 from eventlog.recovery.lineage import Change, change_of, members
 from eventlog.recovery.timeline import Timeline
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from eventlog import limits
 from eventlog.clock import Clock
 from eventlog.format import codec, keys, parts
+from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.properties import setting
 from eventlog.model.records import Add, Column, ColumnStats, Layout, Schema, Tail
 from eventlog.model.schema import to_arrow
 from eventlog.staging.cutting import bounded, weight, within
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 

@@ -34,7 +34,7 @@ from eventlog.state.small import claims, rules, timing
 
 
 class View(Protocol):
-    """What the fold asks of the state before a commit. `State` and `Snapshot` both are one."""
+    """What the fold asks of the state before a commit. `State` is one, and `judging.Known`."""
 
     @property
     def version(self) -> int:

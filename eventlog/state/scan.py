@@ -6,7 +6,7 @@ range costs in proportion to the range: only key frame leaves that overlap it ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,9 @@ from eventlog.model.records import Column, Leaf, Schema, Segment
 from eventlog.model.schema import check_time_column, names, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where
-from eventlog.state.snapshot import Snapshot
+from eventlog.state import verification
+from eventlog.state.questions import Entries
+from eventlog.state.version import VersionState
 
 Chunks = Iterable[str | TimeChunk] | str | TimeChunk
 # The order in which a scan reads segments: by time, then as they were committed.
@@ -99,65 +101,100 @@ class ScanPlan:
         return pc.sum(self.entries.column("rows"), min_count=0).as_py()  # type: ignore[no-any-return]
 
 
-def plan(
-    snapshot: Snapshot,
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The question what to read; its answer is a plan. Made by `question`.
+
+    Attributes:
+        schema: of the answer.
+        table_schema: of the table.
+        predicate: the row filter, or None.
+        spans: disjoint intervals of ms, in time order, to which it is restricted; None: to none.
+        start: where the hull of what is asked for begins; None: no bound.
+        end: where it ends.
+        time_column: the table's.
+        checked: only the entries are compared with their hashes that are left out by what they say.
+    """
+
+    schema: pa.Schema
+    table_schema: pa.Schema
+    predicate: Predicate | None
+    spans: Sequence[tuple[int, int]] | None
+    start: int | None
+    end: int | None
+    time_column: Column
+    checked: bool = False
+
+    def needs(self, state: VersionState) -> Sequence[Leaf]:
+        """Return the leaves that may hold segments to read."""
+        return [
+            leaf
+            for leaf in self._in_time(state)
+            if self.predicate is None or self.predicate.leaf_may_match(leaf, self.time_column.name)
+        ]
+
+    def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> ScanPlan:
+        """Return the plan.
+
+        Raises:
+            Corrupt: an entry that is to be left out is not what it seems.
+        """
+        entries = Entries(self.start, self.end, checked=False).answer(state, leaves)
+        chosen = _choose(entries, self.spans, self.predicate, self.time_column)
+        verification.check_hashes(chosen.judged, state.base)
+        total, in_time = state.header.totals.segments, chosen.in_time
+        refused = (leaf for leaf in self._in_time(state) if leaf.sha256 not in leaves)
+        # A leaf may still count segments that were dropped since its key frame.
+        by_leaf = min(sum(leaf.segments for leaf in refused), total - in_time)
+        return ScanPlan(
+            version=state.version,
+            schema=self.schema,
+            table_schema=self.table_schema,
+            entries=chosen.entries,
+            predicate=self.predicate,
+            pruning=Pruning(
+                considered=total,
+                by_chunk=total - in_time - by_leaf,
+                by_leaf=by_leaf,
+                by_statistics=in_time - chosen.entries.num_rows,
+                read=chosen.entries.num_rows,
+            ),
+            covered=chosen.covered,
+        )
+
+    def _in_time(self, state: VersionState) -> Sequence[Leaf]:
+        """Return the leaves that may hold segments of the time asked for."""
+        spans = self.spans
+        keep = None if spans is None else lambda leaf: _leaf_overlaps(leaf, spans)
+        return state.leaves(self.start, self.end, keep)
+
+
+def question(
+    state: VersionState,
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     chunks: Chunks | None = None,
-) -> ScanPlan:
-    """Return the plan of a scan.
+) -> Scan:
+    """Return the question what a scan has to read.
 
     Args:
-        snapshot: the version to read.
+        state: the version to read.
         columns: names of the columns wanted, in this order; all if None; may be empty.
         where: SQL text or a pyarrow expression that rows have to pass.
         chunks: chunks, or their names, to restrict to: segments that overlap them.
 
     Raises:
         InvalidInput: a column is unknown or named twice, the predicate or a chunk's name is wrong.
-        Corrupt: the snapshot's key frame is unusable.
+        Corrupt: the table has no schema or no layout.
     """
-    stored = snapshot.stored_schema
+    stored = state.stored_schema
     table_schema = to_arrow(stored)
     schema = project(table_schema, columns, stored)
     asked = None if where is None else predicate.parse(where, stored)
-    time_column = snapshot.layout.time_column
+    time_column = check_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
-    start, end = _interval(asked, time_column, spans)
-    refused: dict[str, int] = {}
-
-    def keep(leaf: Leaf) -> bool:
-        kept = asked is None or asked.leaf_may_match(leaf, time_column)
-        if not kept:
-            refused[leaf.sha256] = leaf.segments
-        return kept and (spans is None or _leaf_overlaps(leaf, spans))
-
-    def choose(checked: bool) -> _Choice:
-        refused.clear()
-        found = snapshot.entries(start, end, keep, checked=checked)
-        return _choose(found, spans, asked, check_time_column(stored, time_column))
-
-    chosen = choose(checked=False)
-    if not snapshot.are_true(chosen.judged):
-        chosen = choose(checked=True)  # which leads to an older key frame
-    total, in_time = snapshot.totals.segments, chosen.in_time
-    # A leaf may still count segments that were dropped since its key frame.
-    by_leaf = min(sum(refused.values()), total - in_time)
-    return ScanPlan(
-        version=snapshot.version,
-        schema=schema,
-        table_schema=table_schema,
-        entries=chosen.entries,
-        predicate=asked,
-        pruning=Pruning(
-            considered=total,
-            by_chunk=total - in_time - by_leaf,
-            by_leaf=by_leaf,
-            by_statistics=in_time - chosen.entries.num_rows,
-            read=chosen.entries.num_rows,
-        ),
-        covered=chosen.covered,
-    )
+    start, end = _interval(asked, time_column.name, spans)
+    return Scan(schema, table_schema, asked, spans, start, end, time_column)
 
 
 def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Schema) -> pa.Schema:
@@ -180,7 +217,7 @@ def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Sche
 
 
 class _Choice(NamedTuple):
-    """The entries to read, and those whose word was taken for that, as `Snapshot.are_true` wants.
+    """The entries to read, and those whose word was taken for that.
 
     An entry that is read in vain costs a request; one that is left out wrongly hides rows.
     """
@@ -193,7 +230,7 @@ class _Choice(NamedTuple):
 
 def _choose(
     found: pa.Table,
-    spans: list[tuple[int, int]] | None,
+    spans: Sequence[tuple[int, int]] | None,
     asked: Predicate | None,
     time: Column,
 ) -> _Choice:
@@ -219,7 +256,7 @@ def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.
 
 
 def _interval(
-    asked: Predicate | None, time_column: str, spans: list[tuple[int, int]] | None
+    asked: Predicate | None, time_column: str, spans: Sequence[tuple[int, int]] | None
 ) -> tuple[int | None, int | None]:
     """Return the hull of what is asked for; None where it has no bound."""
     low, high = (MIN_MS, MAX_MS) if asked is None else asked.interval(time_column)
@@ -251,12 +288,12 @@ def _spans(chunks: Chunks) -> list[tuple[int, int]]:
     return merged
 
 
-def _leaf_overlaps(leaf: Leaf, spans: list[tuple[int, int]]) -> bool:
+def _leaf_overlaps(leaf: Leaf, spans: Sequence[tuple[int, int]]) -> bool:
     first = first_key(leaf).start
     return any(first < end and start < leaf.end for start, end in spans)
 
 
-def _overlap(entries: pa.Table, spans: list[tuple[int, int]]) -> pa.BooleanArray:
+def _overlap(entries: pa.Table, spans: Sequence[tuple[int, int]]) -> pa.BooleanArray:
     starts, ends = entries.column("chunk_start"), entries.column("chunk_end")
     found = pa.repeat(pa.scalar(False), entries.num_rows)
     for start, end in spans:

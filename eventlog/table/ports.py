@@ -11,8 +11,8 @@ from typing import Protocol
 
 from eventlog.clock import Clock
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Action, Claim, Token, Transaction
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.port import ObjectStore
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eventlog.log.diff import diff
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Action, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
-from eventlog.state.diff import diff
 from eventlog.state.small.holds import check_kept
-from eventlog.state.snapshot import Snapshot
 from eventlog.table.ports import OpenTable
 
 

@@ -30,9 +30,10 @@ from eventlog.errors import (
     UnsupportedFormat,
     VersionNotFound,
 )
-from eventlog.log import history
+from eventlog.log import diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import (
     Action,
     App,
@@ -43,8 +44,6 @@ from eventlog.model.records import (
     Transaction,
 )
 from eventlog.query.moments import Moment, to_ms
-from eventlog.state import diff
-from eventlog.state.snapshot import Snapshot
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.port import ObjectStore
 from eventlog.table import holding, restoration, settings

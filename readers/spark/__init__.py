@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import SqlPredicate, Where
 from eventlog.readers.objects import check_sizes
@@ -28,7 +29,6 @@ from eventlog.readers.spark.lateness import late_columns
 from eventlog.readers.spark.options import STORAGE_PREFIX
 from eventlog.readers.spark.types import to_spark
 from eventlog.readers.spark.workers import explained, share_python
-from eventlog.state import scan
 from eventlog.state.scan import ScanPlan
 
 __all__ = ["activate", "read"]
@@ -90,7 +90,7 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
     table = Table.open(uri, storage_options)
     snapshot = kept_snapshot(table, version, timestamp)
-    plan = scan.plan(snapshot, columns=columns, where=where)
+    plan = plan_of(snapshot, columns=columns, where=where)
     obstacle = None if engine == "arrow" else _obstacle(spark, table.uri, plan, engine)
     if engine == "jvm" and obstacle is not None:
         raise InvalidInput(f"engine 'jvm' {obstacle}", table=table.uri)

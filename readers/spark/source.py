@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
+from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.predicate import Where
 from eventlog.readers.fragments import Reading
 from eventlog.readers.scanner import kept_snapshot
@@ -121,7 +122,7 @@ def make_reader(
             f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
         )
     wanted = _check_schema(schema, snapshot)
-    found = scan.plan(snapshot, columns=schema.names, where=where_of(given))
+    found = plan_of(snapshot, columns=schema.names, where=where_of(given))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     reading = Reading(
         store=open_store(given.path, given.storage),

@@ -31,7 +31,7 @@ def main():
 # What a program that uses the system has imported by the time it opens a table.
 _MODULES = {
     "eventlog": (
-        "eventlog", "eventlog.state.scan", "eventlog.store.local",
+        "eventlog", "eventlog.log.snapshot", "eventlog.store.local",
         "eventlog.store.testing.wrappers", "pyarrow.parquet",
         "pyarrow.dataset",
     ),
@@ -78,7 +78,7 @@ def _plan(store, question):
     import pyarrow.compute as pc
 
     from eventlog import Table
-    from eventlog.state.scan import plan
+    from eventlog.log.snapshot import plan
     from eventlog.store.location import open_store
 
     if isinstance(store, tuple):

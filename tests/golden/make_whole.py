@@ -118,10 +118,11 @@ def void(t: Table, rule: str, actions: Sequence[Action], **fields: object) -> Tr
 def put(t: Table, transactions: Sequence[Transaction]) -> None:
     """Commit transactions whatever the fold says of them, as no writer may."""
     # Another handle, which knows nothing of the ids that were drawn here.
-    head = Table.open(t.uri, store=t.store, clock=t.clock).head()
+    other = Table.open(t.uri, store=t.store, clock=t.clock)
+    head, view = other.log.judged_on(other.head(), transactions)
     time_ms = max(t.clock.now_ms(), head.header.time + 1)
-    effect = fold.judge(transactions, head, time_ms)
-    made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, frames=t.log)
+    effect = fold.judge(transactions, view, time_ms)
+    made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.log)
     for key, body in made.objects.items():
         t.store.put_if_absent(key, body)
     assert t.store.put_if_absent(keys.commit_key(head.version + 1), made.body)

@@ -304,7 +304,8 @@ def test_a_dead_one_that_a_commit_lists_is_void():
         commit(other, add(other))
     head = other.head()
     mine = appending(other)
-    effect = fold.judge([mine, dead], head, head.header.time + 1)
+    _, view = other.log.judged_on(head, [mine, dead])
+    effect = fold.judge([mine, dead], view, head.header.time + 1)
     assert "until version" in effect.void[dead.id]
     proposal = propose(
         head,
@@ -312,7 +313,7 @@ def test_a_dead_one_that_a_commit_lists_is_void():
         effect,
         table_id=other.id,
         time_ms=head.header.time + 1,
-        frames=other.log,
+        log=other.log,
     )
     assert store.put_if_absent(keys.commit_key(WINDOW + 1), proposal.body)
     assert other.refresh().header.changes.transactions == 1

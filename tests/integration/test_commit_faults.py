@@ -670,7 +670,7 @@ def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
     store = framed(commits=20, chunks=10, every=4)
     head = reopen(store).head()
     part = Delta(dict(list(head.delta.adds.items())[:-1]), head.delta.drops)
-    leaves = {leaf.sha256: head.frames.leaves([leaf])[leaf.sha256] for leaf in head.base.leaves}
+    leaves = {leaf.sha256: head.log.leaf(leaf) for leaf in head.base.leaves}
     whole = {"header": head.header, "commit_hash": head.commit_hash, "meta": head.meta}
     keyframe.build(head.base, head.delta, leaves, **whole)
     with pytest.raises(errors.Corrupt):

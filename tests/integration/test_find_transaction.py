@@ -46,7 +46,8 @@ def test_a_void_transaction_is_not_found():
     change = SetProperties((PropertyChange("user.a", None, "b"),))
     good = table.transaction("properties", [change])
     void = table.transaction("replace", [drop_of(segment), drop_of(segment)])
-    effect = fold.judge([good, void], head, head.header.time + 1)
+    _, view = table.log.judged_on(head, [good, void])
+    effect = fold.judge([good, void], view, head.header.time + 1)
     assert void.id in effect.void
     made = proposal.propose(
         head,
@@ -54,7 +55,7 @@ def test_a_void_transaction_is_not_found():
         effect,
         table_id=head.header.table,
         time_ms=head.header.time + 1,
-        frames=table.log,
+        log=table.log,
     )
     table.store.put_if_absent(keys.commit_key(2), made.body)
     other = reopen(table.store)

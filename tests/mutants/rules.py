@@ -93,6 +93,13 @@ RULES = (
         "test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
     ),
     mutant(
+        "used-id-taken-for-fresh",
+        "F6",
+        "an id is looked for in the key frame unless it was made for this upload",
+        never,
+        "test_an_id_that_is_live_is_refused_in_a_later_epoch_too",
+    ),
+    mutant(
         "id-added-twice-in-a-commit",
         "F6",
         "an id is added once in a commit",
@@ -105,6 +112,13 @@ RULES = (
         "serializable overwrites see what came meanwhile",
         always,
         "test_unchanged_looks_at_what_came_after_the_read_version",
+    ),
+    mutant(
+        "arrivals-below-unseen",
+        "F7 K7",
+        "what came after the read version is found in a newer key frame too",
+        never,
+        "test_what_arrived_before_the_key_frame_is_seen",
     ),
     mutant(
         "claim-lost-and-committed",

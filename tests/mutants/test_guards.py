@@ -19,6 +19,7 @@ from support.builders import (
     replaced,
     resealed,
     row_names,
+    view_of,
 )
 
 from eventlog import Table, errors
@@ -211,14 +212,14 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     vacuum(table, dry_run=False, **NOW)
     published = replaced(table.transaction("append", [add(table)]), until=table.head().version + 8)
     state = table.head()
-    verdict = rebase.rebase(published, state, state.header.time + 1)
+    verdict = rebase.rebase(published, view_of(table, published), state.header.time + 1)
     made = proposal.propose(
         state,
         verdict.transactions,
         verdict.effect,
         table_id=table.id,
         time_ms=state.header.time + 1,
-        frames=table.log,
+        log=table.log,
     )
     table.store.put_if_absent(keys.commit_key(state.version + 1), made.body)
     before = table.refresh().meta

@@ -13,6 +13,7 @@ from support.builders import create, live, reopen
 
 from eventlog import errors
 from eventlog.format import codec, keys, places, segments
+from eventlog.log.snapshot import Snapshot
 from eventlog.model import chunks
 from eventlog.model.records import (
     App,
@@ -22,7 +23,7 @@ from eventlog.model.records import (
     SetSchema,
     Unchanged,
 )
-from eventlog.state import fold, keyframe, snapshot
+from eventlog.state import fold, keyframe
 from eventlog.store.memory import MemoryStore
 
 DAYS = [(date(2013, 1, 1) + timedelta(n)).isoformat() for n in range(12)]
@@ -163,23 +164,28 @@ def test_entries_of_an_interval_are_those_of_a_full_scan(history, first, last):
 @given(histories, some)
 def test_live_and_arrived_answer_as_the_fold_does(history, after):
     store = build(history)
-    head = reopen(store).head()
+    table = reopen(store)
+    head = table.head()
     states = [state for state, _ in builders.fold_all(store)]
     state = states[-1]
     ever = {s.id: s for past in states for s in past.segments.values()}
     asked = [builders.drop_of(s) for s in ever.values()]
     assert head.live(asked) == state.live(asked)
     after %= len(states)
-    for chunk in CHUNKS:
-        span = chunks.parse_chunk(chunk)
-        mine = head.arrived(span.start, span.end, after)
+    spans = [chunks.parse_chunk(chunk) for chunk in CHUNKS]
+    unchanged = [Unchanged(span.start, span.end) for span in spans]
+    view = builders.view_of(table, table.transaction("ask", unchanged, read_version=after))
+    for span in spans:
+        mine = view.arrived(span.start, span.end, after)
         assert (mine is None) == (state.arrived(span.start, span.end, after) is None)
         assert mine is None or (mine.version > after and state.segments[mine.id] == mine)
     staged = [
         builders.Add(s.id, s.chunk, s.epoch, s.rows, s.bytes, s.checksum, s.schema)
         for s in ever.values()
     ]
-    assert head.present(staged) == state.present(staged)
+    view = builders.view_of(table, table.transaction("ask", [*asked, *staged]))
+    assert view.live(asked) == state.live(asked)
+    assert view.present(staged) == state.present(staged)
 
 
 @given(histories)
@@ -254,7 +260,8 @@ def test_a_precondition_is_void_in_the_fold_exactly_when_the_writer_is_told(hist
     dropped = [builders.drop_of(known[n % len(known)])] if known else []
     doubled = table.transaction("replace", dropped * 2)
     for transaction in (asked, doubled):
-        on_snapshot = fold.judge([transaction], head, head.header.time + 1)
+        view = builders.view_of(table, transaction)
+        on_snapshot = fold.judge([transaction], view, head.header.time + 1)
         on_state = fold.judge([transaction], states[-1][0], head.header.time + 1)
         assert on_snapshot.accepted == on_state.accepted
         assert set(on_snapshot.void) == set(on_state.void)
@@ -276,4 +283,4 @@ def test_bounds_of_leaves_enclose_their_entries():
                     if own.column == stat.column:
                         assert stat.min is None or stat.min <= own.min
                         assert stat.max is None or stat.max >= own.max
-    assert isinstance(table.head(), snapshot.Snapshot)
+    assert isinstance(table.head(), Snapshot)

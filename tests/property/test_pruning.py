@@ -1,9 +1,7 @@
 """Pruned plan + row filter = filter over all rows, and SQL text means what it means in DuckDB."""
 
-import itertools
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -12,15 +10,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import repeatable
+from support.planned_states import Planned, leaves_of
 
 from eventlog.errors import InvalidInput
-from eventlog.format import places, segments
 from eventlog.model import stats
 from eventlog.model.chunks import chunk_of
-from eventlog.model.records import Layout, Segment, Totals
+from eventlog.model.records import Segment
 from eventlog.model.schema import from_arrow
 from eventlog.query import predicate
-from eventlog.state import keyframe, scan
 
 SCHEMA = pa.schema(
     [
@@ -235,12 +232,8 @@ def segment_of(number, rows, chunk, columns):
     )  # fmt: skip
 
 
-class World:
+class World(Planned):
     """Rows cut into segments of at most `size` rows, one key frame leaf for each chunk."""
-
-    version = 1
-    stored_schema = STORED
-    layout = Layout("ts", "day")
 
     def __init__(self, rows, size, without_stats):
         self.rows = table_of(rows)
@@ -249,30 +242,13 @@ class World:
         by_chunk = {}
         for at, row in sorted(zip(ms, range(len(rows)), strict=True)):
             by_chunk.setdefault(chunk_of(at, "day"), []).append(row)
-        self.parts, self.leaves, number = {}, [], itertools.count()
+        self.parts, listed = {}, []
         for chunk, members in sorted(by_chunk.items()):
-            found = []
             for start in range(0, len(members), size):
                 part = self.rows.take(members[start : start + size])
-                found.append(segment_of(next(number), part, chunk, columns))
-                self.parts[found[-1].id] = part
-            entries = segments.from_segments(found)
-            self.leaves.append((keyframe._cut(entries, {})[0], entries))
-        self.totals = Totals(len(self.parts), len(rows), 100 * len(self.parts))
-        self.meta = SimpleNamespace(schema=STORED, layout=self.layout)
-
-    def are_true(self, entries):
-        return segments.hashes_hold(entries)
-
-    def entries(self, start=None, end=None, keep=None, *, checked=True):
-        kept = [
-            entries
-            for leaf, entries in self.leaves
-            if (end is None or places.first_key(leaf).start < end)
-            and (start is None or leaf.end > start)
-            and (keep is None or keep(leaf))
-        ]
-        return segments.concat(kept)
+                listed.append(segment_of(len(listed), part, chunk, columns))
+                self.parts[listed[-1].id] = part
+        super().__init__(leaves_of(listed), STORED)
 
     def read(self, plan):
         """The rows that a reader of the plan passes on, by number."""
@@ -297,7 +273,7 @@ GENEROUS = settings(
 
 def check(world, where):
     whole = world.rows.filter(predicate.parse(where, STORED).to_arrow())
-    plan = scan.plan(world, where=where)
+    plan = world.plan(where=where)
     assert world.read(plan) == numbers(whole)
     assert plan.count() in (None, whole.num_rows)
     pruned = plan.pruning

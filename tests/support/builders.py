@@ -16,7 +16,7 @@ from eventlog.errors import OutcomeUnknown, Unavailable
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
 from eventlog.model import schema
-from eventlog.model.records import Add, App, ColumnStats, PropertyChange
+from eventlog.model.records import Add, App, ColumnStats, PropertyChange, Transaction
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
@@ -113,6 +113,11 @@ def check_sound(store: ObjectStore) -> Table:
         check_snapshot(table.snapshot(state.version), state)
     assert table.head().version == len(steps) - 1
     return table
+
+
+def view_of(table: Table, *transactions: Transaction) -> fold.View:
+    """What judging the transactions on the table's head takes."""
+    return table.log.judged_on(table.head(), transactions)[1]
 
 
 def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:

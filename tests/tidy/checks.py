@@ -17,10 +17,12 @@ from tidy.tables import (
     BANNED_CALLS,
     DEMO,
     FLOORS,
+    IMPURE,
     MACHINE_PATH,
     MAX_FUNCTION_LINES,
     OWNERS,
     PACKAGE_MAY_IMPORT,
+    PURE,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,6 +181,17 @@ def owner_findings(sources: Sources) -> list[str]:
     return found
 
 
+def purity_findings(sources: Sources) -> list[str]:
+    """Find the imports of rooms that do no I/O and log nothing which do one of the two."""
+    return [
+        f"{module}:{line} imports {target}: {room_of(module)} is pure, hand it in instead"
+        for module, source in sources.items()
+        if package_of(module) == "eventlog" and room_of(module) in PURE
+        for line, target in imported_by(module, source, set(sources))
+        if target.split(".")[0] in IMPURE
+    ]
+
+
 def call_findings(sources: Sources) -> list[str]:
     """Find the calls that read the clock or the random source past `eventlog.clock`."""
     return [
@@ -304,6 +317,7 @@ CODE_CHECKS: list[Check] = [
     layer_findings,
     package_findings,
     owner_findings,
+    purity_findings,
     call_findings,
     docstring_findings,
     size_findings,

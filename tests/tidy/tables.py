@@ -22,6 +22,10 @@ FLOORS = (
     ("ground",),
 )
 
+# Rooms that do no I/O, start no threads and log nothing, and what of the standard library would.
+PURE = {"model", "format", "query", "state"}
+IMPURE = {"asyncio", "concurrent", "logging", "os", "pathlib", "socket", "subprocess", "threading"}
+
 # What each import package may import of the others.
 PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "eventlog": set(),

@@ -19,6 +19,7 @@ from tidy.checks import (
     package_findings,
     package_of,
     path_findings,
+    purity_findings,
     read_packages,
     size_findings,
     table_findings,
@@ -97,6 +98,12 @@ PLANTED = [
         "eventlog.compaction.run",
         "def f():\n    import pyspark.sql",
         "run:2 imports pyspark",
+    ),
+    (
+        purity_findings,
+        "eventlog.state.fold",
+        "import logging",
+        "fold:1 imports logging: state is pure",
     ),
     (
         call_findings,

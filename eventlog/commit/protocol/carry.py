@@ -29,10 +29,10 @@ from eventlog.errors import (
     Unavailable,
     VersionNotFound,
 )
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import Transaction
 from eventlog.state.fold import NoState
-from eventlog.state.snapshot import Snapshot
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
@@ -55,7 +55,7 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Out
         verdict.effect,
         table_id=table_id,
         time_ms=now_ms,
-        frames=memory.frames,
+        log=memory.log,
     )
     stored = yield from settle(memory, proposal, transaction.id)
     if stored is not None:

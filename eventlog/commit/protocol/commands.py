@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from eventlog.errors import InvalidInput, Unavailable
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, Transaction
 from eventlog.state import fold
-from eventlog.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from eventlog.commit.protocol.memory import Outcome
 from eventlog.errors import (
     VersionNotFound,
 )
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
-from eventlog.state.snapshot import Snapshot
 
 
 def look_next(published: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:

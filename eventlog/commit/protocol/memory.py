@@ -8,8 +8,8 @@ from eventlog.commit.protocol.contention import (
     Contention,
 )
 from eventlog.commit.publication import Intent
+from eventlog.log.snapshot import Reader, Snapshot
 from eventlog.model.records import Transaction
-from eventlog.state.snapshot import Frames, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Memory:
 
     Attributes:
         table: URI of the table, for errors.
-        frames: where a snapshot gets the parts of key frames.
+        log: what the snapshots made here read from; nothing is asked of it here.
         contention: what it makes of other writers.
         unsettled: by transaction id, what was sent and may still take effect.
         may_publish: false once the store refuses what is published, for good.
@@ -46,7 +46,7 @@ class Memory:
     """
 
     table: str
-    frames: Frames
+    log: Reader
     contention: Contention = field(default_factory=Contention)
     unsettled: dict[str, Unsettled] = field(default_factory=dict)
     may_publish: bool = True

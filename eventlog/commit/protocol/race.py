@@ -25,9 +25,9 @@ from eventlog.errors import (
     InvalidInput,
     Unavailable,
 )
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 from eventlog.state.small.timing import commit_time
-from eventlog.state.snapshot import Snapshot
 
 MAX_LOST_RACES = 200
 
@@ -61,7 +61,7 @@ def race(
             verdict.effect,
             table_id=head.header.table,
             time_ms=time_ms,
-            frames=memory.frames,
+            log=memory.log,
         )
     except (InvalidInput, OverflowError):
         if not others:

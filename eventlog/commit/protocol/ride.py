@@ -45,8 +45,8 @@ from eventlog.errors import (
     CommitConflict,
     Unavailable,
 )
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
-from eventlog.state.snapshot import Snapshot
 
 
 def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:

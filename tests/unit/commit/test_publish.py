@@ -41,6 +41,10 @@ def append(number, until=WINDOW, **changes):
     return replaced(made, **changes)
 
 
+def changed(head, **changes):
+    return replace(head, state=replace(head.state, **changes))
+
+
 def put(store, transaction, **named):
     until = named.get("until", transaction.until)
     key = keys.intent_key(until, named.get("id", transaction.id))
@@ -99,7 +103,7 @@ def test_the_largest_publishable_append_can_be_read_back(store, head, version):
     if len(largest.writer) > 128:  # what is left to fill goes where there is room for it
         largest = replaced(largest, writer="", info={"note": largest.writer[:-11]})
     assert combinable(largest)
-    later = replace(head, header=replaced(head.header, version=version))
+    later = changed(head, header=replaced(head.header, version=version))
     published = publication(largest, later)
     found = intents(store)
     found.publish(published, TABLE)
@@ -194,7 +198,7 @@ def test_what_took_effect_is_no_longer_pending(store, head):
     for number in (1, 2):
         put(store, append(number))
     meta = replaced(head.meta, published={name(1): Published(0, WINDOW)})
-    after = replace(head, meta=meta)
+    after = changed(head, meta=meta)
     assert set(pending(store, after)) == {name(2)}
 
 
@@ -305,12 +309,24 @@ def test_a_store_that_does_not_answer_is_said_so(store, head):
 # --- The fold's side --------------------------------------------------------------------------
 
 
+def judged(head, *transactions):
+    return fold.judge(transactions, view_on(head, *transactions), head.header.time + 1)
+
+
+def rebased(head, own, *others):
+    return rebase.rebase(own, view_on(head, own, *others), head.header.time + 1, others)
+
+
+def view_on(head, *transactions):
+    return head.log.judged_on(head, transactions)[1]
+
+
 @pytest.mark.parametrize(
     ("until", "void"), [(0, True), (1, False), (1 + MAX_WINDOW, False), (2 + MAX_WINDOW, True)]
 )
 def test_a_published_append_takes_effect_within_its_window_only(head, until, void):
     transaction = append(1, until=until)
-    effect = fold.judge([transaction], head, head.header.time + 1)
+    effect = judged(head, transaction)
     assert (transaction.id in effect.void) is void
     assert (effect.meta.published == {}) is void
     assert len(effect.adds) == (0 if void else 1)
@@ -318,7 +334,7 @@ def test_a_published_append_takes_effect_within_its_window_only(head, until, voi
 
 def test_a_void_one_leaves_no_mark(head):
     wrong = append(1, actions=(segment(1, schema=9),))
-    effect = fold.judge([wrong, append(2)], head, head.header.time + 1)
+    effect = judged(head, wrong, append(2))
     assert effect.accepted == (name(2),)
     assert set(effect.meta.published) == {name(2)}
 
@@ -336,12 +352,16 @@ def test_a_mark_makes_the_own_append_done_and_the_others_left_out(store):
     assert table.commit(transaction) == 1
     head = table.head()
     copy = replaced(transaction, until=WINDOW)
-    assert rebase.rebase(transaction, head, head.header.time + 1) == rebase.Done(1)
-    verdict = rebase.rebase(append(3), head, head.header.time + 1, [copy])
+    assert rebase.rebase(
+        transaction, view_on(head, transaction), head.header.time + 1
+    ) == rebase.Done(1)
+    verdict = rebased(head, append(3), copy)
     assert [t.id for t in verdict.transactions] == [name(3)]
 
 
 def test_the_own_form_is_kept_where_its_copy_is_pending_too(head):
     own, copy = append(1, until=None), append(1)
-    verdict = rebase.rebase(own, head, head.header.time + 1, [copy, append(2)])
+    verdict = rebase.rebase(
+        own, view_on(head, own, copy, append(2)), head.header.time + 1, [copy, append(2)]
+    )
     assert verdict.transactions == (own, append(2))

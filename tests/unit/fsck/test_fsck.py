@@ -240,7 +240,8 @@ def _stored_transaction(damaged, version) -> Transaction:
 
 def _put_commit(damaged, head, transactions):
     """Store a hand-made commit after `head`, whose transactions have no effect."""
-    effect = fold.judge(transactions, head, head.header.time + 1)
+    head, view = damaged.table.log.judged_on(head, transactions)
+    effect = fold.judge(transactions, view, head.header.time + 1)
     assert not effect.accepted
     header = msgspec.structs.replace(
         head.header,

@@ -13,6 +13,7 @@ from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
+from eventlog.state.questions import Entries
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
@@ -35,10 +36,9 @@ def repaired(planted):
 
 def opens_on(planted):
     """The key frame from which a fresh handle reads the newest version, leaves included."""
-    head = Table.open(planted.store.uri, store=planted.store).head()
-    head.entries()
-    settled = head.settled().base
-    return settled.version if settled else None
+    table = Table.open(planted.store.uri, store=planted.store)
+    base = table.log.ask(table.head().state, Entries())[0].base
+    return base.version if base else None
 
 
 @pytest.fixture

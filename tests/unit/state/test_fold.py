@@ -11,6 +11,7 @@ from support.builders import (
     fold_all,
     live,
     replaced,
+    view_of,
 )
 from support.folds import advance
 
@@ -44,7 +45,8 @@ def judged(table, *actions, read_version=2, app=None, others=()):
     transaction = Transaction("a" * 32, "test", "test", read_version, app=app, actions=actions)
     state = fold_all(table.store)[-1][0]
     on_state = fold.judge([*others, transaction], state, state.header.time + 1)
-    on_snapshot = fold.judge([*others, transaction], table.head(), state.header.time + 1)
+    view = view_of(table, *others, transaction)
+    on_snapshot = fold.judge([*others, transaction], view, state.header.time + 1)
     assert on_state == on_snapshot
     return on_state.void.get("a" * 32)
 
@@ -100,7 +102,7 @@ def test_transactions_of_one_commit_see_each_other(table):
     staged = add(table)
     adding = Transaction("c" * 32, "test", "test", 2, actions=(staged,))
     assert judged_text(judged(table, staged, others=[adding]), "added twice")
-    new = fold.judge([adding], table.head(), 2**40).adds[0]
+    new = fold.judge([adding], view_of(table, adding), 2**40).adds[0]
     assert judged(table, drop_of(new), others=[adding]) is None
 
 
@@ -108,7 +110,7 @@ def test_void_transactions_leave_no_trace(table):
     bad = Transaction(
         "b" * 32, "test", "test", 2, app=App("job", 1), actions=(add(table, epoch=9),)
     )
-    effect = fold.judge([bad], table.head(), 2**40)
+    effect = fold.judge([bad], view_of(table, bad), 2**40)
     assert (effect.meta, effect.adds, effect.drops, effect.accepted) == (
         table.head().meta,
         (),
@@ -179,11 +181,11 @@ def test_a_drop_that_names_no_chunk_hides_no_other():
 def test_one_unit_of_work_takes_effect_once_whoever_hands_it_in():
     table = create()
     units = [table.transaction("append", [add(table)], app=App("job", 1)) for _ in range(2)]
-    both = fold.judge(units, table.head(), 2**40)
+    both = fold.judge(units, view_of(table, *units), 2**40)
     assert both.accepted == (units[0].id,)
     assert "already at sequence 1" in both.void[units[1].id]
     table.commit(units[0])
-    assert units[1].id in fold.judge(units[1:], table.head(), 2**40).void
+    assert units[1].id in fold.judge(units[1:], view_of(table, *units[1:]), 2**40).void
 
 
 @pytest.mark.hazard("K1")
@@ -192,7 +194,7 @@ def test_a_replace_of_what_was_replaced_meanwhile_is_void():
     commit(table, add(table))
     (segment,) = live(table.head())
     first, second = (table.transaction("replace", [drop_of(segment), add(table)]) for _ in range(2))
-    both = fold.judge([first, second], table.head(), 2**40)
+    both = fold.judge([first, second], view_of(table, first, second), 2**40)
     assert "no longer live" in both.void[second.id]
     table.commit(first)
     with pytest.raises(errors.CommitConflict, match="no longer live"):

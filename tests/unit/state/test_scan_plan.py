@@ -1,6 +1,5 @@
 """Scan plans: what is read, what is left out and why, what metadata alone can tell."""
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -10,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.effort import calls_of
+from support.planned_states import Planned, leaf_of, leaves_of
 
 from eventlog.errors import InvalidInput
-from eventlog.format import places, segments
+from eventlog.format import segments
 from eventlog.model import stats
 from eventlog.model.chunks import DAY_MS, TimeChunk, chunk_of
-from eventlog.model.records import ColumnStats, Layout, Segment, Totals
+from eventlog.model.records import ColumnStats, Segment
 from eventlog.model.schema import from_arrow
 from eventlog.query.pruning import to_units
-from eventlog.state import keyframe, scan
+from eventlog.state import scan
 
 SCHEMA = pa.schema(
     [
@@ -39,35 +39,8 @@ def segment(number, day=0, stats=(), rows=10, version=1):
     )
 
 
-@dataclass
-class Fake:
-    """A snapshot of segments, one key frame leaf for each chunk, that notes the leaves it read."""
-
-    listed: list
-    version: int = 7
-    stored_schema = STORED
-    layout = Layout("ts", "day")
-
-    def __post_init__(self):
-        self.totals = Totals(len(self.listed), sum(s.rows for s in self.listed), 0)
-        self.leaves, self.leaves_read = [], 0
-        for chunk in sorted({s.chunk for s in self.listed}):
-            entries = segments.from_segments([s for s in self.listed if s.chunk == chunk])
-            self.leaves.append((keyframe._cut(entries, {})[0], entries))
-
-    def are_true(self, entries):
-        return segments.hashes_hold(entries)
-
-    def entries(self, start=None, end=None, keep=None, *, checked=True):
-        kept = [
-            entries
-            for leaf, entries in self.leaves
-            if (end is None or places.first_key(leaf).start < end)
-            and (start is None or leaf.end > start)
-            and (keep is None or keep(leaf))
-        ]
-        self.leaves_read = len(kept)
-        return segments.concat(kept)
+def state_of(listed=(), schema=STORED):
+    return Planned(leaves_of(listed), schema)
 
 
 def ids(low, high, nulls=0):
@@ -79,11 +52,11 @@ def names(low, high, nulls=0):
 
 
 def read(snapshot, where):
-    return [int(s.id, 16) for s in scan.plan(snapshot, where=where).segments()]
+    return [int(s.id, 16) for s in snapshot.plan(where=where).segments()]
 
 
 def test_without_a_question_everything_is_read():
-    plan = scan.plan(Fake([segment(1), segment(2, day=3)]))
+    plan = state_of([segment(1), segment(2, day=3)]).plan()
     assert plan.version == 7
     assert plan.schema == SCHEMA
     assert plan.filter is None
@@ -92,15 +65,15 @@ def test_without_a_question_everything_is_read():
 
 
 def test_an_empty_table_has_no_rows():
-    plan = scan.plan(Fake([]), where="id = 1 AND price > 3")
+    plan = state_of().plan(where="id = 1 AND price > 3")
     assert plan.count() == 0
     assert plan.segments() == []
     assert plan.pruning == scan.Pruning(0, 0, 0, 0, 0)
 
 
 def test_columns_keep_the_order_asked_for():
-    assert scan.plan(Fake([]), ["name", "ts"]).schema.names == ["name", "ts"]
-    assert scan.plan(Fake([]), []).schema.names == []
+    assert state_of().plan(["name", "ts"]).schema.names == ["name", "ts"]
+    assert state_of().plan([]).schema.names == []
 
 
 @pytest.mark.parametrize(
@@ -114,12 +87,12 @@ def test_columns_keep_the_order_asked_for():
 )
 def test_wrong_columns_are_refused(columns, message):
     with pytest.raises(InvalidInput, match=message):
-        scan.plan(Fake([]), columns)
+        state_of().plan(columns)
 
 
 def test_a_time_range_reads_only_its_leaves():
-    snapshot = Fake([segment(day, day=day) for day in range(30)])
-    plan = scan.plan(snapshot, where="ts >= '2013-01-07' AND ts < '2013-01-09'")
+    snapshot = state_of([segment(day, day=day) for day in range(30)])
+    plan = snapshot.plan(where="ts >= '2013-01-07' AND ts < '2013-01-09'")
     assert [s.chunk for s in plan.segments()] == ["2013-01-07", "2013-01-08"]
     assert snapshot.leaves_read == 2
     assert plan.pruning == scan.Pruning(30, 28, 0, 0, 2)
@@ -128,9 +101,9 @@ def test_a_time_range_reads_only_its_leaves():
 
 
 def test_an_arrow_expression_on_time_reads_only_its_leaves():
-    snapshot = Fake([segment(day, day=day) for day in range(30)])
+    snapshot = state_of([segment(day, day=day) for day in range(30)])
     noon = pa.scalar((START_MS + DAY_MS // 2) * 1000, pa.int64()).cast(SCHEMA.field("ts").type)
-    assert [s.chunk for s in scan.plan(snapshot, where=pc.field("ts") < noon).segments()] == [
+    assert [s.chunk for s in snapshot.plan(where=pc.field("ts") < noon).segments()] == [
         "2013-01-01"
     ]
     assert snapshot.leaves_read == 1
@@ -141,13 +114,13 @@ def test_where_the_filter_is_known_to_pass_metadata_counts():
         low = (START_MS + day * DAY_MS) * 1000
         return ColumnStats(1, low, low + 5, 0)
 
-    snapshot = Fake([segment(day, day, [ts(day), ids(day, day)], rows=day) for day in range(9)])
-    plan = scan.plan(snapshot, where="ts >= '2013-01-03' AND ts < '2013-01-05'")
+    snapshot = state_of(segment(day, day, [ts(day), ids(day, day)], rows=day) for day in range(9))
+    plan = snapshot.plan(where="ts >= '2013-01-03' AND ts < '2013-01-05'")
     assert (plan.count(), plan.filter) == (2 + 3, None)
-    assert scan.plan(snapshot, where="id > 5 OR id = 0").count() == 6 + 7 + 8
-    assert scan.plan(snapshot, where="id IS NOT NULL").count() == sum(range(9))
-    assert scan.plan(snapshot, where="ts >= '2013-01-03 12:00'").count() is not None
-    assert scan.plan(snapshot, where="ts >= '2013-01-03 00:00:00.000003'").count() is None
+    assert snapshot.plan(where="id > 5 OR id = 0").count() == 6 + 7 + 8
+    assert snapshot.plan(where="id IS NOT NULL").count() == sum(range(9))
+    assert snapshot.plan(where="ts >= '2013-01-03 12:00'").count() is not None
+    assert snapshot.plan(where="ts >= '2013-01-03 00:00:00.000003'").count() is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +147,7 @@ def test_where_the_filter_is_known_to_pass_metadata_counts():
 )
 def test_statistics_prune(where, expected):
     """Segment 3 has no bounds but may have nulls; 4 holds nothing but nulls."""
-    snapshot = Fake(
+    snapshot = state_of(
         [
             segment(1, 0, [ids(10, 20)]),
             segment(2, 0, [ids(30, 30)]),
@@ -187,7 +160,7 @@ def test_statistics_prune(where, expected):
 
 
 def test_statistics_that_are_missing_prune_nothing():
-    snapshot = Fake([segment(1, 0), segment(2, 0, [ids(10, 20)])])
+    snapshot = state_of([segment(1, 0), segment(2, 0, [ids(10, 20)])])
     assert read(snapshot, "id <> 15") == [1, 2]
     assert read(snapshot, "id = 3") == [1]
     assert read(snapshot, pc.field("id") == 3) == [1]
@@ -196,7 +169,7 @@ def test_statistics_that_are_missing_prune_nothing():
 
 
 def test_bounds_of_the_wrong_kind_prune_nothing():
-    snapshot = Fake([segment(1, 0, [names(3, 5)]), segment(2, 1, [ids("a", "b")])])
+    snapshot = state_of([segment(1, 0, [names(3, 5)]), segment(2, 1, [ids("a", "b")])])
     assert read(snapshot, "name = 'x'") == [1, 2]
     assert read(snapshot, "id = 7") == [1, 2]
 
@@ -222,8 +195,7 @@ def test_arrow_expressions_find_exactly_the_segment_of_a_value(kind, values):
         segment(at, 0, stats.compute(pa.table({"v": pa.repeat(scalar, 10)}), columns))
         for at, scalar in enumerate(scalars)
     ]
-    snapshot = Fake(listed)
-    snapshot.stored_schema = stored
+    snapshot = state_of(listed, stored)
     for at, scalar in enumerate(scalars):
         assert read(snapshot, pc.field("v") == scalar) == [at]
         assert read(snapshot, pc.field("v") < scalar) == [*range(at)]
@@ -231,7 +203,7 @@ def test_arrow_expressions_find_exactly_the_segment_of_a_value(kind, values):
 
 
 def test_text_prefixes_prune():
-    snapshot = Fake(
+    snapshot = state_of(
         [
             segment(1, 0, [names("a", "az")]),
             segment(2, 0, [names("b" * 32, "b" * 31 + "c")]),
@@ -247,23 +219,23 @@ def test_text_prefixes_prune():
 
 
 def test_leaves_are_left_out_by_their_own_statistics():
-    snapshot = Fake([segment(day, day, [ids(day, day)]) for day in range(30)])
-    plan = scan.plan(snapshot, where="id >= 28")
+    snapshot = state_of([segment(day, day, [ids(day, day)]) for day in range(30)])
+    plan = snapshot.plan(where="id >= 28")
     assert snapshot.leaves_read == 2
     assert plan.pruning == scan.Pruning(30, 0, 28, 0, 2)
 
 
 def test_chunks_restrict():
-    snapshot = Fake([segment(day, day) for day in range(40)])
+    snapshot = state_of([segment(day, day) for day in range(40)])
     asked = ["2013-01-03", TimeChunk(START_MS, START_MS + DAY_MS), "2013-02"]
-    found = scan.plan(snapshot, chunks=asked)
+    found = snapshot.plan(chunks=asked)
     assert [int(s.id, 16) for s in found.segments()] == [0, 2, *range(31, 40)]
     assert snapshot.leaves_read == 11
     assert found.count() == 110
-    assert scan.plan(snapshot, chunks="2013-01-07").count() == 10
-    assert scan.plan(snapshot, chunks=[]).count() == 0
+    assert snapshot.plan(chunks="2013-01-07").count() == 10
+    assert snapshot.plan(chunks=[]).count() == 0
     with pytest.raises(InvalidInput, match="not a time chunk"):
-        scan.plan(snapshot, chunks=["2013-01-32"])
+        snapshot.plan(chunks=["2013-01-32"])
 
 
 def test_scan_order_is_time_then_commit():
@@ -271,7 +243,7 @@ def test_scan_order_is_time_then_commit():
         segment(1, day=1, version=2), segment(2, day=0, version=3), segment(3, day=0, version=2),
         segment(9, day=0, version=2),
     ]  # fmt: skip
-    plan = scan.plan(Fake(listed))
+    plan = state_of(listed).plan()
     assert [int(s.id, 16) for s in plan.in_scan_order()] == [3, 9, 2, 1]
     assert [int(s.id, 16) for s in plan.segments()] == [2, 3, 9, 1]
 
@@ -291,18 +263,17 @@ def million():
         segment(n, 0, [ColumnStats(1, low, low + 9, 0), ids(n, n + 50), names("a", "b", 1)])
         for n in range(2740)
     ]
-    snapshot = Fake(listed)
-    ((_, first),) = snapshot.leaves
-    snapshot.leaves = []
+    first, leaves = segments.from_segments(listed), []
     for day in range(365):
         entries = first
         for name in ("chunk_start", "chunk_end", "min_1", "max_1"):
             by = day * DAY_MS * (1000 if name.endswith("_1") else 1)
             at = entries.column_names.index(name)
             entries = entries.set_column(at, name, pc.add(entries.column(name), by))
-        snapshot.leaves.append((keyframe._cut(entries, {})[0], entries))
-    snapshot.totals = Totals(365 * 2740, 3650 * 2740, 0)
-    return snapshot
+        if day == 6:  # the one that is read has its own hashes
+            entries = segments.from_segments(segments.to_segments(entries))
+        leaves.append(leaf_of(entries))
+    return Planned(leaves, STORED)
 
 
 _TS = SCHEMA.field("ts").type
@@ -320,9 +291,9 @@ _DAY_7, _DAY_8 = (
     ids=["sql", "arrow"],
 )
 def test_planning_one_day_of_a_million_segments_takes_few_steps(million, where):
-    scan.plan(million, where=where)  # imports
-    cost = calls_of(lambda: scan.plan(million, where=where))
-    plan = scan.plan(million, where=where)
+    million.plan(where=where)  # imports
+    cost = calls_of(lambda: million.plan(where=where))
+    plan = million.plan(where=where)
     assert million.leaves_read == 1
     assert plan.pruning == scan.Pruning(1_000_100, 997_360, 0, 1951, 789)
     assert cost < 300_000  # most of it reads the expression; there is no call for each segment

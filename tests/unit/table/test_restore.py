@@ -234,5 +234,5 @@ def test_what_earlier_transactions_of_a_commit_do_is_seen():
     builders.commit(table, stored(table))
     wanted = SameSegments(table.head().hash_sum())
     first, second = (table.transaction("test", [wanted, stored(table)]) for _ in range(2))
-    effect = fold.judge([first, second], table.head(), 2**40)
+    effect = fold.judge([first, second], builders.view_of(table, first, second), 2**40)
     assert list(effect.void) == [second.id]

@@ -1,6 +1,6 @@
 """What changed between two versions, found by comparing their trees.
 
-Pure layer. Key frames share leaves as git trees share subtrees, so that the cost follows the
+Shell layer. Key frames share leaves as git trees share subtrees, so that the cost follows the
 change.
 """
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format import places, segments
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Drop, Segment
-from eventlog.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""Key frames as they are read: roots and leaves, checked, and kept for who asks again.
+
+Shell layer. Leaves are named by their content, so that one that is kept is never stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from eventlog.cache import Cache
+from eventlog.format import codec, keys
+from eventlog.model.records import KeyFrame, Leaf
+from eventlog.state import keyframe
+from eventlog.store.parallel import each
+from eventlog.store.port import ObjectStore
+
+LEAF_CACHE_BYTES = 64 * 2**20
+ROOT_CACHE = 4
+
+
+class Frames:
+    """The key frames under one root. Safe to use from several threads.
+
+    Args:
+        store: where they lie.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
+        self._leaves: Cache[str, pa.Table] = Cache(
+            LEAF_CACHE_BYTES,
+            weigh=lambda table: int(table.nbytes),
+            dropped=self._checked_leaves.discard,
+        )
+        self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
+
+    def root(self, version: int) -> KeyFrame:
+        """Return the root of the key frame of `version`. One GET, or none if known.
+
+        Raises:
+            KeyNotFound: it is not there.
+            Corrupt: its bytes break the format or do not add up.
+        """
+        known = self._roots.get(version)
+        if known is not None:
+            return known
+        root = codec.decode_keyframe(self._store.get(keys.keyframe_key(version)), version)
+        keyframe.check(root)
+        self.remember(root)
+        return root
+
+    def remember(self, root: KeyFrame) -> None:
+        """Keep a root that was read or written."""
+        self._roots.put(root.version, root)
+
+    def leaf(self, leaf: Leaf) -> pa.Table:
+        """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
+
+        Raises:
+            Corrupt: its bytes are not what the root names.
+            KeyNotFound: it is not there.
+        """
+        table = self._leaves.get(leaf.sha256)
+        if table is None:
+            table = keyframe.check_leaf(leaf, self._store.get(keys.frame_key(leaf.sha256)))
+            self._leaves.put(leaf.sha256, table)
+        return table
+
+    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
+        """Return the entries of leaves, by their sha256, in the order given. Several GETs at once.
+
+        Args:
+            wanted: as the root names them.
+            checked: also compare each entry with its hash, which costs more than reading it.
+
+        Raises:
+            Corrupt: the bytes of one are not what the root names, or an entry has another hash.
+            KeyNotFound: one is not there.
+        """
+        tables = each(self.leaf, wanted)
+        leaves = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
+        for sha256 in leaves.keys() - self._checked_leaves if checked else ():
+            keyframe.check_entries(sha256, leaves[sha256])
+            if sha256 in self._leaves:
+                self._checked_leaves.add(sha256)
+        return leaves

@@ -1,0 +1,249 @@
+"""The table at one version, as callers have it: what is asked of it is fetched from its log.
+
+Shell layer: the state itself is a pure value (`state.version`), and so are the questions about it
+(`state.questions`). Large tables stay columnar; `Segment` values are made only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow as pa
+
+from eventlog.errors import Corrupt
+from eventlog.model.chunks import TimeChunk
+from eventlog.model.records import (
+    Drop,
+    Header,
+    KeyFrame,
+    Layout,
+    Leaf,
+    Meta,
+    Schema,
+    Segment,
+    Totals,
+)
+from eventlog.model.schema import to_arrow
+from eventlog.query.predicate import Where
+from eventlog.state import scan, verification
+from eventlog.state.delta import Delta
+from eventlog.state.questions import Answer, Entries, Live, Question
+from eventlog.state.scan import Chunks, ScanPlan
+from eventlog.state.version import VersionState
+
+
+class Reader(Protocol):
+    """Who reads the leaves that a question takes: the log of the snapshot."""
+
+    def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
+        """Return the answer, and the state over the key frame that gave it."""
+        ...
+
+    def usable(self, state: VersionState) -> VersionState:
+        """Return the state over a key frame that is not known to be unusable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTotals:
+    """One time chunk of a snapshot and the sums over its live segments."""
+
+    chunk: TimeChunk
+    segments: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The table at one version. Immutable; reading it never mixes versions.
+
+    Attributes:
+        state: what the log says of the version.
+        log: where its leaves are read.
+    """
+
+    state: VersionState
+    log: Reader
+
+    @property
+    def header(self) -> Header:
+        """The header of the version's commit."""
+        return self.state.header
+
+    @property
+    def commit_hash(self) -> str:
+        """The sha256 of that commit's bytes."""
+        return self.state.commit_hash
+
+    @property
+    def commit_bytes(self) -> int:
+        """The size of that commit, which decides when a key frame is due."""
+        return self.state.commit_bytes
+
+    @property
+    def meta(self) -> Meta:
+        """The small state."""
+        return self.state.meta
+
+    @property
+    def base(self) -> KeyFrame | None:
+        """The key frame that `delta` starts from; None is the empty state."""
+        return self.state.base
+
+    @property
+    def delta(self) -> Delta:
+        """Net adds and drops since."""
+        return self.state.delta
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.state.version
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the version was committed (UTC); grows with every version."""
+        return datetime.fromtimestamp(self.header.time / 1000, tz=UTC)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return to_arrow(self.stored_schema)
+
+    @property
+    def stored_schema(self) -> Schema:
+        """The schema with column ids.
+
+        Raises:
+            Corrupt: the table has none.
+        """
+        return self.state.stored_schema
+
+    @property
+    def layout(self) -> Layout:
+        """Time column, granularity and sort order.
+
+        Raises:
+            Corrupt: the table has none.
+        """
+        return self.state.layout
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties that are set."""
+        return self.meta.properties
+
+    @property
+    def totals(self) -> Totals:
+        """Number of live segments, their rows and their bytes."""
+        return self.header.totals
+
+    def segments(
+        self,
+        where: Where | None = None,
+        chunks: Chunks | None = None,
+    ) -> list[Segment]:
+        """Return the live segments in (chunk, id) order.
+
+        Args:
+            where: SQL text or pyarrow expression; segments that cannot match are left out.
+            chunks: chunks, or their names, to restrict to (those that overlap them).
+
+        Raises:
+            InvalidInput: the predicate or a chunk's name is wrong.
+        """
+        return plan(self, where=where, chunks=chunks).segments()
+
+    def chunks(self) -> list[ChunkTotals]:
+        """Return every chunk that has live segments, in time order."""
+        grouped = (
+            self.entries()
+            .group_by(["chunk_start", "chunk_end"])
+            .aggregate([("rows", "count"), ("rows", "sum"), ("bytes", "sum")])
+            .sort_by([("chunk_start", "ascending"), ("chunk_end", "ascending")])
+        )
+        names = ("chunk_start", "chunk_end", "rows_count", "rows_sum", "bytes_sum")
+        columns = [grouped.column(name).to_pylist() for name in names]
+        return [
+            ChunkTotals(TimeChunk(start, end), count, rows, size)
+            for start, end, count, rows, size in zip(*columns, strict=True)
+        ]
+
+    def entries(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        keep: Callable[[Leaf], bool] | None = None,
+        *,
+        checked: bool = True,
+    ) -> pa.Table:
+        """Return the live entries of chunks that overlap [start, end) ms, in columns.
+
+        Only the leaves that overlap and that `keep` accepts are read. Columns: see
+        `eventlog.format.segments`; order: leaf order, then what came since the key frame.
+
+        Args:
+            start: ms UTC; None: from the first chunk on.
+            end: ms UTC, exclusive; None: to the last chunk.
+            keep: says of a leaf whether to read it; None: all are.
+            checked: compare each entry with its hash (FORMAT.md R9.8). Without it only those are
+                compared that are left out here; a caller that leaves out more calls `are_true`.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+        """
+        return self._ask(Entries(start, end, keep, checked))
+
+    def are_true(self, entries: pa.Table) -> bool:
+        """Say whether entries that came unchecked, and are to be left out, are what they seem."""
+        try:
+            verification.check_hashes(entries, self.log.usable(self.state).base)
+        except Corrupt:
+            return False
+        return True
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """Return the segments of these drops that are live, by id."""
+        return self._ask(Live(drops))
+
+    def hash_sum(self) -> str:
+        """Return the sum of the entry hashes of the live segments."""
+        return self.state.hash_sum()
+
+    def on_keyframe(self, root: KeyFrame) -> Snapshot:
+        """Return the same state seen from the key frame of its own version.
+
+        Raises:
+            Corrupt: the key frame is not of this state.
+        """
+        return replace(self, state=self.state.on_keyframe(root))
+
+    def _ask(self, question: Question[Answer]) -> Answer:
+        return self.log.ask(self.state, question)[1]
+
+
+def plan(
+    snapshot: Snapshot,
+    columns: Sequence[str] | None = None,
+    where: Where | None = None,
+    chunks: Chunks | None = None,
+) -> ScanPlan:
+    """Return the plan of a scan.
+
+    Args:
+        snapshot: the version to read.
+        columns: names of the columns wanted, in this order; all if None; may be empty.
+        where: SQL text or a pyarrow expression that rows have to pass.
+        chunks: chunks, or their names, to restrict to: segments that overlap them.
+
+    Raises:
+        InvalidInput: a column is unknown or named twice, the predicate or a chunk's name is wrong.
+        Corrupt: neither the key frame nor the commits before it give the entries.
+    """
+    asked = scan.question(snapshot.state, columns, where, chunks)
+    return snapshot.log.ask(snapshot.state, asked)[1]

@@ -1,0 +1,174 @@
+"""What the fold asks of a version in order to judge given transactions: all of it in one question.
+
+Pure layer. The answer is a view that holds what those transactions can be asked about, and nothing
+else, so that `fold.judge` and what is built on it read nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.format import segments
+from eventlog.model.records import (
+    Add,
+    Drop,
+    Leaf,
+    Meta,
+    SameSegments,
+    Segment,
+    Transaction,
+    Unchanged,
+)
+from eventlog.state.questions import overlapping
+from eventlog.state.small import claims
+from eventlog.state.version import VersionState
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A `fold.View` of what was looked up for given transactions.
+
+    To ask it about anything else is an error of the program, a LookupError.
+
+    Attributes:
+        version: see `fold.View`.
+        meta: see `fold.View`.
+        hashes: the sum of the entry hashes of the live segments, where one of them asks for it.
+        segments: by id, of each segment that was looked up; None where it is not live.
+        arrivals: by (start, end, after), what `arrived` returns.
+    """
+
+    version: int
+    meta: Meta
+    hashes: str | None
+    segments: Mapping[str, Segment | None]
+    arrivals: Mapping[tuple[int, int, int], Segment | None]
+
+    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+        """See `fold.View.live`."""
+        there = ((drop.id, self.segments[drop.id]) for drop in drops)
+        return {i: segment for i, segment in there if segment is not None}
+
+    def arrived(self, start: int, end: int, after: int) -> Segment | None:
+        """See `fold.View.arrived`."""
+        return self.arrivals[start, end, after]
+
+    def present(self, adds: Sequence[Add]) -> set[str]:
+        """See `fold.View.present`."""
+        return {add.id for add in adds if self.segments[add.id] is not None}
+
+    def hash_sum(self) -> str:
+        """See `fold.View.hash_sum`."""
+        if self.hashes is None:
+            raise LookupError("none of these transactions asks for the sum of hashes")
+        return self.hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """The question whose answer is the view that judging these transactions takes.
+
+    Attributes:
+        transactions: with all actions in `actions`, none spilled, in the order of the commit.
+        fresh: ids that this program made for uploads of its own, and for nothing else.
+    """
+
+    transactions: Sequence[Transaction]
+    fresh: Collection[str] = ()
+    checked: bool = True
+
+    def needs(self, state: VersionState) -> Sequence[Leaf]:
+        """Return the leaves of what is dropped, might be live already, or might have arrived."""
+        judged = self._judged(state)
+        wanted = {leaf.sha256 for leaf in state.holding(self._sought(judged, state))}
+        if state.base is not None:
+            for start, end, after in _ranges(judged):
+                if state.base.version > after:
+                    wanted.update(leaf.sha256 for leaf in state.leaves(start, end))
+        return state.leaves(keep=lambda leaf: leaf.sha256 in wanted) if wanted else []
+
+    def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> Known:
+        """Return the view."""
+        judged = self._judged(state)
+        actions = [action for txn in judged for action in txn.actions]
+        known: dict[str, Segment | None] = {
+            action.id: state.delta.adds.get(action.id)
+            for action in actions
+            if isinstance(action, Add | Drop)
+        }
+        known |= state.find((drop.id for drop in self._sought(judged, state)), leaves)
+        compared = any(isinstance(action, SameSegments) for action in actions)
+        return Known(
+            version=state.version,
+            meta=state.meta,
+            hashes=state.hash_sum() if compared else None,
+            segments=known,
+            arrivals=_arrivals(_ranges(judged), state, leaves),
+        )
+
+    def _judged(self, state: VersionState) -> Sequence[Transaction]:
+        """Return the transactions without a first one that the small state alone makes void.
+
+        The small state that a later one meets is not known yet.
+        """
+        if self.transactions and _void(self.transactions[0], state.meta, state.version + 1):
+            return self.transactions[1:]
+        return self.transactions
+
+    def _sought(self, judged: Iterable[Transaction], state: VersionState) -> list[Drop]:
+        """Return the segments of which only the key frame can say whether they are live.
+
+        A fresh id that was staged at the key frame or later does not stand in it, so that a warm
+        append reads no leaf. Of other ids that is not known: they may have been used before.
+        """
+        start = -1 if state.base is None else state.base.version
+        sought = []
+        for action in (action for txn in judged for action in txn.actions):
+            if isinstance(action, Drop):
+                sought.append(action)
+            elif isinstance(action, Add):
+                known_new = action.epoch >= start and action.id in self.fresh
+                if not known_new:  # against used-id-taken-for-fresh
+                    sought.append(Drop(action.id, action.chunk, ""))
+        return sought
+
+
+def _ranges(transactions: Iterable[Transaction]) -> list[tuple[int, int, int]]:
+    return [
+        (action.start, action.end, txn.read_version)
+        for txn in transactions
+        for action in txn.actions
+        if isinstance(action, Unchanged)
+    ]
+
+
+def _arrivals(
+    ranges: Sequence[tuple[int, int, int]], state: VersionState, leaves: Mapping[str, pa.Table]
+) -> dict[tuple[int, int, int], Segment | None]:
+    """Return for each (start, end, after) a live segment that overlaps and came after `after`."""
+    start = -1 if state.base is None else state.base.version
+    late = any(after < start for _, _, after in ranges)  # against arrivals-below-unseen
+    older = state.below(leaves) if late else segments.EMPTY
+    arrivals = {}
+    for low, high, after in ranges:
+        tables = [older, state.added] if after < start else [state.added]
+        entries = segments.concat([overlapping(table, low, high) for table in tables])
+        newer = entries.filter(pc.greater(entries.column("version"), after))
+        first = segments.to_segments(newer.slice(0, 1))
+        arrivals[low, high, after] = first[0] if first else None
+    return arrivals
+
+
+def _void(txn: Transaction, meta: Meta, version: int) -> bool:
+    """Say whether `fold.judge` finds the first transaction of a commit void whatever is live."""
+    mark = meta.published.get(txn.id)
+    if txn.until is not None and mark is not None and mark.until >= version:
+        return True
+    app = None if txn.app is None else meta.apps.get(txn.app.id)
+    if txn.app is not None and app is not None and app.seq >= txn.app.seq:
+        return True
+    return txn.claim is not None and isinstance(claims.held(meta, txn.claim), str)
