@@ -84,14 +84,17 @@ class World:
         seed: of all that is drawn.
         jitter: by which share a request may take longer or shorter.
         combine_after: the table's property; 0: nothing is published.
+        cpu: seconds of a processor that a request takes besides.
+        cores: processors that all writers share.
     """
 
-    def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2):
+    def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2, cpu=0.0, cores=2):
         self.now = 0.0
         self.latency = latency
         self.store = MemoryStore()
         self.random = random.Random(seed)
-        self._jitter = jitter
+        self._jitter, self._cpu = jitter, cpu
+        self._cores = [0.0] * cores  # when each has done what was asked of it
         self._queue, self._count = [], itertools.count()
         properties = {"keyframe_commits": "1024", "combine_after": str(combine_after)}
         create(self.store, seed=seed, properties=properties)
@@ -108,7 +111,13 @@ class World:
     def half(self):
         """Half of a request, from the writer to the store or back."""
         spread = 1 + self._jitter * (2 * self.random.random() - 1)
-        return self.latency / 2 * spread
+        return self.latency / 2 * spread + (self._busy() if self._cpu else 0.0)
+
+    def _busy(self):
+        """How long half of a request's work takes, with what waits before it."""
+        core = min(range(len(self._cores)), key=self._cores.__getitem__)
+        self._cores[core] = max(self._cores[core], self.now) + self._cpu / 2
+        return self._cores[core] - self.now
 
     def _step(self, process, then):
         try:
