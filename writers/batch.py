@@ -26,6 +26,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.state.delta import drop_of
+from eventlog.state.small import rules
 from eventlog.table.restage import commit_staged
 
 logger = logging.getLogger(__name__)
@@ -150,8 +151,8 @@ def make_app(app_id: str | None, app_seq: int | None) -> App | None:
 
 def already(snapshot: Snapshot, app: App | None) -> int | None:
     """Return a version that includes the app's unit of work, if the snapshot knows of one."""
-    mark = snapshot.meta.apps.get(app.id) if app else None
-    return mark.version if app and mark and mark.seq >= app.seq else None
+    mark = rules.done(snapshot.meta, app)
+    return None if mark is None else mark.version
 
 
 def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> None:
@@ -210,7 +211,7 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
         with contextlib.suppress(EventLogError):
             t.refresh()
         raise
-    t.log.vouch(add.id for add in adds)
+    t.log.vouch(adds)
     return adds
 
 

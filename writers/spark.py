@@ -140,7 +140,7 @@ class EventLogWriter(DataSourceArrowWriter):
         landed = self._landed()
         if landed is not None:
             return landed
-        job.table.log.vouch(add.id for add in adds)  # made by the stagers of its tasks
+        job.table.log.vouch(adds)  # made by the stagers of its tasks
         transaction = msgspec.structs.replace(job.transaction, actions=tuple(self._actions(adds)))
         return commit_staged(job.table, transaction)
 

@@ -218,7 +218,7 @@ class Committer:
         self._intents = read
         usable = [transaction for key in wanted if (transaction := read[key]) is not None]
         # Their publishers have made sure that the ids are fresh.
-        self._log.vouch(a.id for t in usable for a in t.actions if isinstance(a, Add))
+        self._log.vouch(a for t in usable for a in t.actions if isinstance(a, Add))
         return usable
 
     def _get(self, key: str, table_id: str) -> Transaction | None:

@@ -15,6 +15,7 @@ from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.state import keyframe
+from eventlog.store.parallel import each
 from eventlog.store.retry import put_once
 
 logger = logging.getLogger(__name__)
@@ -38,8 +39,9 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         commit_hash=head.commit_hash,
         meta=head.meta,  # against key-frame-loses-state
     )
-    for key, body in frame.objects.items():
-        put_once(log.store, clock, key, body)
+    objects = list(frame.objects.items())
+    for _ in each(lambda item: put_once(log.store, clock, *item), objects):
+        pass  # the root comes after all of them
     root_key = keys.keyframe_key(head.version)
     # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))

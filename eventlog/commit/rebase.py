@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from eventlog.errors import ClaimLost, CommitConflict
 from eventlog.model.records import Header, Meta, Transaction
 from eventlog.state import fold
-from eventlog.state.small import claims
+from eventlog.state.small import claims, rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,9 @@ def rebase(
     """
     if transaction.id in head.meta.published:
         return Done(head.meta.published[transaction.id].version)
-    app = transaction.app
-    if app is not None:
-        mark = head.meta.apps.get(app.id)
-        if mark is not None and mark.seq >= app.seq:  # against done-work-not-found
-            return Done(mark.version)
+    mark = rules.done(head.meta, transaction.app)
+    if mark is not None:  # against done-work-not-found
+        return Done(mark.version)
     candidates = {t.id: t for t in (*others, transaction)}  # one of each id, the own one kept
     del candidates[transaction.id]
     effect = fold.judge([transaction, *candidates.values()], head, time_ms)

@@ -68,7 +68,7 @@ class Log:
         self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
             MAX_STEPPED_BACK
         )
-        self._vouched: set[str] = set()
+        self._vouched: set[tuple[str, int]] = set()  # ids and the epochs of their uploads
 
     def head(self) -> Snapshot:
         """Return the head: one LIST, its commit, and one key frame root.
@@ -261,8 +261,8 @@ class Log:
             Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
-        adds = (a.id for t in transactions for a in t.actions if isinstance(a, Add))
-        fresh = frozenset(i for i in adds if i in self._vouched)
+        adds = ((a.id, a.epoch) for t in transactions for a in t.actions if isinstance(a, Add))
+        fresh = frozenset(add for add in adds if add in self._vouched)
         state, view = self.ask(head.state, Judging(transactions, fresh))
         return self._moved(head, state), view
 
@@ -341,12 +341,12 @@ class Log:
             return key
         return None
 
-    def vouch(self, segment_ids: Iterable[str]) -> None:
-        """Note ids that were made for fresh uploads: at random, and for nothing else."""
+    def vouch(self, adds: Iterable[Add]) -> None:
+        """Note uploads whose ids were made for them: at random, and for nothing else."""
         with self._lock:
             if len(self._vouched) > MAX_VOUCHED:
                 self._vouched.clear()  # costs a look into leaves
-            self._vouched.update(segment_ids)
+            self._vouched.update((add.id, add.epoch) for add in adds)
 
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.

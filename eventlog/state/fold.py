@@ -268,8 +268,8 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
             return reason
         meta = rules.mark_published(meta, txn.id, Published(version, txn.until))
     if txn.app is not None:
-        mark = meta.apps.get(txn.app.id)
-        if mark is not None and mark.seq >= txn.app.seq:  # against app-goes-backwards
+        mark = rules.done(meta, txn.app)
+        if mark is not None:  # against app-goes-backwards
             return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
         meta = rules.mark_app(meta, txn, version, time_ms)
     if txn.claim is not None:

@@ -24,7 +24,7 @@ from eventlog.model.records import (
     Unchanged,
 )
 from eventlog.state.questions import overlapping
-from eventlog.state.small import claims
+from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState
 
 
@@ -74,11 +74,11 @@ class Judging:
 
     Attributes:
         transactions: with all actions in `actions`, none spilled, in the order of the commit.
-        fresh: ids that this program made for uploads of its own, and for nothing else.
+        fresh: ids that this program made for uploads of its own, and the epochs of these uploads.
     """
 
     transactions: Sequence[Transaction]
-    fresh: Collection[str] = ()
+    fresh: Collection[tuple[str, int]] = ()
     checked: bool = True
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
@@ -122,8 +122,8 @@ class Judging:
     def _sought(self, judged: Iterable[Transaction], state: VersionState) -> list[Drop]:
         """Return the segments of which only the key frame can say whether they are live.
 
-        A fresh id that was staged at the key frame or later does not stand in it, so that a warm
-        append reads no leaf. Of other ids that is not known: they may have been used before.
+        The id of an upload at the key frame's version or later is not in the key frame, so that a
+        warm append reads no leaf. Any other id, or any other epoch of it, may be.
         """
         start = -1 if state.base is None else state.base.version
         sought = []
@@ -131,7 +131,7 @@ class Judging:
             if isinstance(action, Drop):
                 sought.append(action)
             elif isinstance(action, Add):
-                known_new = action.epoch >= start and action.id in self.fresh
+                known_new = action.epoch >= start and (action.id, action.epoch) in self.fresh
                 if not known_new:  # against used-id-taken-for-fresh
                     sought.append(Drop(action.id, action.chunk, ""))
         return sought
@@ -168,7 +168,6 @@ def _void(txn: Transaction, meta: Meta, version: int) -> bool:
     mark = meta.published.get(txn.id)
     if txn.until is not None and mark is not None and mark.until >= version:
         return True
-    app = None if txn.app is None else meta.apps.get(txn.app.id)
-    if txn.app is not None and app is not None and app.seq >= txn.app.seq:
+    if rules.done(meta, txn.app) is not None:
         return True
     return txn.claim is not None and isinstance(claims.held(meta, txn.claim), str)

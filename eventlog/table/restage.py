@@ -89,5 +89,5 @@ def _copied(t: Table, add: Add, epoch: int, transaction_id: str) -> Add:
         )
     fresh = msgspec.structs.replace(add, id=t.clock.token(), epoch=epoch)
     put_once(t.store, t.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
-    t.log.vouch([fresh.id])
+    t.log.vouch([fresh])
     return fresh  # against restage-deletes

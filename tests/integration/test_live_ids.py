@@ -4,8 +4,10 @@ import msgspec
 import pytest
 from support import builders
 from support.builders import (
+    check_sound,
     commit,
     create,
+    drop_of,
     events,
     live,
     reopen,
@@ -55,3 +57,17 @@ def test_an_id_that_is_live_cannot_be_added_under_another_key():
     assert reopen(table.store).head().version == 1
     append(table, events(1))
     builders.check_sound(table.store)
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_id_of_ones_own_that_is_added_again_at_a_later_epoch_is_refused(dropped):
+    """That a program made the id itself says nothing of another epoch: the segment may be live."""
+    table = create(MemoryStore())
+    append(table, events(2))
+    table.write_keyframe()
+    (segment,) = live(table.head())
+    again = replaced(add_of(segment), epoch=table.head().version)
+    actions = [drop_of(segment), again] if dropped else [again]
+    with pytest.raises(errors.CommitConflict, match="is live already"):
+        table.commit(table.transaction("again", actions))
+    check_sound(table.store)

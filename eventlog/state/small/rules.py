@@ -15,6 +15,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import (
     Ack,
     Add,
+    App,
     AppMark,
     Assess,
     Attach,
@@ -225,6 +226,12 @@ def stats_problem(added: list[Add], meta: Meta) -> str | None:
             if any(b is not None and isinstance(b, str) != text[last] for b in bounds):
                 return f"segment {add.id} has bounds of column {last} of another type"
     return None
+
+
+def done(meta: Meta, app: App | None) -> AppMark | None:
+    """Return the mark by which a unit of work is in the state already, if it is."""
+    mark = None if app is None else meta.apps.get(app.id)
+    return mark if mark is not None and app is not None and mark.seq >= app.seq else None
 
 
 def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:

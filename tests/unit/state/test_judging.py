@@ -44,10 +44,10 @@ def unchanged(day):
 
 def test_a_fresh_add_takes_no_leaf_and_another_one_takes_its_own(table):
     new = added(table, DAYS[2])
-    assert days_needed(table, new, fresh={new.id}) == []
+    assert days_needed(table, new, fresh={(new.id, new.epoch)}) == []
     assert days_needed(table, new) == [DAYS[2]]
     earlier = replaced(new, epoch=table.head().base.version - 1)
-    assert days_needed(table, earlier, fresh={new.id}) == [DAYS[2]]
+    assert days_needed(table, earlier, fresh={(new.id, new.epoch)}) == [DAYS[2]]
 
 
 def test_a_drop_takes_the_leaf_that_holds_it_unless_it_came_since(table):
