@@ -256,6 +256,28 @@ def read_tracked_text() -> Sources:
     return found
 
 
+MOST_MODULES = 9  # in a folder that a person can hold in mind, besides its __init__
+
+
+def crowded_folders(folders):
+    """Return the folders of shipped code with too many modules."""
+    counted = {
+        folder: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+        for folder in folders
+    }
+    return {folder.name: count for folder, count in counted.items() if count > MOST_MODULES}
+
+
+def test_a_room_has_few_modules(tmp_path):
+    roots = [ROOT / name for name in ("eventlog", "readers", "writers", "compaction")]
+    folders = [path.parent for root in roots for path in root.rglob("__init__.py")]
+    assert len(folders) > 25
+    assert crowded_folders(folders) == {}
+    for number in range(MOST_MODULES + 1):
+        (tmp_path / f"module_{number}.py").touch()
+    assert crowded_folders([tmp_path]) == {tmp_path.name: MOST_MODULES + 1}
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout knows what is tracked")
 def test_no_text_names_a_path_of_one_machine():
     files = read_tracked_text()
