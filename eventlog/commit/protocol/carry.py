@@ -127,6 +127,8 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         if not publishes:
             yield from _pause(lost)
             head = yield Newest(step)
+            if losses and head.meta.published:  # others take each other along by now
+                memory.contention.met()
     raise beaten(memory, transaction)
 
 
