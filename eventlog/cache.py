@@ -1,4 +1,4 @@
-"""A bounded cache: what was used longest ago goes first."""
+"""A bounded cache that evicts the least recently used value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Value = TypeVar("_Value")
 
 
 class Cache(Generic[_Key, _Value]):
-    """Values by key, bounded by their number or by what they weigh; safe to use from threads.
+    """Values by key, bounded by their number or their total weight. Thread-safe.
 
     Args:
-        most: what all values may weigh together; the newest one stays whatever it weighs.
-        weigh: what a value weighs; 1 each if None, so that `most` is a number of values.
-        dropped: called with the key of each value that went, while the cache is locked.
+        most: bound on the total weight; the newest value is kept whatever it weighs.
+        weigh: returns the weight of a value; 1 by default, so that `most` is a number of values.
+        dropped: called with the key of each evicted value, while the cache is locked.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Cache(Generic[_Key, _Value]):
         self._weight = 0
 
     def __contains__(self, key: _Key) -> bool:
-        """Say whether a value is there; that is no use of it."""
+        """Say whether there is a value; this does not count as a use."""
         return key in self._values
 
     def get(self, key: _Key) -> _Value | None:
-        """Return a value, or None."""
+        """Return the value under `key`, or None."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -45,20 +45,20 @@ class Cache(Generic[_Key, _Value]):
             return self._values[key]
 
     def forget(self, key: _Key) -> None:
-        """Give a value up, if it is there, without a call of `dropped`."""
+        """Remove the value under `key`, if any, without calling `dropped`."""
         with self._lock:
             self._remove(key)
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep a value, in the place of one that was there under the key."""
+        """Store a value, replacing the one under the same key."""
         with self._lock:
             self._remove(key)
             self._values[key] = value
             self._weight += self._weigh(value)
             while self._weight > self._most and len(self._values) > 1:
-                gone, oldest = self._values.popitem(last=False)
+                evicted, oldest = self._values.popitem(last=False)
                 self._weight -= self._weigh(oldest)
-                self._dropped(gone)
+                self._dropped(evicted)
 
     def _remove(self, key: _Key) -> None:
         if key in self._values:

@@ -1,6 +1,6 @@
 """Time and randomness: the only module that reads either.
 
-Ports layer. Everything else takes a `Clock`, so that a test or a simulation owns both.
+Everything else takes a `Clock`, so that a test or a simulation controls both.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, waiting and random bits, as one object that tests can own."""
+    """Wall time, sleeping and random bits, as one object that tests can replace."""
 
     def now_ms(self) -> int:
         """Return the wall time in milliseconds since 1970-01-01 UTC."""
         ...
 
     def elapsed_s(self) -> float:
-        """Return the seconds since some moment of this process: they never go back.
+        """Return the seconds since an arbitrary start; never decreases.
 
-        Only differences mean something, and only within the process.
+        Only differences are meaningful, and only within one process.
         """
         ...
 
@@ -63,11 +63,11 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to, with seeded randomness, for tests.
+    """A clock that advances only on `sleep` and `advance`, with seeded randomness, for tests.
 
     Args:
         now_ms: the wall time to start at.
-        seed: of the random source; one seed gives one sequence of ids and jitter.
+        seed: of the random source; the same seed gives the same sequence of ids and jitter.
     """
 
     def __init__(self, now_ms: int = 0, seed: int = 0) -> None:
@@ -88,7 +88,7 @@ class ManualClock:
         self.advance(round(seconds * 1000))
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock by `milliseconds`; where they are negative, it was only set back."""
+        """Move the clock by `milliseconds`; a negative number sets only the wall time back."""
         self._now_ms += milliseconds
         self._elapsed_ms += max(0, milliseconds)
 

@@ -1,7 +1,7 @@
 """The errors of eventlog: one tree, ordered by what the caller does next.
 
-Words layer: imports nothing of the project. No exception of boto3, pyarrow or the operating system
-leaves the storage adapters; what a caller can meet is named here.
+No exception of boto3, pyarrow or the operating system leaves the storage adapters; every error
+that a caller can see is defined here.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ class InvalidInput(EventLogError, ValueError):
 
 
 class NotFound(EventLogError):
-    """What was asked for is not there."""
+    """The requested table, version or object does not exist."""
 
 
 class TableNotFound(NotFound):
-    """No log lies under this root, or not the one that the handle was opened on."""
+    """There is no log under this root, or it is not the one that the handle was opened on."""
 
 
 class VersionNotFound(NotFound):
-    """The table has no such version (yet), or none so old."""
+    """The table does not have this version (yet), or did not exist at this time."""
 
 
 class VersionVacuumed(NotFound):
-    """The version lies below the table's horizon: its segments may be gone."""
+    """The version is below the table's horizon: its segments may be gone."""
 
 
 class KeyNotFound(NotFound):
-    """The store holds no object under this key."""
+    """The store has no object under this key."""
 
 
 class AlreadyExists(EventLogError):
@@ -85,23 +85,25 @@ class AlreadyExists(EventLogError):
 
 
 class CommitConflict(EventLogError):
-    """The transaction cannot be carried to the head: read again and decide again.
+    """The transaction cannot be rebased onto the head: read again and decide again.
 
-    Nothing was committed. The message names what changed and which version changed it.
+    Nothing was committed. The message says what changed, and in which version.
     """
 
     exit_code = 3
 
 
 class CommitUnknown(EventLogError):
-    """Nobody could say whether the commit landed before the retry bound was spent.
+    """The outcome of a commit is still unknown after all retries.
 
-    Pass the very same transaction to `Table.commit` of the same handle again, which asks first. Or
-    ask `Table.find_transaction(error.transaction, start=error.version, until=error.until)`: while
-    the table has not come to `until`, what was sent may still arrive, and that raises this again.
+    Pass the same transaction to `Table.commit` of the same handle again, which first checks whether
+    it was committed. Or call
+    `Table.find_transaction(error.transaction, start=error.version, until=error.until)`. Until the
+    table has reached version `until`, the commit may still arrive, and the call raises this error
+    again.
 
     Attributes:
-        until: the last version in which it can take effect, where known.
+        until: the last version in which the transaction can take effect, where known.
     """
 
     def __init__(self, message: str, *, until: int | None = None, **facts: Any) -> None:
@@ -110,7 +112,7 @@ class CommitUnknown(EventLogError):
 
 
 class ClaimLost(EventLogError):
-    """Somebody fenced this writer: stop."""
+    """The claim of this writer was revoked or broken: stop."""
 
     exit_code = 3
 
@@ -128,7 +130,7 @@ class UnsupportedFormat(EventLogError):
 
 
 class Corrupt(EventLogError):
-    """Stored bytes break FORMAT.md: stop and look. Nothing is skipped silently."""
+    """Stored bytes violate FORMAT.md: stop and investigate. Nothing is skipped silently."""
 
     exit_code = 4
 

@@ -1,8 +1,8 @@
-"""Every bound of the format in one place: what a reader refuses, no writer may write.
+"""The limits of the format in one place: a writer must not write what a reader refuses.
 
-Words layer: numbers and nothing else. FORMAT.md "Limits" lists them, with who checks each; a test
-writes at each of them and one beyond. A bound that readers have and writers do not check shuts
-away rows that were acknowledged, so a new one is entered here and used on both sides.
+FORMAT.md "Limits" lists them, and says which side checks each; a test writes at each limit and one
+beyond it. A limit that readers enforce and writers do not would make acknowledged rows unreadable,
+so a new limit is added here and used on both sides.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ COMMIT_BYTES = 8 * 2**20
 HEADER_BYTES = 2048  # from the start of a commit to the end of its header
 KEYFRAME_BYTES = 64 * 2**20
 INTENT_BYTES = 256 * 1024
-JSON_DEPTH = 40  # arrays and objects: a type takes up to 3 * TYPE_DEPTH, 8 lie around it
+JSON_DEPTH = 40  # arrays and objects: up to 3 * TYPE_DEPTH in a type, and 8 around it
 
 # Leaves, spills and records of vacuums: bytes of all columns before compression.
 FRAME_BYTES = 2**30
 
 # Schemas and types.
-TYPE_DEPTH = 10  # lists, maps and structs inside one another
+TYPE_DEPTH = 10  # nesting of lists, maps and structs
 NAME_CHARACTERS = 255  # of columns, pins, replicas, owners, groups
 
 # The small state.
 PINS = 1000
 REPLICAS = 100
 CLAIMS = 1000
-CLAIMED_SEGMENTS = 10_000  # of all claims together: every commit since the key frame carries them
+CLAIMED_SEGMENTS = 10_000  # over all claims: every commit after the key frame contains them
 CHUNK_STATES = 500
 APPS = 100_000
 
-# Segments. Objects up to this size are fetched and checked whole, larger ones in parts.
+# Segments. Objects up to this size are fetched and checked in one piece, larger ones in parts.
 WHOLE_BYTES = 2**20
-# What a row group holds: so many rows, and so many bytes of Arrow unless one row has more.
+# The rows of a row group, and their bytes in Arrow unless a single row is larger.
 ROW_GROUP_ROWS = 256 * 1024
 ROW_GROUP_BYTES = 64 * 2**20
-# The values of one row, in Arrow: what Parquet puts into one page has less than 2 GiB.
+# The values of one row, in Arrow: a Parquet page must be smaller than 2 GiB.
 ROW_BYTES = 2**30

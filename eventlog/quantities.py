@@ -6,9 +6,9 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def size_text(number: int) -> str:
-    """Return a number of bytes for people, in powers of 1000."""
+    """Return a number of bytes as text for display, in powers of 1000."""
     value, unit = float(abs(number)), _UNITS[0]
-    for unit in _UNITS:  # noqa: B007 - the last unit stands for all that is larger
+    for unit in _UNITS:  # noqa: B007 - anything larger is shown in the last unit
         if value < 999.5:
             break
         value /= 1000

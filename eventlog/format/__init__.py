@@ -1,4 +1,4 @@
-"""The bytes that lie in the bucket: keys, canonical JSON, segment entries, digests.
+"""The bytes and keys of stored objects: keys, canonical JSON, segment entries, digests.
 
-Pure; imports `model`. Start at `codec`, then `keys`, then `segments`.
+No I/O; imports `model`. Start at `codec`, then `keys`, then `segments`.
 """

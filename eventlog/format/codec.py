@@ -1,10 +1,9 @@
 """Canonical JSON of commits and key frame roots, and the hashes over it.
 
-Pure layer. There is one encoding of every value (FORMAT.md "Canonical JSON"): UTF-8, no white
-space, fields in the order of `eventlog.model.records`, no floats, optional fields always written.
-Decoding is strict: after the size and depth bounds, whatever does not encode back to the very same
-bytes is refused, which rules out duplicate keys, other number forms and unknown fields in one
-stroke.
+Every value has exactly one encoding (FORMAT.md "Canonical JSON"): UTF-8, no white space, fields in
+the order of `eventlog.model.records`, no floats, optional fields always written. Decoding is
+strict: after checks of size and depth, input that does not encode back to the same bytes is
+refused. That rules out duplicate keys, other number forms and unknown fields at once.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _Model = TypeVar("_Model", Commit, KeyFrame, Transaction)
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """The fields that say whether the rest can be understood at all."""
+    """The fields that say whether this release can read the rest."""
 
     format: str
     min_reader: int
@@ -59,32 +58,32 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """Return the commit's canonical bytes: header and whole each end with their own sha256.
+    """Return the commit's canonical bytes. Header and commit each end with their own sha256.
 
     Raises:
-        InvalidInput: the commit would pass `MAX_COMMIT_BYTES`, its header `HEADER_BYTES`.
+        InvalidInput: the commit would exceed `MAX_COMMIT_BYTES`, or its header `HEADER_BYTES`.
     """
     try:
         plain = _encoder.encode(commit.header)
     except OverflowError:
-        raise InvalidInput("the table's totals would pass 64 bits") from None
+        raise InvalidInput("the table's totals would exceed 64 bits") from None
     head = _HEADER_START + sealed(plain)
     if len(head) > HEADER_BYTES:
         raise InvalidInput(
-            f"the commit's header takes {len(head)} bytes of {HEADER_BYTES}: "
+            f"the commit's header has {len(head)} bytes, more than {HEADER_BYTES}: "
             "shorten the writer's name"
         )
     body = sealed(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
     if len(body) > MAX_COMMIT_BYTES:
         raise InvalidInput(
-            f"the commit takes {len(body)} bytes of {MAX_COMMIT_BYTES}: "
+            f"the commit has {len(body)} bytes, more than {MAX_COMMIT_BYTES}: "
             "shorten its schema, properties or info, or remove app ids"
         )
     return body
 
 
 def decode_commit(body: bytes, version: int | None = None) -> Commit:
-    """Return the commit in `body`, refusing whatever is not exactly its canonical encoding.
+    """Return the commit in `body`, which must be its canonical encoding.
 
     Raises:
         Corrupt: not a commit, not canonical, or not the commit of `version`.
@@ -106,12 +105,12 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
     """Return the header from the first `HEADER_BYTES` bytes of a commit (or from all of it).
 
     Raises:
-        Corrupt: no header of the commit of `version` lies there.
+        Corrupt: the bytes do not start with the header of the commit of `version`.
         UnsupportedFormat: written for a newer reader.
     """
-    whole = prefix[len(_HEADER_START) : _header_end(prefix)]
-    _check_readable(_decode(whole, _Format, "commit header"))
-    text = unsealed(whole, "commit header")
+    header_bytes = prefix[len(_HEADER_START) : _header_end(prefix)]
+    _check_readable(_decode(header_bytes, _Format, "commit header"))
+    text = unsealed(header_bytes, "commit header")
     header: Header = _decode(text, Header, "commit header")
     if _encoder.encode(header) != text:
         raise Corrupt("the commit header is not in canonical form", version=version)
@@ -123,13 +122,13 @@ def encode_keyframe(keyframe: KeyFrame) -> bytes:
     """Return the root's canonical bytes, with their own sha256 as the last field.
 
     Raises:
-        InvalidInput: the root would pass `MAX_KEYFRAME_BYTES`: nobody could read it.
+        InvalidInput: the root would exceed `MAX_KEYFRAME_BYTES`, and readers would refuse it.
     """
     body = sealed(_encoder.encode(keyframe))
     if len(body) > MAX_KEYFRAME_BYTES:
         raise InvalidInput(
-            f"the key frame's root takes {len(body)} bytes of {MAX_KEYFRAME_BYTES}: "
-            "remove properties of your own, and use fewer app ids"
+            f"the key frame's root has {len(body)} bytes, more than {MAX_KEYFRAME_BYTES}: "
+            "remove user properties, and use fewer app ids"
         )
     return body
 
@@ -143,18 +142,19 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     """
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
-    # No hash of a commit covers what a root says of its leaves, and that decides what is read.
+    # The root's entries for its leaves decide what is read, and no hash in a commit covers them.
     root = _decode_canonical(unsealed(body, "key frame"), KeyFrame, "key frame")
     wellformed.check_root(root)
     if root.version != version:
         raise Corrupt(
-            f"the key frame of version {version} says it is of {root.version}", version=version
+            f"the key frame of version {version} says that it is of version {root.version}",
+            version=version,
         )
     return root
 
 
 def encode_transaction(transaction: Transaction, table: str) -> bytes:
-    """Return a published transaction's canonical bytes; their digest covers the table's id too."""
+    """Return a published transaction's canonical bytes; the digest also covers the table's id."""
     return sealed(_encoder.encode(transaction), table)
 
 
@@ -165,7 +165,7 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
         Corrupt: not a transaction, not canonical, or published for another table.
     """
     _check_size(body, MAX_INTENT_BYTES)
-    # Whoever takes it along commits it for another: no later check would see a flipped bit.
+    # Another writer commits this transaction, so no later check would notice a flipped bit.
     text = unsealed(body, "published transaction", table)
     transaction = _decode_canonical(text, Transaction, "published transaction")
     wellformed.check_transaction(transaction)
@@ -173,7 +173,7 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
 
 
 def decode_whole(transaction: Transaction) -> None:
-    """Check that a transaction made in this program is one of the format, whatever its size.
+    """Check that a transaction made in this process can be encoded, whatever its size.
 
     Raises:
         Corrupt: a value that the format does not have, such as a negative count.
@@ -191,13 +191,13 @@ def sha256(body: bytes | memoryview) -> str:
 
 
 def entry_hash(segment: Segment) -> int:
-    """Return the sha256 of the entry's canonical JSON as an integer."""
+    """Return the sha256 of the entry's canonical JSON, as an integer."""
     return _digest(segment)
 
 
 def entry_digests(entries: Sequence[Segment]) -> list[bytes]:
-    """Return the sha256 of each entry's canonical JSON: `entry_hash` in bytes, for many at once."""
-    # A line break inside a text is escaped, so that one in the bytes only ever ends an entry.
+    """Return the sha256 of each entry's canonical JSON: `entry_hash` as bytes, for many entries."""
+    # JSON escapes line breaks in strings, so each line break in the bytes ends an entry.
     lines = _encoder.encode_lines(entries).split(b"\n")
     return [hashlib.sha256(line).digest() for line in lines[:-1]]
 
@@ -211,7 +211,7 @@ def parse_hash(text: str) -> int:
     """Return the integer of 64 hexadecimal digits.
 
     Raises:
-        Corrupt: the text is something else.
+        Corrupt: the text is not a hash.
     """
     keys.frame_key(text)
     return int(text, 16)
@@ -220,31 +220,32 @@ def parse_hash(text: str) -> int:
 def meta_hash(meta: Meta) -> int:
     """Return the sum mod 2^256 of the sha256 of each entry of the small state.
 
-    A field that is a map has one entry a name, the JSON `[field, name, value]`; any other has the
-    entry `[field, null, value]` while it is not its default.
+    A field that is a map has one entry per name, the JSON `[field, name, value]`. Any other field
+    has the entry `[field, null, value]` unless it has its default value.
     """
     return meta_hash_change(_EMPTY_META, meta)
 
 
 def meta_hash_change(old: Meta, new: Meta) -> int:
-    """Return `meta_hash(new) - meta_hash(old)` at the cost of what differs."""
+    """Return `meta_hash(new) - meta_hash(old)`, at a cost in proportion to the difference."""
     total = 0
     for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
         if before is after or before == after:
             continue
         if not isinstance(after, dict):
-            total += _whole(field, after) - _whole(field, before)
+            total += _field_hash(field, after) - _field_hash(field, before)
             continue
         for name in before.keys() | after.keys():
             if before.get(name) != after.get(name):
-                total += _item(field, name, after.get(name)) - _item(field, name, before.get(name))
+                total += _item_hash(field, name, after.get(name))
+                total -= _item_hash(field, name, before.get(name))
     return total % HASH_MODULUS
 
 
 def meta_diff(old: Meta, new: Meta) -> dict[str, Any]:
-    """Return what of `new` differs from `old`, as a commit's `state` field holds it.
+    """Return the difference from `old` to `new`, in the form of a commit's `state` field.
 
-    Fields in model order, names in UTF-8 byte order.
+    Fields are in model order, names in UTF-8 byte order.
     """
     diff: dict[str, Any] = {}
     for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
@@ -259,11 +260,11 @@ def meta_diff(old: Meta, new: Meta) -> dict[str, Any]:
 
 
 def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
-    """Return the small state that `diff` makes of `old`.
+    """Return the small state that results from applying `diff` to `old`.
 
     Raises:
-        Corrupt: a field that this format does not have, a value of the wrong shape, or one that
-            changes nothing: `diff` is not what `meta_diff` returns.
+        Corrupt: `diff` is not a result of `meta_diff`: it has an unknown field, a value of the
+            wrong shape, or a value that changes nothing.
     """
     changed: dict[str, Any] = {}
     for field, change in diff.items():
@@ -272,29 +273,29 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
         try:
             value = msgspec.convert(change, _CHANGE_TYPES[field], strict=True)
         except msgspec.ValidationError as error:
-            raise Corrupt(f"the commit's state breaks the format: {error}") from None
+            raise Corrupt(f"the commit's state violates the format: {error}") from None
         before = getattr(old, field)
         if not isinstance(before, dict):
-            idle = value == before
+            redundant = value == before
             changed[field] = value
         else:
-            idle = not value or any(before.get(n) == v for n, v in value.items())
+            redundant = not value or any(before.get(n) == v for n, v in value.items())
             changed[field] = _merged(before, value)
-        if idle:
-            raise Corrupt(f"the commit's state repeats in {field!r} what its key frame says")
+        if redundant:
+            raise Corrupt(f"the commit's state repeats a value of its key frame in {field!r}")
         if _encoder.encode(value) != _encoder.encode(change):
             raise Corrupt(f"the commit's state field {field!r} is not in canonical form")
     return msgspec.structs.replace(old, **changed)
 
 
 def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Return a map after a change of it, in UTF-8 byte order of the names."""
+    """Return a map with a change applied, in UTF-8 byte order of the names."""
     merged = {**before, **change}
     return {name: merged[name] for name in sorted(merged) if merged[name] is not None}
 
 
 _EMPTY_META = Meta()
-# What the commit's field `state` holds of each field: maps by name, null for a removed name.
+# The type of each field in the commit's `state`: maps by name, with null for a removed name.
 _CHANGE_TYPES: dict[str, Any] = {
     field.name: dict[str, field.type.__args__[1] | None]  # type: ignore[name-defined]
     if isinstance(getattr(_EMPTY_META, field.name), dict)
@@ -307,11 +308,11 @@ def _fields(meta: Meta) -> list[tuple[str, Any]]:
     return [(field, getattr(meta, field)) for field in Meta.__struct_fields__]
 
 
-def _whole(field: str, value: Any) -> int:
+def _field_hash(field: str, value: Any) -> int:
     return 0 if value == getattr(_EMPTY_META, field) else _digest([field, None, value])
 
 
-def _item(field: str, name: str, value: Any) -> int:
+def _item_hash(field: str, name: str, value: Any) -> int:
     return 0 if value is None else _digest([field, name, value])
 
 
@@ -321,20 +322,20 @@ def _digest(entry: Any) -> int:
 
 def _header_end(text: bytes) -> int:
     start = len(_HEADER_START)
-    found = _OBJECT.match(text[:HEADER_BYTES], start) if text.startswith(_HEADER_START) else None
-    if found is None:
-        raise Corrupt("the first 2 KB hold no commit header")
-    return found.end()
+    header = _OBJECT.match(text[:HEADER_BYTES], start) if text.startswith(_HEADER_START) else None
+    if header is None:
+        raise Corrupt("the first 2 KB do not contain a commit header")
+    return header.end()
 
 
 def _check_size(body: bytes, limit: int) -> None:
-    """Bound the size before any parser sees the bytes (hostile input)."""
+    """Check the size before parsing, since the input may be hostile."""
     if len(body) > limit:
         raise Corrupt(f"{len(body)} bytes of JSON, more than the {limit} that the format allows")
 
 
 def _object_pattern() -> re.Pattern[bytes]:
-    """Return what matches one object, as deep as the format allows, in time that is linear."""
+    """Return a pattern that matches one object, up to the depth limit, in linear time."""
     inside = b"(?:" + _PLAIN + b")*+"
     for _ in range(MAX_DEPTH):
         inside = b"(?:" + _PLAIN + rb"|[\[{]" + inside + rb"[\]}])*+"
@@ -344,7 +345,7 @@ def _object_pattern() -> re.Pattern[bytes]:
 _OBJECT = _object_pattern()
 
 
-# Resolved once, here: threads that meet a type for the first time at once crash msgspec.
+# Built at import: msgspec crashes if several threads use a type for the first time at once.
 _MODELS = (_Envelope, _Format, Commit, Header, KeyFrame, Meta, Transaction)
 _DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}
 

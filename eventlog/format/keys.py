@@ -1,7 +1,7 @@
 """Every key of a table, built and parsed in one place (FORMAT.md "Keys").
 
-Pure layer. Keys are relative to the root. What comes out of a commit becomes a key only through the
-builders here, whose parts are checked against an allow-list.
+Keys are relative to the root. Values read from a commit become keys only through the functions
+here, which check each part against an allow-list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def commit_key(version: int) -> str:
-    """Return the key of the commit of `version`; the newest version's key sorts first."""
+    """Return the key of the commit of `version`; the key of the newest version sorts first."""
     return f"{LOG_PREFIX}{_inverted(version)}.json"
 
 
@@ -37,7 +37,7 @@ def keyframe_key(version: int) -> str:
 
 
 def probe_key(table_id: str) -> str:
-    """Return the key of the object that says that the store keeps its promise (R2.3)."""
+    """Return the key of the object with which writers probe the store's preconditions (R2.3)."""
     return f"{PROBES_PREFIX}{table_id}"
 
 
@@ -45,7 +45,7 @@ def frame_key(sha256: str) -> str:
     """Return the key of the leaf or spill object whose bytes have this sha256.
 
     Raises:
-        Corrupt: the text is no sha256.
+        Corrupt: the text is not a sha256.
     """
     if not _HEX64.fullmatch(sha256):
         raise Corrupt(f"{sha256[:80]!r} is not a sha256 in lower-case hexadecimal")
@@ -59,11 +59,11 @@ def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
         Corrupt: a part is not what FORMAT.md allows there.
     """
     if not 0 <= epoch <= MAX_VERSION or not _HEX32.fullmatch(segment_id):
-        raise Corrupt(f"segment id {segment_id[:80]!r} in epoch {epoch} breaks the format")
+        raise Corrupt(f"segment id {segment_id[:80]!r} in epoch {epoch} violates the format")
     try:
         parse_chunk(chunk)
     except InvalidInput as error:
-        raise Corrupt(f"segment {segment_id} names no time chunk: {error}") from None
+        raise Corrupt(f"segment {segment_id} has an invalid time chunk: {error}") from None
     return f"{SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{segment_id}.parquet"
 
 
@@ -74,12 +74,12 @@ def intent_key(until: int, transaction_id: str) -> str:
         Corrupt: the id is not what FORMAT.md allows there.
     """
     if not _HEX32.fullmatch(transaction_id):
-        raise Corrupt(f"{transaction_id[:80]!r} is no transaction id")
+        raise Corrupt(f"{transaction_id[:80]!r} is not a transaction id")
     return f"{INTENTS_PREFIX}{_inverted(until)}/{transaction_id}.json"
 
 
 def parse_intent_key(key: str) -> tuple[int, str] | None:
-    """Return (until, transaction id) of a published transaction's key, or None for another key."""
+    """Return (until, transaction id) of a published transaction's key, or None for other keys."""
     match = _INTENT_KEY.fullmatch(key)
     return (MAX_VERSION - int(match[1]), match[2]) if match else None
 
@@ -95,23 +95,23 @@ def key_of(segment: Segment) -> str:
 
 
 def check_entry(segment: Segment) -> None:
-    """Check that an entry's parts make keys, and that its statistics stand in order.
+    """Check that an entry's parts are valid in a key, and that its statistics are in order.
 
     Raises:
-        Corrupt: they do not; such an entry would not come back from a leaf as it was.
+        Corrupt: they are not; a leaf could not store such an entry unchanged.
     """
     key_of(segment)
     check_object(segment)
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
-        raise Corrupt(f"segment {segment.id} has statistics out of order")
+        raise Corrupt(f"segment {segment.id} has statistics that are not in order of columns")
 
 
 def check_object(entry: Add | Segment) -> None:
-    """Check what an entry says of its object's bytes.
+    """Check an entry's checksum and tail.
 
     Raises:
-        Corrupt: a hash is none, or the object's tail is larger than the object.
+        Corrupt: a hash is malformed, or the tail is larger than the object.
     """
     frame_key(entry.checksum)
     if entry.tail is not None:
@@ -121,13 +121,13 @@ def check_object(entry: Add | Segment) -> None:
 
 
 def parse_log_key(key: str) -> tuple[int, bool] | None:
-    """Return (version, is key frame) of a log key, or None for any other key."""
+    """Return (version, is key frame) of a log key, or None for other keys."""
     match = _LOG_KEY.fullmatch(key)
     return (MAX_VERSION - int(match[1]), match[2] is not None) if match else None
 
 
 def parse_segment_key(key: str) -> tuple[int, str, str] | None:
-    """Return (epoch, chunk name, segment id) of a segment key, or None for any other key."""
+    """Return (epoch, chunk name, segment id) of a segment key, or None for other keys."""
     match = _SEGMENT_KEY.fullmatch(key)
     if not match:
         return None
@@ -140,5 +140,5 @@ def parse_segment_key(key: str) -> tuple[int, str, str] | None:
 
 def _inverted(version: int) -> str:
     if not 0 <= version <= MAX_VERSION:
-        raise InvalidInput(f"version {version} lies outside 0 to {MAX_VERSION}")
+        raise InvalidInput(f"version {version} is not in the range 0 to {MAX_VERSION}")
     return f"{MAX_VERSION - version:012d}"

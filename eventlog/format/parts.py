@@ -1,12 +1,11 @@
 """Large segments in parts that are checked one by one before anything is decoded.
 
-Pure layer. The checksums of Parquet cover the data of pages and nothing else: a flipped bit in a
-footer or in the header of a page has given other rows, endless loops and crashes of the process. So
-the object of a large segment ends with a *tail*: a checksum of each part of what stands before it,
-and then the Parquet footer. The entry in the log has the tail's size and sha256. A reader that
-checks the tail first and then each part that it fetches decodes nothing but what was committed
-(FORMAT.md R7.7). Parquet readers that know nothing of it step over the checksums, since nothing in
-the footer points there.
+Parquet's checksums cover only the data of pages: a flipped bit in a footer or in a page header has
+led to wrong rows, endless loops and crashes of the process. So the object of a large segment ends
+with a *tail*: a checksum for each part of the bytes before it, and then the Parquet footer. The
+entry in the log has the tail's size and sha256. A reader that checks the tail first, and then each
+part that it fetches, decodes only committed bytes (FORMAT.md R7.7). Other Parquet readers ignore
+the checksums, since nothing in the footer refers to them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import codec
 from eventlog.model.records import Count, Tail
 
-# Key of the Parquet metadata that says what the columns of each row group take once decoded.
+# Key of the Parquet metadata that gives the decoded size of the columns of each row group.
 DECODED_KEY = "eventlog.decoded_bytes"
 _CHECKSUM_BYTES = 4
 _SIZES = msgspec.json.Decoder(list[list[Count]])
@@ -37,31 +36,31 @@ _END_BYTES = 4 + len(_MAGIC)  # length of the Parquet footer, magic
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a segment's object before its tail consists of.
+    """The parts of a segment's object, before its tail.
 
     Attributes:
-        bounds: where each part starts, ascending from 0, and where the last one ends.
-        checksums: of the parts, one after another.
+        bounds: the start of each part, ascending from 0, and the end of the last one.
+        checksums: of the parts, concatenated.
     """
 
     bounds: tuple[int, ...]
     checksums: bytes
 
     def covering(self, start: int, end: int) -> range:
-        """Return the numbers of the parts that hold the bytes from `start` to `end`."""
+        """Return the indices of the parts that contain the bytes from `start` to `end`."""
         return range(bisect_right(self.bounds, start) - 1, bisect_left(self.bounds, end))
 
     def check(self, part: int, body: memoryview) -> bool:
-        """Say whether these are the bytes of a part."""
+        """Say whether `body` has the checksum of a part."""
         at = part * _CHECKSUM_BYTES
         return checksum(body) == self.checksums[at : at + _CHECKSUM_BYTES]
 
 
 def make_tail(parquet: memoryview) -> tuple[int, bytes] | None:
-    """Return where the tail of a segment starts, and its bytes; None for one that is small.
+    """Return the offset and the bytes of a segment's tail; None for a small segment.
 
     Args:
-        parquet: a Parquet file; the segment's object is its bytes up to there, then the tail.
+        parquet: a Parquet file; the segment's object is its bytes up to the offset, then the tail.
     """
     if len(parquet) <= limits.WHOLE_BYTES:
         return None
@@ -73,7 +72,7 @@ def make_tail(parquet: memoryview) -> tuple[int, bytes] | None:
 
 
 def describe(tail: bytes) -> Tail:
-    """Return what the segment's entry says of its tail."""
+    """Return the description of a tail for the segment's entry."""
     return Tail(size=len(tail), sha256=codec.sha256(tail))
 
 
@@ -81,17 +80,17 @@ def parse_tail(tail: bytes, size: int) -> tuple[Any, Parts]:
     """Return the Parquet metadata in a tail, and the parts before it.
 
     Args:
-        tail: its bytes, as they were committed.
-        size: of the whole object.
+        tail: its bytes, already checked against the segment's entry.
+        size: of the object, tail included.
 
     Raises:
-        Corrupt: whoever committed it made no tail.
+        Corrupt: the committed bytes are not a valid tail.
     """
     at = _footer_start(memoryview(tail), len(tail))
     footer = parse_footer(tail[at:])
     bounds = _bounds(footer, size - len(tail))
     if at != _CHECKSUM_BYTES * (len(bounds) - 1):
-        raise Corrupt(f"the object has checksums of {at} bytes for {len(bounds) - 1} parts")
+        raise Corrupt(f"the object has {at} bytes of checksums for {len(bounds) - 1} parts")
     return footer, Parts(bounds, tail[:at])
 
 
@@ -99,7 +98,7 @@ def parse_footer(footer: bytes) -> Any:
     """Return the metadata in the last bytes of a Parquet file.
 
     Raises:
-        Corrupt: they hold none.
+        Corrupt: they are not a valid footer.
     """
     try:
         return pq.read_metadata(pa.BufferReader(footer))
@@ -108,10 +107,13 @@ def parse_footer(footer: bytes) -> Any:
 
 
 def footer_bytes(end: bytes) -> int:
-    """Return the size of a Parquet footer with all that follows, from the file's last bytes.
+    """Return the size of a Parquet footer, its length and magic included.
+
+    Args:
+        end: the last bytes of the file.
 
     Raises:
-        Corrupt: they are not the last ones of a Parquet file.
+        Corrupt: they are not the end of a Parquet file.
     """
     if len(end) < _END_BYTES or not end.endswith(_MAGIC):
         raise Corrupt("the object does not decode: it does not end as Parquet does")
@@ -119,16 +121,16 @@ def footer_bytes(end: bytes) -> int:
 
 
 def encode_sizes(sizes: Sequence[Sequence[int]]) -> str:
-    """Return the text under `DECODED_KEY`.
+    """Return the value to store under `DECODED_KEY`.
 
     Args:
-        sizes: of each row group, of each top-level column, the bytes of its values in Arrow.
+        sizes: for each row group, for each top-level column, the bytes of its values in Arrow.
     """
     return msgspec.json.encode(sizes).decode()
 
 
 def decoded_sizes(footer: Any, columns: int) -> list[list[int]] | None:
-    """Return the sizes that `encode_sizes` took; None where the writer did not tell them.
+    """Return the sizes that the writer passed to `encode_sizes`; None if it stored none.
 
     Args:
         footer: the Parquet metadata.
@@ -138,12 +140,12 @@ def decoded_sizes(footer: Any, columns: int) -> list[list[int]] | None:
         sizes = _SIZES.decode((footer.metadata or {}).get(DECODED_KEY.encode(), b""))
     except msgspec.DecodeError:
         return None
-    whole = len(sizes) == footer.num_row_groups and all(len(row) == columns for row in sizes)
-    return sizes if whole else None
+    complete = len(sizes) == footer.num_row_groups and all(len(row) == columns for row in sizes)
+    return sizes if complete else None
 
 
 def chunk_spans(footer: Any) -> Iterator[tuple[int, int]]:
-    """Yield where each column chunk starts and ends, by row group and then by column."""
+    """Yield the start and end of each column chunk, by row group and then by column."""
     for group in range(footer.num_row_groups):
         columns = footer.row_group(group)
         for index in range(columns.num_columns):
@@ -151,7 +153,7 @@ def chunk_spans(footer: Any) -> Iterator[tuple[int, int]]:
 
 
 def chunk_span(column: Any) -> tuple[int, int]:
-    """Return where a column chunk of a Parquet footer starts and ends in the object."""
+    """Return the start and end, in the object, of a column chunk of a Parquet footer."""
     start = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
         start = column.dictionary_page_offset
@@ -161,14 +163,18 @@ def chunk_span(column: Any) -> tuple[int, int]:
 def checksum(body: memoryview) -> bytes:
     """Return the checksum of a part.
 
-    CRC-32 finds what rots on disks and on the way, at a third of what a hash costs; the tail that
-    holds it, and the object as a whole, have a sha256 in the log.
+    CRC-32 detects corruption on disk and in transit, at a third of the cost of a hash. The tail
+    that contains it, and the whole object, have a sha256 in the log.
     """
     return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def _bounds(footer: Any, end: int) -> tuple[int, ...]:
-    """Return where parts start and end: at each column chunk but the first, after the last."""
+    """Return the bounds of the parts: the start of each column chunk but the first, and the ends.
+
+    The first part also contains the magic at the start of the file; the last one, the bytes between
+    the column chunks and the tail.
+    """
     spans = sorted(chunk_spans(footer))
     if not spans:
         return (0, end)
@@ -177,12 +183,12 @@ def _bounds(footer: Any, end: int) -> tuple[int, ...]:
     bounds = (0, *starts[1:], ends[-1], end)
     overlap = any(stop > start for stop, start in zip(ends, starts[1:], strict=False))
     if starts[0] < len(_MAGIC) or overlap or any(low > high for low, high in pairwise(bounds)):
-        raise Corrupt("the object does not decode: its column chunks do not lie side by side")
+        raise Corrupt("the object does not decode: its column chunks overlap or are out of bounds")
     return bounds
 
 
 def _footer_start(body: memoryview, end: int) -> int:
     start = end - footer_bytes(bytes(body[-_END_BYTES:]))
     if start < 0:
-        raise Corrupt("the object does not decode: its footer is longer than what holds it")
+        raise Corrupt("the object does not decode: its footer is longer than the object")
     return start

@@ -1,6 +1,6 @@
 """The order of segment entries in key frames: by time chunk, then by id.
 
-Pure layer. Entries are ordered by the interval of their chunk, not by its name (FORMAT.md R9.1).
+Entries are ordered by the interval of their chunk, not by its name (FORMAT.md R9.1).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def entry_key(chunk: str, segment_id: str) -> EntryKey:
 
 
 def place(chunk: str, segment_id: str) -> EntryKey | None:
-    """Return the position of an entry, or None where the text names no chunk."""
+    """Return the position of an entry, or None if `chunk` is not the name of a chunk."""
     try:
         return entry_key(chunk, segment_id)
     except InvalidInput:
@@ -38,10 +38,10 @@ def first_key(leaf: Leaf) -> EntryKey:
     """Return the position of a leaf's first entry.
 
     Raises:
-        Corrupt: the root's text for it breaks the format.
+        Corrupt: `leaf.first` violates the format.
     """
     chunk, _, segment_id = leaf.first.partition("/")
     try:
         return entry_key(chunk, segment_id)
     except InvalidInput as error:
-        raise Corrupt(f"a key frame root names no chunk: {error}") from None
+        raise Corrupt(f"a key frame root has an invalid first entry: {error}") from None

@@ -1,6 +1,6 @@
-"""JSON objects that end with their own sha256, so that any flipped byte is noticed.
+"""JSON objects that end with their own sha256, so that any changed byte is detected.
 
-Pure layer (FORMAT.md "Hashes": `digest`).
+See FORMAT.md "Hashes": `digest`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ _SEAL_BYTES = len(',"digest":""}') + 64
 
 
 def sealed(text: bytes, owner: str = "") -> bytes:
-    """Return a JSON object with the sha256 of its text as its last field, `digest`.
+    """Return a JSON object with a digest, the sha256 of its text, as its last field.
 
     Args:
-        text: the object.
-        owner: what it belongs to, where the digest is to cover that too: the text follows it.
+        text: the object, as JSON.
+        owner: hashed before the text, to tie the object to its owner.
     """
     digest = hashlib.sha256(owner.encode() + text).hexdigest()
     return b'%b,"digest":"%b"}' % (text[:-1], digest.encode())
 
 
-def unsealed(whole: bytes, what: str, owner: str = "") -> bytes:
-    """Return the text without its digest.
+def unsealed(body: bytes, what: str, owner: str = "") -> bytes:
+    """Return the object without its digest.
 
     Args:
-        whole: what `sealed` returned.
+        body: the bytes that `sealed` returned.
         what: a name for the object, for the message.
-        owner: as it was given to `sealed`.
+        owner: the argument that was passed to `sealed`.
 
     Raises:
-        Corrupt: the digest is not that of the text.
+        Corrupt: the digest does not match.
     """
-    text = whole[:-_SEAL_BYTES] + b"}"
-    if sealed(text, owner) != whole:  # against digest-not-checked
-        raise Corrupt(f"the {what}'s bytes do not have the digest at their end")
+    text = body[:-_SEAL_BYTES] + b"}"
+    if sealed(text, owner) != body:  # against digest-not-checked
+        raise Corrupt(f"the bytes of the {what} do not match the digest at their end")
     return text

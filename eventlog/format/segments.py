@@ -1,8 +1,8 @@
 """Segment entries in columns: the Arrow form of key frame leaves, spills and large snapshots.
 
-Pure layer. One row an entry, in the columns of `arrow_schema`: ids and hashes binary, keys rebuilt
-from their parts, statistics as `min_<id>`, `max_<id>`, `nulls_<id>` by column id (FORMAT.md
-"Key frame leaf"). A null `version` in a spill stands for the version of the commit that names it.
+One row per entry: ids and hashes as binary, the chunk as its bounds, statistics as `min_<id>`,
+`max_<id>`, `nulls_<id>` by column id (FORMAT.md "Key frame leaf"). A null `version` in a spill
+stands for the version of the commit that names the spill.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _FIXED = pa.schema(
 )
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
-# Bytes that repeat nowhere only make a dictionary larger.
+# Columns of unique values, for which a dictionary would only take more space.
 _PLAIN = ("id", "checksum", "hash", "tail_sha256")
 _TAIL = ("tail_size", "tail_sha256")
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
-# Schema.empty_table would import pandas, half a second in every process.
+# Schema.empty_table would import pandas, which costs half a second in every process.
 EMPTY = pa.Table.from_batches([], schema=_FIXED)
 
 
@@ -100,13 +100,13 @@ def hash_sum(table: pa.Table) -> int:
 
 
 def hashes_hold(table: pa.Table) -> bool:
-    """Say whether the column `hash` is what the other columns make it (FORMAT.md R8.1)."""
-    said: list[bytes] = table.column("hash").to_pylist()
-    return codec.entry_digests(to_segments(table)) == said
+    """Say whether the column `hash` matches the other columns (FORMAT.md R8.1)."""
+    stored: list[bytes] = table.column("hash").to_pylist()
+    return codec.entry_digests(to_segments(table)) == stored
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables; statistics columns that one lacks are null there."""
+    """Return the rows of all tables; statistics columns that a table lacks are null."""
     filled = [table for table in tables if table.num_rows]
     try:
         return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
@@ -115,15 +115,15 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def to_parquet(table: pa.Table) -> bytes:
-    """Return the table as Parquet bytes: the same bytes for the same rows and library release.
+    """Return the table as Parquet: the same bytes for the same rows and library release.
 
     Raises:
-        InvalidInput: it is larger than readers take.
+        InvalidInput: it is larger than readers accept.
     """
     if table.nbytes > _MAX_FRAME_BYTES // 2 and _plain_bytes(table) > _MAX_FRAME_BYTES:
         raise InvalidInput(
-            f"{table.num_rows} entries of segments take more than the {_MAX_FRAME_BYTES} bytes of "
-            "one object: commit fewer at once, or keep statistics of fewer columns"
+            f"{table.num_rows} segment entries take more than the {_MAX_FRAME_BYTES} bytes that "
+            "one object may have: commit fewer at once, or keep statistics of fewer columns"
         )
     sink = pa.BufferOutputStream()
     dictionary = [name for name in table.column_names if name not in _PLAIN]
@@ -141,7 +141,7 @@ def to_parquet(table: pa.Table) -> bytes:
 
 
 def _plain_bytes(table: pa.Table) -> int:
-    """Return a bound on the bytes of all columns before compression."""
+    """Return an upper bound on the bytes of all columns before compression."""
     size: int = table.nbytes + 16 * table.num_rows * table.num_columns
     return size
 
@@ -150,31 +150,32 @@ def from_parquet(body: bytes, rows: int) -> pa.Table:
     """Return the entry table in `body`.
 
     Raises:
-        Corrupt: not Parquet, not `rows` rows, or without the columns of an entry.
+        Corrupt: it is not Parquet, does not have `rows` rows, or lacks columns of an entry.
     """
     table = read_frame(body, rows)
     try:
         return _conform(table)
     except UnicodeDecodeError:
-        raise Corrupt("a frame object has text that is no UTF-8") from None
+        raise Corrupt("a frame object has text that is not valid UTF-8") from None
 
 
 def read_frame(body: bytes, rows: int) -> pa.Table:
     """Return the table in the bytes of an object under `_frames/`, whatever its columns.
 
     Raises:
-        Corrupt: not Parquet, or not `rows` rows.
+        Corrupt: it is not Parquet, or does not have `rows` rows.
     """
     try:
         file = pq.ParquetFile(io.BytesIO(body))
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-        # Decide from the footer, before anything is decompressed.
+        # Decided by the footer, before anything is decompressed.
         if (
             file.metadata.num_rows != rows
             or sum(g.total_byte_size for g in groups) > _MAX_FRAME_BYTES
         ):
             raise Corrupt(
-                f"a frame object has {file.metadata.num_rows} rows where {rows} were named"
+                f"a frame object has {file.metadata.num_rows} rows instead of {rows}, or more than "
+                f"{_MAX_FRAME_BYTES} bytes"
             )
         return file.read()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -184,7 +185,7 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
 
 
 def ordered(table: pa.Table) -> bool:
-    """Say whether the entries stand in leaf order, none of them twice."""
+    """Say whether the entries are in leaf order, without duplicates."""
     rising = pa.array([False] * max(0, table.num_rows - 1), pa.bool_())
     for name, _ in reversed(ORDER):
         column = table.column(name).combine_chunks()
@@ -196,10 +197,10 @@ def ordered(table: pa.Table) -> bool:
 def spill(
     adds: Iterable[Add | Segment], drops: Iterable[Drop], version: int | None = None
 ) -> pa.Table:
-    """Return adds then drops as the table of a spill object.
+    """Return the table of a spill object: the adds, then the drops.
 
-    Adds that are `Add` actions, or segments of `version`, get a null version and partition: the
-    same object then serves whichever slot the commit wins.
+    Adds that are `Add` actions, or segments of `version`, get a null version and partition, so that
+    the object is the same whichever version the commit gets.
     """
     added, dropped = list(adds), list(drops)
     columns = _fixed_columns(added)
@@ -224,10 +225,10 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
     """Return the adds and drops of a spill object named by the commit of `version`.
 
     Raises:
-        Corrupt: rows that are neither.
+        Corrupt: a row is neither an add nor a drop.
     """
     if _SPILL_ACTION.name not in table.column_names:
-        raise Corrupt("a spill object lacks its column 'drop'")
+        raise Corrupt("a spill object lacks the column 'drop'")
     marks = table.column(_SPILL_ACTION.name)
     table = table.drop_columns([_SPILL_ACTION.name])
     _check_filled(table, ("chunk_start", "chunk_end", "id"))
@@ -247,7 +248,7 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
         partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
         return to_segments(kept.set_column(5, _FIXED.field(5), partitions)), drops
     except (TypeError, AttributeError) as error:
-        raise Corrupt(f"a spill object has rows that break the format: {error}") from None
+        raise Corrupt(f"a spill object has rows that violate the format: {error}") from None
 
 
 def _fixed_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
@@ -283,7 +284,7 @@ def _table(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> p
 
 
 def _bound_type(bounds: list[int | str | None]) -> pa.DataType:
-    """Return the narrowest type: of nulls alone it is null, which any other type absorbs."""
+    """Return the narrowest type; of nulls alone that is null, which merges with any other type."""
     if any(isinstance(bound, str) for bound in bounds):
         return pa.string()
     return pa.null() if all(bound is None for bound in bounds) else pa.int64()
@@ -291,22 +292,22 @@ def _bound_type(bounds: list[int | str | None]) -> pa.DataType:
 
 def _stats_rows(table: pa.Table) -> list[tuple[ColumnStats, ...]]:
     columns: list[Iterable[ColumnStats | None]] = []
-    whole = True
+    complete = True
     for column in stats_ids(table):
         low, high, nulls = (
             table.column(f"{name}_{column}").to_pylist() for name in ("min", "max", "nulls")
         )
-        found = map(ColumnStats, repeat(column), low, high, nulls)
-        if None in nulls:  # these entries have no statistics of the column
-            whole = False
-            pairs = zip(found, nulls, strict=True)
+        stats = map(ColumnStats, repeat(column), low, high, nulls)
+        if None in nulls:  # some entries have no statistics of the column
+            complete = False
+            pairs = zip(stats, nulls, strict=True)
             columns.append([None if count is None else stat for stat, count in pairs])
         else:
-            columns.append(found)
+            columns.append(stats)
     if not columns:
         return [()] * table.num_rows
     rows = zip(*columns, strict=True)
-    return list(rows) if whole else [tuple(s for s in row if s is not None) for row in rows]
+    return list(rows) if complete else [tuple(s for s in row if s is not None) for row in rows]
 
 
 def _tails(table: pa.Table) -> list[Tail | None]:
@@ -330,18 +331,18 @@ def _chunk_names(starts: list[int], ends: list[int]) -> list[str]:
     try:
         return [chunk_name(start, end) for start, end in zip(starts, ends, strict=True)]
     except (InvalidInput, TypeError) as error:
-        raise Corrupt(f"a frame object names no time chunk: {error}") from None
+        raise Corrupt(f"a frame object has an invalid time chunk: {error}") from None
 
 
 def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
-    """Refuse nulls where an entry has none."""
+    """Refuse nulls in columns that every entry must fill."""
     for name in names:
         if table.column(name).null_count:
             raise Corrupt(f"a frame object has nulls in its column {name!r}")
 
 
 def _conform(table: pa.Table) -> pa.Table:
-    """Check the columns of a decoded frame object and give them their exact types."""
+    """Check the columns of a decoded frame object, and cast them to their exact types."""
     fields = []
     for field in table.schema:
         stem, _, number = field.name.partition("_")
@@ -359,18 +360,18 @@ def _conform(table: pa.Table) -> pa.Table:
     if [name for name in table.column_names if name in _FIXED.names] != _FIXED.names:
         raise Corrupt("a frame object lacks a column of a segment entry")
     wanted = {f"{stem}_{number}" for number in stats_ids(table) for stem in ("min", "max", "nulls")}
-    found = [n for n in table.column_names if n not in _FIXED.names and n != _SPILL_ACTION.name]
-    if sorted(found) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
-        raise Corrupt("a frame object has statistics that are not whole")
+    stats = [n for n in table.column_names if n not in _FIXED.names and n != _SPILL_ACTION.name]
+    if sorted(stats) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
+        raise Corrupt("a frame object has incomplete statistics")
     if _SPILL_ACTION.name not in table.column_names:
         _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
         starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
         _chunk_names(starts, ends)
     sizes, hashes = (pc.is_null(table.column(name)) for name in _TAIL)
     if not sizes.equals(hashes):
-        raise Corrupt("a frame object has tails that are not whole")
+        raise Corrupt("a frame object has incomplete tails")
     try:
-        table.validate(full=True)  # text that is no UTF-8 would only fail where it is read
+        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
         return table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None

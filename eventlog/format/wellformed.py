@@ -1,7 +1,7 @@
-"""What can be told of a value of the log by itself: forms, orders, bounds.
+"""Checks of single values of the log, which need no other object: forms, orders, bounds.
 
-Pure layer. The decoder compares the encoding; this is the rest of FORMAT.md "Who checks what" that
-needs no other object. Readers, writers and fsck share it, so that they refuse the same.
+The decoder checks the encoding; this module does the remaining checks of FORMAT.md "Who checks
+what" on a single object. Readers, writers and fsck share it, so that they refuse the same input.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ _MAPS = [field for field in _FIELDS if isinstance(getattr(Meta(), field), dict)]
 
 
 def check_header(header: Header, version: int | None) -> None:
-    """Check a header that stands in the commit of `version`, if that is known.
+    """Check the header of the commit of `version`, if the version is known.
 
     Raises:
-        Corrupt: it is of another version, or a field is not of its form.
+        Corrupt: it is of another version, or a field is malformed.
     """
     if version is not None and header.version != version:  # against version-not-compared
         raise Corrupt(
-            f"the commit of version {version} says it is of {header.version}", version=version
+            f"the commit of version {version} says that it is of version {header.version}",
+            version=version,
         )
     _check_form(header.table, header.version, header.time, "commit")
     _check_hash(header.state_hash)
     if (header.prev is None) != (header.version == 0):
-        raise Corrupt("only version 0 has no previous commit", version=header.version)
+        raise Corrupt("`prev` must be null in version 0, and only there", version=header.version)
     if header.prev is not None:
         _check_hash(header.prev)
     if header.keyframe is not None and not 0 <= header.keyframe < header.version:
@@ -57,41 +58,41 @@ def check_header(header: Header, version: int | None) -> None:
 
 
 def check_commit(commit: Commit) -> None:
-    """Check a commit but for its header and the entries of its delta (`check_delta`).
+    """Check a commit, except its header and the entries of its delta (see `check_delta`).
 
     Raises:
-        Corrupt: a part is not of its form, or out of order.
+        Corrupt: a part is malformed, or out of order.
     """
     version = commit.header.version
     if not commit.transactions:
-        raise Corrupt("the commit holds no transaction", version=version)
+        raise Corrupt("the commit has no transactions", version=version)
     for transaction in commit.transactions:
         check_transaction(transaction)
         if transaction.read_version >= version:
             raise Corrupt(
                 f"transaction {transaction.id} has read version {transaction.read_version}, which "
-                "did not exist before it",
+                "does not precede its commit",
                 version=version,
             )
         for action in transaction.actions:
             if isinstance(action, SetSchema):
                 _check_types(action.schema, 9)
-    # The typed fields bound their own depth; only `state` is free in shape.
+    # The other fields are typed, which bounds their depth; `state` may have any shape.
     _check_depth(commit.state, 2)
     _check_state(commit.state)
     _check_spill(commit.delta.spill)
     if commit.delta.spill is not None and (commit.delta.adds or commit.delta.drops):
-        raise Corrupt("a delta both holds and spills its entries", version=version)
+        raise Corrupt("a delta has both entries and a spill", version=version)
 
 
 def check_transaction(transaction: Transaction) -> None:
-    """Check a transaction, wherever it stands. What its actions say is the fold's to judge.
+    """Check a transaction, committed or published. The fold checks its actions.
 
     Raises:
-        Corrupt: a part is not of its form, or out of order.
+        Corrupt: a part is malformed, or out of order.
     """
     if not keys.is_segment_id(transaction.id):
-        raise Corrupt(f"{transaction.id[:80]!r} is no transaction id")
+        raise Corrupt(f"{transaction.id[:80]!r} is not a transaction id")
     if transaction.read_version < -1:
         raise Corrupt(f"transaction {transaction.id} has read version {transaction.read_version}")
     _check_ordered(transaction.info, "info")
@@ -101,10 +102,10 @@ def check_transaction(transaction: Transaction) -> None:
 def check_delta(
     adds: Sequence[Segment], drops: Sequence[Drop], base: int | None, version: int
 ) -> None:
-    """Check the entries of the delta of `version` over the key frame of `base`, spilled or not.
+    """Check the entries of the delta of `version` since the key frame of `base`, spilled or not.
 
     Raises:
-        Corrupt: one is not of its form, out of order, or of another time.
+        Corrupt: an entry is malformed, out of order, or of a version outside the delta.
     """
     for segment in adds:
         keys.check_entry(segment)
@@ -115,17 +116,20 @@ def check_delta(
     _check_rising(((d.chunk, d.id) for d in drops), "drops of a delta")
     first = -1 if base is None else base
     if adds and not first < adds[0].version <= adds[-1].version <= version:
-        raise Corrupt("a delta adds what its key frame has, or a later version", version=version)
+        raise Corrupt(
+            "a delta adds a segment of a version before its key frame or after its commit",
+            version=version,
+        )
     for entries in (adds, drops):
         if len({entry.id for entry in entries}) != len(entries):
             raise Corrupt("a segment id occurs twice in one delta", version=version)
 
 
 def check_root(root: KeyFrame) -> None:
-    """Check a key frame root but for its sums (`keyframe.check`).
+    """Check a key frame root, except its sums (see `keyframe.check`).
 
     Raises:
-        Corrupt: a part is not of its form, or out of order.
+        Corrupt: a part is malformed, or out of order.
     """
     _check_form(root.table, root.version, root.time, "key frame")
     _check_hash(root.commit)
@@ -151,18 +155,20 @@ def _check_leaf(leaf: Leaf) -> None:
         or leaf.segments == 0
         or columns != sorted(set(columns))
     ):
-        raise Corrupt("a key frame says of a leaf what cannot be")
+        raise Corrupt(
+            "a key frame has an invalid entry for a leaf", key=keys.frame_key(leaf.sha256)
+        )
     _check_hash(leaf.sha256)
     _check_hash(leaf.hash_sum)
 
 
 def _check_form(table: str, version: int, time_ms: int, what: str) -> None:
     if not keys.is_segment_id(table):
-        raise Corrupt(f"{table[:80]!r} is no table id", version=version)
+        raise Corrupt(f"{table[:80]!r} is not a table id", version=version)
     if version > keys.MAX_VERSION:
-        raise Corrupt(f"there is no version {version}")
+        raise Corrupt(f"version {version} is greater than {keys.MAX_VERSION}")
     if not MIN_MS <= time_ms < MAX_MS:
-        raise Corrupt(f"the {what}'s time lies outside the years 0001 to 9999", version=version)
+        raise Corrupt(f"the time of the {what} is outside the years 0001 to 9999", version=version)
 
 
 def _check_hash(text: str) -> None:
@@ -188,7 +194,10 @@ def _check_state(state: dict[str, Any]) -> None:
 
 
 def _check_ordered(names: Iterable[str], what: str) -> None:
-    """Maps have one order (FORMAT.md R5.1): that of UTF-8 bytes, which is that of code points."""
+    """Check that the names of a map are in UTF-8 byte order (FORMAT.md R5.1).
+
+    Python compares strings by code point, which gives the same order.
+    """
     listed = list(names)
     if listed != sorted(listed):
         raise Corrupt(f"the names of the map {what} are not in order")
@@ -196,19 +205,19 @@ def _check_ordered(names: Iterable[str], what: str) -> None:
 
 def _check_rising(places: Iterable[Any], what: str) -> None:
     if any(before >= after for before, after in pairwise(places)):
-        raise Corrupt(f"the {what} are not in order, or stand there twice")
+        raise Corrupt(f"the {what} are not in order, or one occurs twice")
 
 
 def _check_types(schema: Schema | None, depth: int) -> None:
-    """Column types are the other part that is free in shape; the `depth`-th level is theirs."""
+    """Check the nesting of column types, which may have any shape and start at level `depth`."""
     for column in schema.columns if schema else ():
         _check_depth(column.type, depth)
 
 
 def _check_depth(value: Any, depth: int) -> None:
-    """Bound how many arrays and objects lie inside one another; `value` is the `depth`-th."""
+    """Check the nesting of arrays and objects; `value` is at level `depth`."""
     if isinstance(value, dict | list):
         if depth > limits.JSON_DEPTH:
-            raise Corrupt(f"JSON nested deeper than {limits.JSON_DEPTH}")
+            raise Corrupt(f"JSON is nested more than {limits.JSON_DEPTH} levels deep")
         for item in value.values() if isinstance(value, dict) else value:
             _check_depth(item, depth + 1)

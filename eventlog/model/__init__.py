@@ -1,4 +1,4 @@
-"""The words of the format as values: commits, actions, segments, schema, time chunks.
+"""The values of the format: commits, actions, segments, schema, time chunks.
 
-Pure; imports only `errors`, `arguments` and `limits`. Start at `records`, then `actions`.
+No I/O; imports only `errors`, `arguments` and `limits`. Start at `records`, then `actions`.
 """

@@ -1,7 +1,7 @@
 """The actions of transactions: everything that can change the state of a table, or guard a change.
 
-Words layer: frozen structs and nothing else, tagged by their first field `action` (FORMAT.md
-"Actions"). What they mean is decided by the fold.
+Frozen structs only, tagged by their first field `action` (FORMAT.md "Actions"). The fold defines
+what they do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventlog.model.entries import (
 
 
 class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fields=True):
-    """Action: make a staged segment live. Version and partition are those of the commit."""
+    """Action: make a staged segment live. The commit determines its version and partition."""
 
     id: str
     chunk: str
@@ -39,7 +39,7 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_fields=True):
-    """Action: make a live segment not live. `hash` is the entry's hash (`codec.entry_hash`)."""
+    """Action: remove a live segment. `hash` is the hash of its entry (`codec.entry_hash`)."""
 
     id: str
     chunk: str
@@ -49,7 +49,7 @@ class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_f
 class SetLayout(
     Struct, frozen=True, tag="set_layout", tag_field="action", forbid_unknown_fields=True
 ):
-    """Action: state the table's layout. Valid in version 0 only."""
+    """Action: set the table's layout. Valid in version 0 only."""
 
     layout: Layout
 
@@ -57,13 +57,13 @@ class SetLayout(
 class SetSchema(
     Struct, frozen=True, tag="set_schema", tag_field="action", forbid_unknown_fields=True
 ):
-    """Action: replace the schema with its successor: the id must be the current id plus one."""
+    """Action: replace the schema. Its id must be the current schema's id plus one."""
 
     schema: Schema
 
 
 class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """One property's change. `old` must still be its value; None means that it is unset."""
+    """The change of one property. `old` must be its current value; None means not set."""
 
     name: str
     old: str | None
@@ -73,7 +73,7 @@ class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):
 class SetProperties(
     Struct, frozen=True, tag="set_properties", tag_field="action", forbid_unknown_fields=True
 ):
-    """Action: change table properties, each compared with what the writer saw."""
+    """Action: change table properties, each compared with the value that the writer read."""
 
     changes: tuple[PropertyChange, ...]
 
@@ -81,32 +81,32 @@ class SetProperties(
 class Unchanged(
     Struct, frozen=True, tag="unchanged", tag_field="action", forbid_unknown_fields=True
 ):
-    """Precondition: nothing was added to [start, end) ms after the read version."""
+    """Precondition: no segment was added to [start, end) (ms UTC) after the read version."""
 
     start: Int
     end: Int
 
 
 class Fence(Struct, frozen=True, tag="fence", tag_field="action", forbid_unknown_fields=True):
-    """Action: staged segments of an epoch below `epoch` are dead from here on. It only grows."""
+    """Action: raise the fence. Staged segments of epochs below `epoch` can never be committed."""
 
     epoch: Count
 
 
 class Horizon(Struct, frozen=True, tag="horizon", tag_field="action", forbid_unknown_fields=True):
-    """Action: versions below `version` are given up; their segments may go. It only grows."""
+    """Action: raise the horizon. Versions below `version` expire; their segments may be deleted."""
 
     version: Count
 
 
 class Swept(Struct, frozen=True, tag="swept", tag_field="action", forbid_unknown_fields=True):
-    """Action: note how far a vacuum came."""
+    """Action: record how far a vacuum has progressed."""
 
     sweep: Sweep
 
 
 class SetPin(Struct, frozen=True, tag="pin", tag_field="action", forbid_unknown_fields=True):
-    """Action: hold a version against vacuum under a name."""
+    """Action: protect a version from vacuum, under a name."""
 
     name: str
     version: Count
@@ -114,7 +114,7 @@ class SetPin(Struct, frozen=True, tag="pin", tag_field="action", forbid_unknown_
 
 
 class Unpin(Struct, frozen=True, tag="unpin", tag_field="action", forbid_unknown_fields=True):
-    """Action: give up one's own pin. The owner and the token must be the pin's."""
+    """Action: remove a pin. The owner and the token must be the pin's."""
 
     name: str
     owner: str
@@ -125,14 +125,14 @@ class TakeClaim(Struct, frozen=True, tag="claim", tag_field="action", forbid_unk
     """Action: take a lease on a time range, or on segments in it.
 
     Attributes:
-        id: 32 hexadecimal digits, fresh; names the claim.
-        start: begin of the range, ms UTC.
+        id: fresh id of the claim, 32 hexadecimal digits.
+        start: start of the range, ms UTC.
         end: end of the range (exclusive).
-        segments: ids in order; empty claims the whole range.
+        segments: ids in ascending order; empty claims the whole range.
         kind: exclusive, or shared.
-        priority: a greater one revokes what stands in its way.
-        group: the work it is for; a second request of the same group keeps the claim.
-        owner: who, for people.
+        priority: conflicting claims of lower priority are revoked.
+        group: the unit of work that it is for; a second request of the group keeps its claim.
+        owner: the owner, for display.
     """
 
     id: str
@@ -146,27 +146,27 @@ class TakeClaim(Struct, frozen=True, tag="claim", tag_field="action", forbid_unk
 
 
 class Renew(Struct, frozen=True, tag="renew", tag_field="action", forbid_unknown_fields=True):
-    """Action: show that the holder of a claim is alive."""
+    """Action: renew a claim, which shows that its holder is alive."""
 
     id: str
     token: Count
 
 
 class Release(Struct, frozen=True, tag="release", tag_field="action", forbid_unknown_fields=True):
-    """Action: give up one's own claim."""
+    """Action: release a claim."""
 
     id: str
     token: Count
 
 
 class Break(Struct, frozen=True, tag="break", tag_field="action", forbid_unknown_fields=True):
-    """Action: remove somebody else's pin, claim or replica, as it was seen.
+    """Action: remove a pin, claim or replica of another owner, if it has not changed.
 
     Attributes:
-        kind: what it is.
-        name: the pin's or replica's name, the claim's id.
-        token: the version at which it was accepted: another of the same name is left alone.
-        renewed: of a claim: its last renewal seen; one renewed since is left alone. Else 0.
+        kind: pin, claim or replica.
+        name: the name of the pin or replica, or the id of the claim.
+        token: the version at which it was accepted; one set later under the same name is kept.
+        renewed: for a claim, its last known renewal; if it was renewed since, it is kept. Else 0.
     """
 
     kind: Holder
@@ -176,7 +176,7 @@ class Break(Struct, frozen=True, tag="break", tag_field="action", forbid_unknown
 
 
 class Attach(Struct, frozen=True, tag="attach", tag_field="action", forbid_unknown_fields=True):
-    """Action: let a replica follow; vacuum waits for it. Its token is the commit's version."""
+    """Action: register a replica, for which vacuum waits. The commit's version is its token."""
 
     name: str
     acked: Count
@@ -184,7 +184,7 @@ class Attach(Struct, frozen=True, tag="attach", tag_field="action", forbid_unkno
 
 
 class Ack(Struct, frozen=True, tag="ack", tag_field="action", forbid_unknown_fields=True):
-    """Action: the replica of this token has everything up to `version`."""
+    """Action: record that the replica of this token has received everything up to `version`."""
 
     name: str
     token: Count
@@ -192,17 +192,18 @@ class Ack(Struct, frozen=True, tag="ack", tag_field="action", forbid_unknown_fie
 
 
 class Detach(Struct, frozen=True, tag="detach", tag_field="action", forbid_unknown_fields=True):
-    """Action: the replica of this token follows no more."""
+    """Action: remove the replica of this token."""
 
     name: str
     token: Count
 
 
 class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unknown_fields=True):
-    """Precondition: `version` is not below the horizon. Adds are of segments that were live then.
+    """Precondition: `version` is not below the horizon.
 
-    They keep their epoch, which may lie below the fence: no vacuum takes what is live at a version
-    that is not given up.
+    The adds of the transaction are segments that were live at `version`. They keep their epoch,
+    which may be below the fence: a vacuum does not delete segments that were live at a version
+    above the horizon.
     """
 
     version: Count
@@ -211,20 +212,20 @@ class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unk
 class SameSegments(
     Struct, frozen=True, tag="same_segments", tag_field="action", forbid_unknown_fields=True
 ):
-    """Precondition: the live segments are those whose entry hashes add up to `hash_sum`."""
+    """Precondition: the entry hashes of the live segments add up to `hash_sum`."""
 
     hash_sum: str
 
 
 class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unknown_fields=True):
-    """Precondition: the adds hold the rows of the drops, less those that are deleted.
+    """Precondition: the adds contain the rows of the drops, less the deleted ones.
 
-    The adds of the transaction are one atomic group and overshadow its drops
-    (`eventlog.recovery.timeline`).
+    The fold checks the number of rows. The adds of the transaction are one atomic group and
+    overshadow its drops (`eventlog.recovery.timeline`).
 
     Attributes:
-        version: the version that the replacement was planned at; what came later is not in it.
-        deletes: rows of the drops that the adds leave out.
+        version: the version that the replacement was planned at; it contains no later rows.
+        deletes: number of rows of the drops that the adds leave out.
     """
 
     version: Count
@@ -234,7 +235,7 @@ class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unk
 class SetGranularity(
     Struct, frozen=True, tag="set_granularity", tag_field="action", forbid_unknown_fields=True
 ):
-    """Action: cut new rows into other time chunks. `old` must still be the table's granularity."""
+    """Action: set the size of time chunks for new rows. `old` must be the current granularity."""
 
     old: Granularity
     new: Granularity
@@ -243,7 +244,10 @@ class SetGranularity(
 class SetClock(
     Struct, frozen=True, tag="set_clock", tag_field="action", forbid_unknown_fields=True
 ):
-    """Action: this commit comes after `version`, whose time `old` was wrong; it is `new` now."""
+    """Action: correct the table's time. `version`, the one before, had the time `old`.
+
+    `new` becomes the time of this commit.
+    """
 
     version: Count
     old: Int
@@ -251,14 +255,14 @@ class SetClock(
 
 
 class ChunkChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """One chunk's new state; None: nothing is noted of it any more."""
+    """The new state of one chunk; None removes it."""
 
     chunk: str
     state: ChunkState | None
 
 
 class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unknown_fields=True):
-    """Action: note what an analysis for compaction found. `old` must still be the last one's."""
+    """Action: record the result of an analysis for compaction. `old` must be the previous one's."""
 
     old: Analysed | None
     analysed: Analysed | None

@@ -1,7 +1,7 @@
 """Time chunks: half-open UTC intervals cut by a granularity, and their readable names.
 
-Pure layer. A chunk's name tells its granularity: `all`, `2013`, `2013-01`, `2013-01-07`,
-`2013-01-07T05`. Years run from 0001 to 9999 (FORMAT.md "Time chunks").
+The granularity follows from the name: `all`, `2013`, `2013-01`, `2013-01-07`, `2013-01-07T05`.
+Years run from 0001 to 9999 (FORMAT.md "Time chunks").
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BY_PARTS: dict[int, Granularity] = {1: "year", 2: "month", 3: "day", 4: "hour"}
 
 
 class TimeChunk(Struct, frozen=True, order=True):
-    """A half-open interval `[start, end)` in ms UTC that is one cut of some granularity."""
+    """A half-open interval `[start, end)` in ms UTC that is a time chunk of some granularity."""
 
     start: int
     end: int
@@ -38,17 +38,17 @@ class TimeChunk(Struct, frozen=True, order=True):
 
     @property
     def granularity(self) -> Granularity:
-        """The granularity that cuts this chunk."""
+        """The granularity of this chunk."""
         return _granularity(self.start, self.end)
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Say whether the chunk shares an instant with `[start, end)`."""
+        """Say whether the chunk overlaps `[start, end)`."""
         return self.start < end and start < self.end
 
 
 @lru_cache(maxsize=65536)
 def parse_chunk(name: str) -> TimeChunk:
-    """Return the chunk of that name.
+    """Return the chunk with this name.
 
     Raises:
         InvalidInput: the text is not the name of a chunk.
@@ -75,7 +75,7 @@ def chunk_name(start: int, end: int) -> str:
     """Return the name of the chunk `[start, end)`.
 
     Raises:
-        InvalidInput: no granularity cuts this interval.
+        InvalidInput: the interval is not a time chunk of any granularity.
     """
     granularity = _granularity(start, end)
     if granularity == "all":
@@ -86,13 +86,13 @@ def chunk_name(start: int, end: int) -> str:
 
 
 def chunk_of(time_ms: int, granularity: Granularity) -> TimeChunk:
-    """Return the chunk of that granularity which contains the instant.
+    """Return the chunk of a granularity that contains the instant.
 
     Raises:
-        InvalidInput: the instant lies outside the years 0001 to 9999.
+        InvalidInput: the instant is outside the years 0001 to 9999.
     """
     if not MIN_MS <= time_ms < MAX_MS:
-        raise InvalidInput(f"event time {time_ms} ms lies outside the years 0001 to 9999")
+        raise InvalidInput(f"event time {time_ms} ms is outside the years 0001 to 9999")
     if granularity == "all":
         return TimeChunk(MIN_MS, MAX_MS)
     if granularity in ("hour", "day"):
@@ -111,7 +111,7 @@ def check_granularity(text: str) -> Granularity:
     """Return `text` as a granularity.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is not one.
     """
     for granularity in GRANULARITIES:
         if isinstance(text, str) and text == granularity:

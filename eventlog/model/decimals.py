@@ -1,7 +1,7 @@
-"""Decimals to and from whole numbers of their last digit, exactly.
+"""Exact conversion of decimals to and from unscaled integers.
 
-Pure layer. Arithmetic of `decimal.Decimal` rounds to the precision of the caller's context, and
-traps what that says; so nothing here computes with a `Decimal`.
+Arithmetic with `decimal.Decimal` rounds to the precision of the caller's context, and raises the
+errors that it traps; so nothing here computes with a `Decimal`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ def to_units(value: Decimal, scale: int) -> int:
     """Return `value * 10**scale`.
 
     Raises:
-        ValueError: the value has more than `scale` digits after the point, or is no number.
+        ValueError: the value has more than `scale` digits after the point, or is NaN or infinite.
     """
     sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):  # NaN and infinity, which no column of the format holds
-        raise ValueError(f"{value} is no number")  # noqa: TRY004 - the type is right
+    if not isinstance(exponent, int):  # NaN or infinity, which columns of the format cannot hold
+        raise ValueError(f"{value} is not a number")  # noqa: TRY004 - the type is right
     units: int = int("".join(map(str, digits)) or "0")
     shift = exponent + scale
     if shift >= 0:
         units *= 10**shift
     else:
-        units, rest = divmod(units, 10**-shift)
-        if rest:
+        units, remainder = divmod(units, 10**-shift)
+        if remainder:
             raise ValueError(f"{value} has more than {scale} digits after the point")
     return -units if sign else units
 

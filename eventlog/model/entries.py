@@ -1,7 +1,7 @@
 """The parts of the log's values: columns and schemas, layout, statistics, segment entries.
 
-Words layer: frozen structs and nothing else. Field order is the canonical JSON order (FORMAT.md
-"Canonical JSON"); times are int milliseconds UTC; intervals are half-open.
+Frozen structs only. Field order is the canonical JSON order (FORMAT.md "Canonical JSON"); times
+are int milliseconds UTC; intervals are half-open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ColumnType = str | dict[str, Any]
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True):
-    """One column of the table. Its id is never given to another column of the same table."""
+    """One column of the table. Its id is never reused in the same table."""
 
     id: Count
     name: str
@@ -35,7 +35,7 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schema(Struct, frozen=True, forbid_unknown_fields=True):
-    """The columns at one point of the table's life. `id` grows by one with every change."""
+    """The columns of a table. `id` increases by one with every change."""
 
     id: Count
     last_column_id: Count
@@ -43,20 +43,19 @@ class Schema(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """How rows are laid into segments: the event-time column, the chunk size, the sort order."""
+    """How rows are arranged in segments: event-time column, chunk size, sort order."""
 
     time_column: str
     granularity: Granularity
     order_by: tuple[str, ...] = ()
 
 
-# A table has millions of entries and statistics, none of which can be part of a cycle: `gc=False`
-# spares the collector the look at them.
+# A table has millions of entries and statistics, none of which can be part of a reference cycle:
+# `gc=False` keeps the garbage collector from visiting them.
 class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Statistics of one column of one segment; `None` bounds mean unknown.
+    """Statistics of one column of one segment; bounds of None mean unknown.
 
-    Bounds are in the encoded domain of `eventlog.model.stats`: order-preserving 64-bit integers, or
-    text.
+    Bounds are encoded as in `eventlog.model.stats`: order-preserving 64-bit integers, or text.
     """
 
     column: Count
@@ -66,7 +65,7 @@ class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class Tail(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The last bytes of a large segment's object, from which all others can be checked.
+    """The tail of a large segment's object, with which the rest of the object can be checked.
 
     See `eventlog.format.parts`.
     """
@@ -81,15 +80,15 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     Attributes:
         id: 128 random bits as 32 hexadecimal digits; unique in the table.
         chunk: name of the time chunk, such as `2013-01-07` (`eventlog.model.chunks`).
-        epoch: the head that the writer read before it staged the object.
+        epoch: the head version that the writer read before it staged the object.
         version: the commit that added the segment.
-        partition: ordinal among the segments which that commit added.
+        partition: ordinal among the segments that this commit added.
         rows: number of rows.
         bytes: size of the object.
         checksum: sha256 of the object's bytes, hexadecimal.
         schema: id of the schema that the segment was written with.
         stats: statistics of the leading columns, ordered by column id.
-        tail: of the object; None where it is so small that readers check all of it at once.
+        tail: the tail of the object; None if it is small enough to be checked in one piece.
     """
 
     id: str
@@ -106,7 +105,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):
-    """A Parquet object under `_frames/` of adds and drops too many for the commit itself."""
+    """Names a Parquet object under `_frames/` with adds and drops that do not fit the commit."""
 
     sha256: str
     size: Count
@@ -115,14 +114,14 @@ class Spill(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far the last vacuum came; the next one starts there.
+    """How far the last vacuum progressed; the next one starts there.
 
     Attributes:
-        fence: objects of epochs below it have been listed and judged.
-        horizon: what was dropped at or below it has been judged.
+        fence: objects of epochs below it have been listed and processed.
+        horizon: segments dropped at or below it have been processed.
         version: the commits up to this one have been read for drops.
-        pending: segments that were dropped but must stay for now (`eventlog.recovery.sweep`);
-            None: none.
+        pending: names the record of segments that were dropped but must be kept for now
+            (`eventlog.recovery.sweep`); None if there are none.
     """
 
     fence: Count
@@ -132,10 +131,10 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Correction(Struct, frozen=True, forbid_unknown_fields=True):
-    """What became known of the times of versions up to `version`, the last of which was `old`.
+    """A correction of the times of the versions up to `version`, whose own time was `old`.
 
-    Where `new` is less, they were stamped too late, and are of `new` at the latest; where it is
-    more, too early, and are of `new` at the earliest. `new` is the time of the next commit.
+    `new` is the time of the next commit. If it is less than `old`, these versions count as
+    committed at `new` at the latest; if it is greater, at `new` at the earliest.
     """
 
     version: Count
@@ -144,14 +143,14 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChunkState(Struct, frozen=True, forbid_unknown_fields=True):
-    """What compaction found of one time chunk; stale as soon as the chunk has changed.
+    """The result of compaction's analysis of one time chunk; stale once the chunk has changed.
 
     Attributes:
-        state: stable; unstable: it needs compaction; deferred: its task was shed under load.
+        state: stable; unstable (it needs compaction); deferred (its task was shed under load).
         version: the greatest version of a live segment of the chunk when it was analysed.
-        segments: how many live segments it had then.
-        failures: how often in a row its task failed.
-        until: ms UTC; it is not tried again before.
+        segments: the number of live segments it had then.
+        failures: the number of consecutive failures of its task.
+        until: ms UTC; the task is not retried before.
     """
 
     state: Standing
@@ -162,9 +161,9 @@ class ChunkState(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Analysed(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far the last analysis for compaction came.
+    """How far the last analysis for compaction progressed.
 
-    Every chunk that has no `ChunkState` and has not changed since `version` is empty or stable
+    Every chunk without a `ChunkState` that has not changed since `version` is empty, or stable
     under the policy whose digest is `policy`.
     """
 

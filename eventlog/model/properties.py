@@ -1,7 +1,7 @@
 """Table properties: their names, defaults and bounds.
 
-Pure layer. Properties are text in the log; names that start with `user.` are the user's own and
-carry no meaning here (FORMAT.md R7.5).
+Properties are stored as text; names that start with `user.` belong to the user and have no meaning
+here (FORMAT.md R7.5).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TEXT_SETTINGS = {"stats_columns": "leading columns, or names (a,b or JSON), that
 
 
 def setting(properties: Mapping[str, str], name: str) -> int:
-    """Return a whole-number property's value, brought within its bounds."""
+    """Return a whole-number property's value, clamped to its bounds."""
     rule = SETTINGS[name]
     text = properties.get(name, "")
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else rule.default
@@ -59,9 +59,9 @@ def check_property(name: str, value: str | None) -> None:
         InvalidInput: an unknown name, or a value out of bounds.
     """
     if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"property {shown(name)} is a text, not {shown(value)}")
+        raise InvalidInput(f"property {shown(name)} must be a string, not {shown(value)}")
     if not is_unicode(name + (value or "")):
-        raise InvalidInput(f"property {name[:80]!r} holds text that is no Unicode")
+        raise InvalidInput(f"property {name[:80]!r} is not valid Unicode")
     if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS:
         if len(name) > 255 or (value is not None and len(value) > _MAX_TEXT):
             raise InvalidInput(f"property {name[:80]!r} is longer than {_MAX_TEXT} characters")
@@ -74,8 +74,8 @@ def check_property(name: str, value: str | None) -> None:
     rule = SETTINGS[name]
     if value is None:
         return
-    whole = value.isascii() and value.isdigit() and len(value) < 20
-    if not whole or not rule.low <= int(value) <= rule.high:
+    is_whole = value.isascii() and value.isdigit() and len(value) < 20
+    if not is_whole or not rule.low <= int(value) <= rule.high:
         raise InvalidInput(
-            f"property {name} is a whole number from {rule.low} to {rule.high}, not {value!r}"
+            f"property {name} must be a whole number from {rule.low} to {rule.high}, not {value!r}"
         )

@@ -1,7 +1,7 @@
 """The values of the log: what commits, key frames and the small state consist of.
 
-Words layer: frozen structs and nothing else. Field order is the canonical JSON order (FORMAT.md
-"Canonical JSON"); times are int milliseconds UTC; intervals are half-open. The parts stand in
+Frozen structs only. Field order is the canonical JSON order (FORMAT.md "Canonical JSON"); times
+are int milliseconds UTC; intervals are half-open. Their parts are defined in
 `eventlog.model.entries` and `eventlog.model.actions`, and can be imported from here.
 """
 
@@ -136,7 +136,7 @@ KNOWN_FEATURES: frozenset[str] = frozenset()
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim as its holder knows it: its id and the version at which it was accepted."""
+    """Identifies a claim to its holder: its id, and the version at which it was accepted."""
 
     id: str
     token: Count
@@ -154,16 +154,16 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         id: 32 hexadecimal digits, unique; the same in every retry.
-        operation: what it is, for people: create, append, replace, overwrite, schema, properties.
-        writer: who wrote it, for people; at most 120 characters.
-        read_version: the version that the intent was formed on; -1 when creating the table.
-        until: set where the transaction was published for others to include: the last version
-            at which it may take effect. Only appends and replacements can be published.
+        operation: name for histories: create, append, replace, overwrite, schema, properties, …
+        writer: name of the writer, for histories; at most 120 characters.
+        read_version: the version that the intent is based on; -1 when creating the table.
+        until: the last version at which the transaction may take effect; set if it was published
+            for other writers to commit. Only appends and replacements can be published.
         app: idempotence key, if the writer gave one.
-        claim: the claim that it runs under: without it the transaction is void.
-        actions: what it does and needs, in order.
-        spill: adds and drops that come after `actions`, kept in an object of their own.
-        info: free text for people and for later releases; no effect on the state.
+        claim: the claim that it runs under; the transaction is void once that is gone.
+        actions: the actions and preconditions, in order.
+        spill: adds and drops that follow `actions`, stored in an object of their own.
+        info: free text, for histories and later releases; has no effect on the state.
     """
 
     id: str
@@ -199,7 +199,7 @@ class Changes(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
-    """The first field of a commit; lies within its first 2,048 bytes."""
+    """The first field of a commit; contained in its first 2,048 bytes."""
 
     format: str
     min_reader: Count
@@ -216,7 +216,7 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AppMark(Struct, frozen=True, forbid_unknown_fields=True):
-    """The last unit of work of one app: its sequence, and the version and time of its commit."""
+    """An app's last unit of work: its sequence number, and the version and time of its commit."""
 
     seq: Count
     version: Count
@@ -224,14 +224,14 @@ class AppMark(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Published(Struct, frozen=True, forbid_unknown_fields=True):
-    """A published transaction that took effect, kept until its window has ended."""
+    """A published transaction that took effect at `version`, kept until version `until`."""
 
     version: Count
     until: Count
 
 
 class Pin(Struct, frozen=True, forbid_unknown_fields=True):
-    """A hold on a version: `token` and `time` are of the commit that set it."""
+    """A named hold on a version; `token` is the version that set it, and `time` its time."""
 
     version: Count
     owner: str
@@ -240,7 +240,10 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
-    """A lease (`TakeClaim`); `token` is the version that accepted it, `renewed` its last sign."""
+    """A claim (`TakeClaim`): `token` is the version that accepted it, `renewed` its last renewal.
+
+    `renewed` is a version, too; initially that of `token`.
+    """
 
     start: Int
     end: Int
@@ -254,7 +257,10 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Replica(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table that follows this one: `token` is new at every attach, `acked` is what it has."""
+    """A table that follows this one.
+
+    `token` is the version that attached it, and `acked` the last version that it has received.
+    """
 
     acked: Count
     owner: str
@@ -284,7 +290,7 @@ class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """Net adds and drops since the key frame, as stored in a commit.
 
     Adds are ordered by (version, partition), drops by (chunk, id). With a `spill` both lists are
-    empty and the object holds them.
+    empty, and the entries are in its object.
     """
 
     adds: tuple[Segment, ...] = ()
@@ -295,8 +301,8 @@ class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):
 class Commit(Struct, frozen=True, forbid_unknown_fields=True):
     """The one immutable JSON object of a version.
 
-    `state` holds what differs from the small state of the key frame: for each field of `Meta` its
-    new value, for maps by name with null for a removed name.
+    `state` has the fields of `Meta` that differ from the key frame's: for each its new value; for
+    a map only the changed names, with null for a removed one.
     """
 
     header: Header
@@ -309,7 +315,7 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
     """A root's entry for one leaf: a run of segment entries in (chunk start, chunk end, id) order.
 
     Attributes:
-        sha256: of the leaf's bytes; names the object `_frames/<sha256>.parquet`.
+        sha256: of the leaf's bytes; its key is `_frames/<sha256>.parquet`.
         size: of the object in bytes.
         first: `<chunk>/<id>` of its first entry.
         end: the greatest chunk end in the leaf, ms UTC.
@@ -334,8 +340,8 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
 class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     """The root of a key frame: the full state at one version.
 
-    `commit` is the sha256 of that version's commit. A small table's entries stand in `segments`, in
-    leaf order; else `leaves` names them.
+    `commit` is the sha256 of that version's commit. In a small table the entries are in `segments`,
+    in leaf order; in a larger one they are in the objects that `leaves` names.
     """
 
     format: str

@@ -1,8 +1,7 @@
 """Table schemas: columns with stable ids, to and from Arrow.
 
-Pure layer. The format knows the types that Parquet, Spark, DuckDB and Polars agree on; Arrow's
-other spellings of them are normalised, the rest is refused with the nearest type named (FORMAT.md
-R7.1).
+The format has the types that Parquet, Spark, DuckDB and Polars share. Arrow's other forms of them
+are normalised; any other type is refused, with advice what to cast it to (FORMAT.md R7.1).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _NORMALISED: dict[pa.DataType, pa.DataType] = {
 _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
 _MAX_DEPTH = limits.TYPE_DEPTH
 _MAX_NAME = limits.NAME_CHARACTERS
-_TOO_DEEP = f"it nests too deep: at most {_MAX_DEPTH} lists, maps and structs inside one another"
+_TOO_DEEP = f"it is nested too deeply: at most {_MAX_DEPTH} levels of lists, maps and structs"
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -55,8 +54,8 @@ def from_arrow(schema: pa.Schema) -> Schema:
     """Return the first schema of a table with these Arrow fields; ids run from 1.
 
     Raises:
-        InvalidInput: no columns, a name that cannot be a column, or a type the format does not
-        have.
+        InvalidInput: there are no columns, a name is not a valid column name, or the format does
+            not have a type.
     """
     return _build(1, [(None, field) for field in schema], last_column_id=0)
 
@@ -64,12 +63,12 @@ def from_arrow(schema: pa.Schema) -> Schema:
 def extend(schema: Schema, wanted: pa.Schema) -> Schema:
     """Return the successor of `schema` that also has the new columns of `wanted`.
 
-    Columns keep their order and ids; new ones must be nullable and come last. A column that becomes
-    nullable may do so.
+    Columns keep their order and ids. New columns must be nullable, and come last. A required column
+    may become nullable.
 
     Raises:
-        InvalidInput: a column is missing from `wanted`, changes its type or is new but not
-        nullable.
+        InvalidInput: a column is missing from `wanted`, has another type, or is new but not
+            nullable.
     """
     wanted = arguments.schema(wanted)
     old = {column.name: column for column in schema.columns}
@@ -94,7 +93,7 @@ def check_successor(old: Schema, new: Schema) -> str | None:
         if kept is None or kept.name != column.name:
             return f"column {column.name!r} is missing from the new schema"
         if kept.type != column.type:
-            return f"column {column.name!r} changes its type from {column.type} to {kept.type}"
+            return f"column {column.name!r} cannot change type from {column.type} to {kept.type}"
         if column.nullable and not kept.nullable:
             return f"column {column.name!r} cannot become required: older segments may hold nulls"
     for column in after.values():
@@ -103,7 +102,7 @@ def check_successor(old: Schema, new: Schema) -> str | None:
         if not column.nullable:
             return f"new column {column.name!r} must be nullable: older segments do not have it"
     if new.last_column_id < old.last_column_id:
-        return "column ids would be given again"
+        return "column ids would be reused"
     return _form_problem(new)
 
 
@@ -145,7 +144,8 @@ def stored_type(arrow: pa.DataType, name: str, depth: int = 0) -> ColumnType:
     """Return the stored form of an Arrow type, normalised.
 
     Raises:
-        InvalidInput: the format has no such type; the message names column `name` and what to use.
+        InvalidInput: the format has no such type; the message names column `name` and a type to
+            cast it to.
     """
     if depth > _MAX_DEPTH:
         raise InvalidInput(f"column {name!r}: {_TOO_DEEP}")
@@ -172,7 +172,7 @@ def stored_type(arrow: pa.DataType, name: str, depth: int = 0) -> ColumnType:
         fields = ({"name": f.name, "type": stored_type(f.type, name, deeper)} for f in arrow)
         return {"struct": [*fields]}
     raise InvalidInput(
-        f"column {name!r} has type {arrow}, which tables do not have: {_advice(arrow)}"
+        f"column {name!r} has type {arrow}, which tables do not support: {_advice(arrow)}"
     )
 
 
@@ -189,7 +189,7 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
     """Return the event-time column.
 
     Raises:
-        InvalidInput: no such column, or it is neither a timestamp nor a date.
+        InvalidInput: there is no such column, or it is neither a timestamp nor a date.
     """
     for column in schema.columns:
         if isinstance(time_column, str) and column.name == time_column:
@@ -205,16 +205,16 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
 
 
 def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
-    """Check columns that rows are to be sorted by.
+    """Check the columns that rows are to be sorted by.
 
     Args:
-        schema: the table's.
+        schema: of the table.
         by: names of columns.
-        what: names the argument in the message.
+        what: the name of the argument, for messages.
 
     Raises:
-        InvalidInput: a column is not there, named twice, or nested: lists, maps and structs have no
-            order.
+        InvalidInput: a column does not exist, is named twice, or is a list, map or struct, which
+            have no order.
     """
     kinds = {column.name: column.type for column in schema.columns}
     seen: set[str] = set()
@@ -249,7 +249,7 @@ def _build(
         seen.add(field.name.lower())
         if old is None:
             last_column_id += 1
-        kind = stored_type(field.type, field.name)  # which bounds how deep the next one goes
+        kind = stored_type(field.type, field.name)  # bounds the depth of the next check
         _check_fields(field.type, field.name)
         if problem := type_problem(kind):
             raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
@@ -269,27 +269,28 @@ def _build(
 def _check_name(name: str, what: str) -> None:
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise InvalidInput(
-            f"{name[:80]!r} cannot be the name of {what}: names have 1 to {_MAX_NAME} printable "
+            f"{name[:80]!r} is not a valid name for {what}: names have 1 to {_MAX_NAME} printable "
             "characters"
         )
 
 
 def _check_fields(kind: pa.DataType, column: str) -> None:
-    """Check the names of the fields of structs, at any depth.
+    """Check the field names of structs, at any depth.
 
     Raises:
-        InvalidInput: one cannot be a name, or occurs twice: one of both would be lost.
+        InvalidInput: a name is not valid, or occurs twice, so that one of the fields would be lost.
     """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    for place in range(kind.num_fields):
-        _check_fields(kind.field(place).type, column)
+    for index in range(kind.num_fields):
+        _check_fields(kind.field(index).type, column)
     if not pa.types.is_struct(kind):
         return
-    inside = [field.name for field in kind]
-    for name in inside:
+    field_names = [field.name for field in kind]
+    for name in field_names:
         _check_name(name, f"a field of column {column!r}")
-    twice = [name for name in inside if [n.lower() for n in inside].count(name.lower()) > 1]
+    lower = [name.lower() for name in field_names]
+    twice = [name for name in field_names if lower.count(name.lower()) > 1]
     if twice:
         raise InvalidInput(
             f"column {column!r}: field {twice[0]!r} of its struct occurs twice "
@@ -298,7 +299,7 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
 
 
 def _form_problem(schema: Schema) -> str | None:
-    """Return why a schema is not one, whatever came before it."""
+    """Return why a schema is invalid, whatever schema came before it, or None."""
     columns = schema.columns
     if any(
         len(set(names)) != len(columns)

@@ -1,7 +1,7 @@
 """Schemas as people write them: `time:timestamp, id:int64 not null, tags:list<string>`.
 
-Pure layer. The types are those of FORMAT.md R7.1, written as they are stored; `list<…>`,
-`map<…, …>` and `struct<name:type, …>` nest.
+The types are those of FORMAT.md R7.1, written as they are stored; `list<…>`, `map<…, …>` and
+`struct<name:type, …>` can be nested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eventlog.model.schema import arrow_type
 
 _REQUIRED = " not null"
 _MAX_TEXT = 2**20
-_MAX_BRACKETS = 500  # each is a level of the parser's recursion, if they all nest
+_MAX_BRACKETS = 500  # bounds the parser's recursion if they are all nested
 _OPEN, _CLOSE = "<(", ">)"
 _TYPES = (
     "bool, int8, int16, int32, int64, float32, float64, string, binary, date, timestamp (UTC), "
@@ -23,15 +23,15 @@ _TYPES = (
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a text such as `time:timestamp, id:int64 not null`.
+    """Return the Arrow schema of a string such as `time:timestamp, id:int64 not null`.
 
     Raises:
-        InvalidInput: a column has no type, or one that the format does not have.
+        InvalidInput: a column has no type, or a type that the format does not have.
     """
     if len(text) > _MAX_TEXT or any("\ud800" <= c <= "\udfff" for c in text):
-        raise InvalidInput(f"a schema is Unicode text of at most {_MAX_TEXT} characters")
+        raise InvalidInput(f"a schema must be valid Unicode of at most {_MAX_TEXT} characters")
     if text.count("<") > _MAX_BRACKETS:
-        raise InvalidInput(f"a schema has at most {_MAX_BRACKETS} nested types")
+        raise InvalidInput(f"the schema has too many nested types: at most {_MAX_BRACKETS}")
     fields = [_field(part) for part in _split(text) if part]
     if not fields:
         raise InvalidInput("the schema is empty: write name:type, name:type, …")
@@ -39,7 +39,7 @@ def parse_schema(text: str) -> pa.Schema:
 
 
 def type_text(stored: ColumnType) -> str:
-    """Return a stored column type as `parse_schema` reads it."""
+    """Return a stored column type in the form that `parse_schema` reads."""
     if isinstance(stored, str):
         return stored
     (kind, inner), *_ = stored.items()
@@ -67,7 +67,7 @@ def _type(text: str, column: str) -> pa.DataType:
         if not bracket:
             return arrow_type("".join(text.lower().split()))
         if not rest.endswith(">"):
-            raise InvalidInput(f"column {column!r}: {text[:80]!r} lacks its closing >")
+            raise InvalidInput(f"column {column!r}: {text[:80]!r} has no closing >")
         parts = _split(rest[:-1])
         kind = kind.strip().lower()
         if kind == "list" and len(parts) == 1:
@@ -82,7 +82,7 @@ def _type(text: str, column: str) -> pa.DataType:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that stand in no bracket."""
+    """Split at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         depth += (character in _OPEN) - (character in _CLOSE)

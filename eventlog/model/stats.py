@@ -1,9 +1,9 @@
 """Column statistics of segments, in one order-preserving domain.
 
-Pure layer. Bounds are kept as 64-bit integers whose order is the values' order (dates as days,
-timestamps as microseconds, decimals unscaled, floats by their bits), and as text for strings, so
-that they are exact in JSON, compact in leaves and comparable without knowing the type (FORMAT.md
-R7.4). A bound of None means unknown and never prunes.
+Bounds are stored as 64-bit integers in the order of the values (dates as days, timestamps as
+microseconds, decimals unscaled, floats by their bits), or as text for strings. They are exact in
+JSON, compact in leaves, and comparable without the type (FORMAT.md R7.4). A bound of None means
+unknown and never prunes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_CODE_POINT = 0x10FFFF
 
 
 def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tuple[Column, ...]:
-    """Return the columns that get statistics, ordered by id; the time column always does.
+    """Return the columns that get statistics, ordered by id; always includes the time column.
 
     Args:
         schema: the table's schema.
@@ -64,25 +64,26 @@ def compute(table: pa.Table, columns: Iterable[Column]) -> tuple[ColumnStats, ..
 def merge(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnStats, ...]:
     """Return the statistics of rows from those of their parts.
 
-    They enclose the values, and are what `compute` says of the whole (cutting texts keeps their
-    order), unless a part holds nothing but values that have no place among the bounds: then they
-    are unknown.
+    The bounds enclose all values, and equal those that `compute` returns for all rows together
+    (truncating strings keeps their order). They are unknown if a part has only values that cannot
+    be encoded.
 
     Args:
-        parts: number of rows of a part, and what `compute` said of it; the same columns in each.
+        parts: number of rows of each part, and its statistics by `compute`; all of the same
+            columns.
     """
     known = [part for part in parts if part[0]]
-    columns = zip(*(found for _, found in known), strict=True)
+    columns = zip(*(part_stats for _, part_stats in known), strict=True)
     return tuple(_merged([rows for rows, _ in known], column) for column in columns)
 
 
 def is_text(column_type: Any) -> bool:
-    """Say whether bounds of this column type are text; else they are integers."""
+    """Say whether bounds of this column type are text rather than integers."""
     return bool(column_type == "string")
 
 
 def encode(value: Any, column_type: Any) -> int | str | None:
-    """Return a value in the encoded domain of its column type, or None where it has no place.
+    """Return a value encoded as a bound of its column type, or None if it cannot be encoded.
 
     Args:
         value: an Arrow scalar of the column's Arrow type, valid.
@@ -115,7 +116,7 @@ def upper_text(text: str) -> str | None:
         return text
     for length in range(TEXT_LIMIT, 0, -1):
         code = ord(text[length - 1]) + 1
-        if code == 0xD800:  # surrogates are no characters
+        if code == 0xD800:  # skip the surrogates, which are not characters
             code = 0xE000
         if code <= _MAX_CODE_POINT:
             return text[: length - 1] + chr(code)
@@ -138,7 +139,8 @@ def _column_stats(values: pa.ChunkedArray, column: Column) -> ColumnStats:
 
 def _merged(rows: list[int], parts: tuple[ColumnStats, ...]) -> ColumnStats:
     nulls = sum(part.nulls for part in parts)
-    # A part of nulls has no bounds and needs none; any other without one makes it unknown.
+    # A part of nulls only has no bounds and needs none; any other part without bounds makes them
+    # unknown.
     bounded = [part for count, part in zip(rows, parts, strict=True) if part.nulls < count]
     lows, highs = [part.min for part in bounded], [part.max for part in bounded]
     return ColumnStats(parts[0].column, _outermost(lows, min), _outermost(highs, max), nulls)

@@ -1,4 +1,4 @@
-"""The public handle, `Table`, and the verbs that it calls: create, pins, claims, settings, restore.
+"""The public handle, `Table`, and what it calls: create, pins, claims, settings, restore.
 
-Imports `commit` and below. Start at `table`; what its verbs ask of it is `ports.OpenTable`.
+Imports `commit` and below. Start at `table`; the other modules see it as `ports.OpenTable`.
 """

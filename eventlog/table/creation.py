@@ -1,6 +1,6 @@
-"""The actions by which a table begins, and by which its properties change.
+"""The actions that create a table, and those that change its properties.
 
-Pure layer. What a caller gives is checked here, before anything is sent.
+No I/O: arguments are checked here, before any request is sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def creation(
 def property_changes(
     wanted: Mapping[str, str | None], current: Mapping[str, str]
 ) -> tuple[PropertyChange, ...]:
-    """Return the changes that lead to the wanted values (None: unset) from the current ones.
+    """Return the changes from the current values to the wanted ones (None removes a property).
 
     Raises:
         InvalidInput: a name or a value is wrong.

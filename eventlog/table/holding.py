@@ -1,7 +1,7 @@
-"""What a program may hold in a table against others: pins on versions, claims on time ranges.
+"""Pins on versions and claims on time ranges: the methods of `Table` that take and remove them.
 
-Shell layer. Everything held is an action of the log; who holds what, and since which version, is
-there for all to see (FORMAT.md "Pins, replicas, restore", "Claims").
+Each is recorded in the log with its owner and the version that set it (FORMAT.md "Pins, replicas,
+restore", "Claims").
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def pin(
     """See `Table.pin`."""
     head = table.refresh()
     wanted = head.version if version is None else whole(version, "version")
-    who = writer_name() if owner is None else owner
-    holds.check_names(name, who)
+    pin_owner = writer_name() if owner is None else owner
+    holds.check_names(name, pin_owner)
     known = head.meta.pins.get(name)
-    if known is not None and known.owner == who and (version is None or wanted == known.version):
+    same_owner = known is not None and known.owner == pin_owner
+    if known is not None and same_owner and (version is None or wanted == known.version):
         table.verify(WINDOW_S)
         return known.version
     if known is not None:
@@ -55,7 +56,7 @@ def pin(
         )
     holds.check_kept(head.meta, head.version, wanted, table.uri)
     try:
-        table.commit(table.transaction("pin", [SetPin(name, wanted, who)]))
+        table.commit(table.transaction("pin", [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
         newest = table.refresh()
         holds.check_kept(newest.meta, newest.version, wanted, table.uri)
@@ -66,14 +67,14 @@ def pin(
 def unpin(table: OpenTable, name: str, *, owner: str | None = None) -> None:
     """See `Table.unpin`."""
     pin = holds.pin_of(table.refresh().meta, name)
-    who = writer_name() if owner is None else owner
-    if pin.owner != who:
+    pin_owner = writer_name() if owner is None else owner
+    if pin.owner != pin_owner:
         raise CommitConflict(
-            f"pin {name!r} belongs to {pin.owner}, not to {who}: break_pin (`eventlog unpin "
-            "--break`) removes it whoever's it is",
+            f"pin {name!r} belongs to {pin.owner}, not to {pin_owner}: break_pin (`eventlog unpin "
+            "--break`) removes it regardless of its owner",
             table=table.uri,
         )
-    table.commit(table.transaction("unpin", [Unpin(name, who, pin.token)]))
+    table.commit(table.transaction("unpin", [Unpin(name, pin_owner, pin.token)]))
 
 
 def break_pin(table: OpenTable, name: str) -> None:
@@ -128,7 +129,7 @@ def grant(table: OpenTable, action: TakeClaim, *, take_over: bool) -> Lease:
         meta = table.head().meta
     held = claims.found(meta.claims, action)
     if held is None:
-        raise ClaimLost("the claim was revoked as soon as it was granted", table=table.uri)
+        raise ClaimLost("the claim was granted and immediately revoked", table=table.uri)
     return Lease(table, held, meta.claims[held], joined=held != action.id)
 
 
@@ -143,8 +144,12 @@ def break_claim(table: OpenTable, claim_id: str, *, silent_s: float = 0) -> None
         waited += pause
         now = table.refresh().meta.claims.get(claim_id)
         if now != seen:  # against renewal-not-seen-while-watching
-            what = "went meanwhile" if now is None else f"was renewed in version {now.renewed}"
-            raise CommitConflict(f"claim {claim_id} {what}: its holder is alive", table=table.uri)
+            change = (
+                "was removed in the meantime"
+                if now is None
+                else f"was renewed in version {now.renewed}: its holder is alive"
+            )
+            raise CommitConflict(f"claim {claim_id} {change}", table=table.uri)
     # against break-names-the-latest-renewal
     broken = Break("claim", claim_id, seen.token, seen.renewed)
     table.commit(table.transaction("break", [broken]))
@@ -155,7 +160,9 @@ def _segments(segments: Any) -> tuple[Segment, ...]:
         chosen = tuple(segments)
         if all(isinstance(segment, Segment) for segment in chosen):
             return chosen
-    raise InvalidInput(f"segments are those of a snapshot, not {shown(segments)}")
+    raise InvalidInput(
+        f"segments must be segments of a snapshot (Snapshot.segments), not {shown(segments)}"
+    )
 
 
 def _range(
@@ -174,7 +181,7 @@ def _range(
 
 
 def _break_silent(table: OpenTable, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
-    """Break the claims in the way of `action` that are stale."""
+    """Break the stale claims that conflict with `action`."""
     table.watch.look(standing, table.clock.elapsed_s())
     for claim_id, claim in claims.in_the_way(action, standing).items():
         if claim.priority < action.priority or not is_silent(table, claim_id, claim):
@@ -183,8 +190,8 @@ def _break_silent(table: OpenTable, action: TakeClaim, standing: Mapping[str, Cl
         try:
             table.commit(table.transaction("break", [broken]))
         except CommitConflict:
-            continue  # it went, or its holder is alive after all
-        logger.warning("broke claim %s of %s: no sign of life", claim_id, claim.owner)
+            continue  # it was removed, or its holder is alive after all
+        logger.warning("broke claim %s of %s: it was stale", claim_id, claim.owner)
 
 
 def _claim_of(standing: Mapping[str, Claim], claim_id: str) -> Claim:

@@ -1,7 +1,7 @@
-"""Leases: a claim as its holder has it.
+"""Leases: claims from the holder's side.
 
-Shell layer. A lease is safe without being watched: the fold voids every commit that carries the
-token of a claim that is gone (FORMAT.md "Claims", hazard K2).
+A holder need not watch its lease: the fold voids every commit that carries the token of a claim
+that is gone (FORMAT.md "Claims", hazard K2).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from eventlog.state.small import claims
 from eventlog.state.small.timing import effective
 from eventlog.table.ports import OpenTable
 
-RENEW_S = 60  # a holder renews its lease at least so often
-# A lease that was not renewed for so long is stale, measured by a program's own waiting:
+RENEW_S = 60  # a holder renews its lease at least this often
+# A lease that was not renewed for this long is stale, measured by the elapsed time of one process:
 SILENT_S = 5 * RENEW_S
-# By the times in the log, for programs that do not live so long. Those of commits are far apart
-# where nobody commits, and a store's clock may be set.
+# The same by the times in the log, for processes that do not run that long. It is much longer,
+# because commits may be far apart and a store's clock may be reset.
 ABANDONED_S = 60 * RENEW_S
 
 logger = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 class Lease:
     """A claim that this program holds. Get one with `Table.claim`.
 
-    As a context manager it releases the claim at the end, unless it is `joined`: whoever took the
-    claim may still work under it.
+    As a context manager it releases the claim at the end, unless it is `joined`: the process that
+    took the claim may still be working under it.
 
     Attributes:
-        id: 32 hexadecimal digits; names the claim.
-        claim: its range, kind, priority, group and owner, as it was when it was taken or renewed.
-        joined: whether the claim stood already, because others of the group had taken it.
+        id: the id of the claim, 32 hexadecimal digits.
+        claim: range, kind, priority, group and owner, as of when it was last taken or renewed.
+        joined: whether another process of the same group had already taken the claim.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Lease:
 
     @property
     def token(self) -> Token:
-        """What a transaction carries to be void once the claim is gone."""
+        """The token that makes a transaction void once the claim is gone."""
         return Token(self.id, self.claim.token)
 
     def held(self) -> bool:
-        """Look for news, and say whether the claim still stands."""
+        """Refresh the table, and return whether the claim is still held."""
         return isinstance(claims.held(self._table.refresh().meta, self.token), Claim)
 
     def renew(self) -> None:
-        """Show the others that its holder is alive. One commit.
+        """Renew the lease, so that other writers do not break it as stale. Costs one commit.
 
         Raises:
-            ClaimLost: it was revoked or broken.
+            ClaimLost: the claim was revoked or broken.
         """
         version = self._commit("renew", Renew(self.id, self.claim.token))
         self.claim = msgspec.structs.replace(self.claim, renewed=version)
@@ -71,14 +71,14 @@ class Lease:
         """Release the lease; idempotent.
 
         Raises:
-            ClaimLost: it was revoked or broken before.
+            ClaimLost: the claim was revoked or broken before.
         """
         if not self._released:
             self._commit("release", Release(self.id, self.claim.token))
             self._released = True
 
     def forget(self) -> None:
-        """Note that a committed transaction released it."""
+        """Mark the lease as released, after a committed transaction released the claim."""
         self._released = True
 
     def __enter__(self) -> Self:
@@ -95,7 +95,7 @@ class Lease:
         try:
             self.release()  # against lease-forgets-to-release
         except EventLogError as problem:
-            # Lost or not, nothing can be done under it any more; the claim can be broken.
+            # Best effort: the block has ended, and a claim that remains goes stale.
             logger.info("claim %s was not released: %s", self.id, problem)
 
     def _commit(self, operation: str, action: Renew | Release) -> int:
@@ -114,9 +114,9 @@ class Lease:
 def is_silent(table: OpenTable, claim_id: str, claim: Claim) -> bool:
     """Say whether a claim is stale: its holder is presumed dead (FORMAT.md R13.5).
 
-    It is after `SILENT_S` of this handle's own waiting, or once `ABANDONED_S` have passed by the
-    times of the log since its last renewal: those of its commits and, where the store tells
-    one, the store's. This machine's clock plays no part (hazard K3).
+    A claim is stale once this handle has seen it unchanged for `SILENT_S` of elapsed time, or once
+    `ABANDONED_S` have passed since its last renewal by the times of the commits and, if the store
+    reports one, the store's time. This machine's clock is not used (hazard K3).
 
     Raises:
         Unavailable: the store does not answer.

@@ -1,7 +1,7 @@
-"""What the verbs of this room ask of an open table, its watch over the claims of others included.
+"""`OpenTable`, the part of `Table` that the other modules of this package use, and its `Watch`.
 
-Shell layer. Pins, claims, settings and restore are functions over it, which `Table` calls: they
-need no import of `Table`.
+Pins, claims, settings and restore are functions that take an `OpenTable`; `Table` calls them, so
+they cannot import `Table`.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from eventlog.store.port import ObjectStore
 
 
 class Watch:
-    """Since when each claim has given no sign of life, as far as one handle has seen.
+    """How long one handle has seen each claim unchanged.
 
-    By the elapsed time of this process alone; no two clocks are compared (hazard K3).
+    Measured by the elapsed time of this process alone; no two clocks are compared (hazard K3).
     """
 
     def __init__(self) -> None:
         self._since_s: dict[tuple[str, int, int], float] = {}
 
     def look(self, standing: Mapping[str, Claim], now_s: float) -> None:
-        """Note the claims that stand at `now_s`; what is gone or was renewed is forgotten."""
-        # Replaced as a whole: of two threads that look at once the last one counts, and what it
-        # does not know seems younger than it is.
+        """Note the current claims as of `now_s`, and forget those that are gone or were renewed."""
+        # The dict is replaced in one step. If two threads look at once, the last one wins; claims
+        # that it did not know of only seem younger than they are, which is safe.
         known = self._since_s
         keys = (_last_sign(claim_id, claim) for claim_id, claim in standing.items())
         self._since_s = {key: known.get(key, now_s) for key in keys}
 
     def silent_s(self, claim_id: str, claim: Claim, now_s: float) -> float:
-        """Return for how many seconds a claim has been seen unchanged; 0 if it is new."""
+        """Return how many seconds a claim has been seen unchanged; 0 if it is new."""
         return now_s - self._since_s.get(_last_sign(claim_id, claim), now_s)
 
 
 class OpenTable(Protocol):
-    """What pins, claims, leases, settings and restore ask of a table; `Table` is one."""
+    """The methods of `Table` that pins, claims, leases, settings and restore need."""
 
     store: ObjectStore
     clock: Clock

@@ -1,8 +1,8 @@
-"""Late writers: uploads below the fence are staged again, and committed after all.
+"""Slow writers: staged segments below the fence are staged again, and then committed.
 
-Shell layer. A fenced upload can never take effect under its own key any more, and vacuum
-may take it at any moment; so its bytes are copied to a fresh key of an epoch read now (FORMAT.md
-R12.8). Nothing is deleted here (hazard C7).
+A segment below the fence can no longer be committed under its own key, and vacuum may delete it at
+any time. Its bytes are copied to a fresh key in the current epoch (FORMAT.md R12.8). Nothing is
+deleted here (hazard C7).
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ logger = logging.getLogger(__name__)
 
 
 def commit_staged(t: Table, transaction: Transaction) -> int:
-    """Commit a transaction of staged segments; those that were fenced meanwhile are staged again.
+    """Commit a transaction of staged segments, staging again those that have been fenced.
 
-    The transaction keeps its id: whatever becomes of the first form, it has one effect.
+    The transaction keeps its id, so it takes effect once, even if its first form was committed.
 
     Raises:
-        CommitConflict: it cannot be carried, or a vacuum took a fenced upload before it could be
-            copied; nothing was committed.
+        CommitConflict: it cannot be rebased onto the head, or a vacuum deleted a fenced upload
+            before it could be copied; nothing was committed.
         CommitUnknown: see `Table.commit`.
         Unavailable: see `Table.commit`.
     """
-    for _ in range(_MAX_RESTAGES):  # lost races: each time with the segments staged again
+    for _ in range(_MAX_RESTAGES):  # after each conflict, with the segments staged again
         try:
             return t.commit(transaction)
         except CommitConflict as conflict:
             if not any(_fenced(action, t.head().meta.fence) for action in transaction.actions):
                 raise
-            # Handed in before, by another process: the fence hides that it is in already.
+            # Another process may have committed it already; the fence conflict hides that.
             head = t.head().version
             landed = find_transaction(t.log, transaction.id, transaction.read_version + 1, head)
             if landed is not None:
                 return landed
-            logger.info("staging again what was fenced: %s", conflict)
+            logger.info("staging fenced segments again: %s", conflict)
             transaction = restaged(t, transaction)
     return t.commit(transaction)
 
 
 def restaged(t: Table, transaction: Transaction) -> Transaction:
-    """Return the transaction with every fenced segment copied to an epoch of the newest version.
+    """Return the transaction with every fenced segment copied to the epoch of the newest version.
 
     Raises:
-        CommitConflict: an upload is gone or damaged.
+        CommitConflict: an upload is missing or damaged.
         Unavailable: the store does not answer.
     """
     head = t.head()
@@ -81,8 +81,8 @@ def _copied(t: Table, add: Add, epoch: int, transaction_id: str) -> Add:
         body = b""
     if codec.sha256(body) != add.checksum:  # against restage-copies-anything
         raise CommitConflict(
-            "the upload took so long that a vacuum gave it up and took it; nothing was committed: "
-            "write it again (the property staging_hours says how long an upload may take)",
+            "the upload took so long that a vacuum deleted it; nothing was committed: write the "
+            "rows again (the property staging_hours sets how long an upload may take)",
             table=t.uri,
             key=key,
             transaction=transaction_id,

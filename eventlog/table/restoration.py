@@ -1,7 +1,8 @@
-"""Restore: the transaction that makes an earlier version's segments the live ones again.
+"""Restore: the transaction that makes the segments of an earlier version live again.
 
-`restoration` is pure, and `commit_restoration` commits what it returns. Nothing is copied: what was
-live then and still may not be vacuumed is added again under its own name (FORMAT.md R12.3).
+`restoration` does no I/O, and `commit_restoration` commits what it returns. Nothing is copied:
+segments above the horizon cannot have been vacuumed, so they are added again under their own ids
+(FORMAT.md R12.3).
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from eventlog.table.ports import OpenTable
 
 
 def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Action]:
-    """Return the actions after which exactly the target's segments are live; [] if they are.
+    """Return the actions that make exactly the target's segments live; [] if they already are.
 
-    Whatever others add or drop meanwhile makes it a conflict: no row goes or stays unseen.
+    Any add or drop committed after `head` makes the transaction a conflict, so that no row appears
+    or disappears unnoticed.
 
     Raises:
-        VersionVacuumed: the target lies below the horizon.
+        VersionVacuumed: the target is below the horizon.
     """
     check_kept(head.meta, head.version, target.version, table)
     change = diff(head, target)
-    # An object that was dropped and came back has two entries, of different versions.
+    # A segment that was dropped and restored has two entries, of different versions.
     back = {s.id for s in change.added} & {s.id for s in change.dropped}
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
     adds: list[Action] = [add_of(s) for s in change.added if s.id not in back]
@@ -39,9 +41,9 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Actio
 def commit_restoration(
     table: OpenTable, actions: Sequence[Action], head: Snapshot, version: int
 ) -> int:
-    """Commit the restoration of `version` that was formed on `head`; return the committed version.
+    """Commit the restoration of `version` that is based on `head`; return the committed version.
 
-    Rows that others committed after `head` are a conflict. Without actions nothing is committed.
+    Rows committed after `head` are a conflict. Without actions nothing is committed.
 
     Raises: see `Table.restore`.
     """

@@ -1,6 +1,6 @@
-"""What a table is set to: properties, columns, the granularity of new chunks, its clock.
+"""Changes of a table's settings: properties, columns, granularity, clock.
 
-Shell layer. Every change is a commit of its own, compared with what its writer saw.
+Each change is a commit of its own, and conflicts if another writer changed the same setting.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`Table`: the public face of a log.
+"""`Table`: the public handle to a table.
 
-Shell layer. The methods carry the contract; pins, claims, settings and restore are functions in the
-modules beside. A handle remembers the newest snapshot that it saw, so that a warm append needs no
-read at all. Handles are cheap, may be used from several threads, and can be pickled to other
-processes.
+The contract is in the docstrings of the methods; pins, claims, settings and restore are implemented
+in the other modules of this package. A handle keeps the newest snapshot it has read, so an append
+with a warm handle needs no read at all. Handles are cheap, thread-safe, and can be pickled and sent
+to other processes.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ class Table:
     ) -> Table:
         """Create a table and return a handle to it.
 
-        The store is probed first: one that ignores preconditions would lose commits.
+        The store is probed first: a store that ignores preconditions would lose commits.
 
         Args:
             uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
             schema: the Arrow schema of the rows.
             time_column: the event-time column, a timestamp or a date.
             granularity: of the time chunks: hour, day, month, year or all.
-            key: for keyed tables, which this release does not have.
-            buckets: likewise.
+            key: reserved for keyed tables, which this release does not support.
+            buckets: reserved, as `key`.
             order_by: columns by which rows are sorted inside a segment.
             properties: table properties (FORMAT.md R7.5).
             storage_options: override the AWS environment; see `eventlog.store.options`.
@@ -99,9 +99,9 @@ class Table:
             clock: use this clock instead of the machine's.
 
         Raises:
-            AlreadyExists: a table lies there.
+            AlreadyExists: there is already a table at `uri`.
             InvalidInput: an argument is wrong, or the store ignores preconditions.
-            UnsupportedFormat: a keyed table was asked for.
+            UnsupportedFormat: a keyed table was requested.
         """
         if not isinstance(key, tuple | list) or key or buckets is not None:
             raise UnsupportedFormat(
@@ -125,12 +125,20 @@ class Table:
         store: ObjectStore | None = None,
         clock: Clock | None = None,
     ) -> Table:
-        """Return a handle to the table at `uri`: at most three requests, at any length of history.
+        """Return a handle to the table at `uri`.
+
+        Takes at most three requests, however long the history is.
+
+        Args:
+            uri: as for `create`.
+            storage_options: override the AWS environment; see `eventlog.store.options`.
+            store: use this store instead of opening `uri`.
+            clock: use this clock instead of the machine's.
 
         Raises:
-            TableNotFound: no table lies there.
-            Corrupt: its newest commit breaks the format.
-            UnsupportedFormat: it needs a newer release.
+            TableNotFound: there is no table at `uri`.
+            Corrupt: its newest commit violates the format.
+            UnsupportedFormat: the table needs a newer release.
         """
         table = cls(store or open_store(uri, storage_options, clock), clock)
         table.head()
@@ -143,19 +151,21 @@ class Table:
 
     @property
     def id(self) -> str:
-        """The table's id, the same wherever it is copied: 32 hexadecimal digits."""
+        """The table's id, 32 hexadecimal digits. A copy of the table has the same id."""
         return self.head().header.table
 
     @property
     def log(self) -> Log:
-        """The log, for tools that walk it."""
+        """The log, for tools that read it directly."""
         return self._log
 
     def head(self) -> Snapshot:
-        """Return the newest snapshot that this handle knows; no request once it knows one.
+        """Return the newest snapshot that this handle has read.
+
+        Sends requests only the first time. See `refresh` for the newest version of the table.
 
         Raises:
-            TableNotFound: no table lies there.
+            TableNotFound: there is no table at this root.
         """
         known = self._head
         if known is None:
@@ -168,11 +178,12 @@ class Table:
 
         Args:
             version: 0 or more.
-            timestamp: the newest version at or before it; see `eventlog.query.moments.to_ms`.
+            timestamp: selects the newest version committed at or before it; for the accepted forms
+                see `eventlog.query.moments.to_ms`.
 
         Raises:
-            InvalidInput: both were given.
-            VersionNotFound: there is no such version, or the table is younger.
+            InvalidInput: both `version` and `timestamp` were given.
+            VersionNotFound: there is no such version, or the table did not exist at `timestamp`.
         """
         if version is not None and timestamp is not None:
             raise InvalidInput("give a version or a timestamp, not both")
@@ -191,10 +202,12 @@ class Table:
             raise
 
     def refresh(self) -> Snapshot:
-        """Look for news and return the head: one GET where there is none. Never goes backwards.
+        """Read the newest version and return it; the version never decreases.
+
+        Costs one GET if there is no newer version.
 
         Raises:
-            TableNotFound: another table lies here by now, as far as the answer tells.
+            TableNotFound: the answer shows that another table is stored under this root now.
         """
         known = self._head
         if known is None:
@@ -210,7 +223,8 @@ class Table:
 
         Args:
             start: the version to start at; the head if None.
-            limit: at most so many; all if None. Headers are read page by page as consumed.
+            limit: the maximum number of versions; all if None. Headers are read in pages, as the
+                iterator is consumed.
 
         Raises:
             VersionNotFound: there is no version `start`.
@@ -220,7 +234,7 @@ class Table:
         return history.history(self._log, top, most, self.head().meta.clock)
 
     def diff(self, a: int, b: int) -> diff.Diff:
-        """Return the segments added and dropped on the way from version `a` to version `b`.
+        """Return the segments added and dropped between version `a` and version `b`.
 
         Raises:
             VersionNotFound: there is no such version.
@@ -228,17 +242,17 @@ class Table:
         return diff.diff(self.snapshot(a), self.snapshot(b))
 
     def commit(self, transaction: Transaction) -> int:
-        """Commit a transaction and return the version that holds it.
+        """Commit a transaction and return the version that contains it.
 
-        This handle takes the same transaction again after `CommitUnknown`; it has one effect. Any
-        other handle must ask `find_transaction` first, unless the transaction has an (app id,
-        sequence): that has one effect from wherever it comes.
+        After `CommitUnknown` the same transaction can be passed to this handle again: it takes
+        effect once. With any other handle call `find_transaction` first, unless the transaction has
+        an app id and sequence, which make it idempotent everywhere.
 
         Raises:
-            ClaimLost: the claim that it runs under is gone; nothing was committed.
-            CommitConflict: it cannot be carried to the head; nothing was committed.
-            CommitUnknown: nobody could say whether it landed.
-            InvalidInput: the transaction passes the bounds of the format.
+            ClaimLost: the transaction's claim is gone; nothing was committed.
+            CommitConflict: it cannot be rebased onto the head; nothing was committed.
+            CommitUnknown: the outcome could not be determined.
+            InvalidInput: the transaction exceeds a limit of the format.
             Unavailable: the store does not answer; nothing was committed.
         """
         check_transaction(transaction)
@@ -246,7 +260,7 @@ class Table:
             outcome = self._committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):
             # against failing-writer-deletes
-            self.refresh()  # so that the next attempt starts from what was met
+            self.refresh()  # so that the next attempt starts from the conflicting version
             raise
         self._advance(outcome.head)
         return outcome.version
@@ -261,15 +275,15 @@ class Table:
         claim: Token | None = None,
         info: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Return a new transaction with a fresh id, formed on the newest version known.
+        """Return a new transaction with a fresh id, based on `head`.
 
         Args:
-            operation: what it is, for people.
-            actions: what it does, in order.
-            read_version: the version that it was formed on, if another.
-            app: of a unit of work that must not take effect twice.
-            claim: of a lease: without it the transaction is void.
-            info: free text for people.
+            operation: the name of the operation, shown in histories.
+            actions: the actions, in order.
+            read_version: the version that the transaction is based on; that of `head` if None.
+            app: app id and sequence of a unit of work that must not take effect twice.
+            claim: the token of a lease; the transaction is void once the lease is gone.
+            info: free text, shown in histories.
         """
         return Transaction(
             id=self.clock.token(),
@@ -285,12 +299,18 @@ class Table:
     def find_transaction(
         self, transaction_id: str, start: int = 0, until: int | None = None
     ) -> int | None:
-        """Return the version, from `start` on, in which the transaction took effect, or None.
+        """Return the version, `start` or later, in which a transaction took effect, or None.
 
-        What to ask after `CommitUnknown`, with its `version` and `until`: one GET a version.
+        Call it after `CommitUnknown`. Costs one GET per version.
+
+        Args:
+            transaction_id: the error's `transaction`.
+            start: the first version to look at: the error's `version`.
+            until: the last version in which it can take effect: the error's `until`.
 
         Raises:
-            CommitUnknown: the table has not come to `until` (or `start`): it may still arrive.
+            CommitUnknown: the table has not reached `until` (or `start`) yet, so the transaction
+                may still arrive.
         """
         first = whole(start, "start")
         last = first if until is None else whole(until, "until")
@@ -298,57 +318,62 @@ class Table:
         return history.find_transaction(self._log, wanted, first, self.refresh().version, last)
 
     def restore(self, version: int) -> int:
-        """Make the live segments those of `version` again, and return the committed version.
+        """Make the segments of `version` live again, and return the committed version.
 
         Nothing is copied. Schema and properties stay as they are.
 
         Raises:
-            CommitConflict: somebody committed rows meanwhile; nothing was changed.
-            DataLoss: a segment to bring back is missing; nothing was changed.
+            CommitConflict: another writer committed rows in the meantime; nothing was changed.
+            DataLoss: a segment to restore is missing; nothing was changed.
             VersionNotFound: there is no such version.
-            VersionVacuumed: it lies below the horizon.
+            VersionVacuumed: the version is below the horizon.
         """
         head = self.refresh()
         actions = restoration.restoration(head, self.snapshot(version), self.uri)
         return restoration.commit_restoration(self, actions, head, version)
 
     def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
-        """Hold a version against vacuum, and return it; the newest if None.
+        """Protect a version from vacuum until `unpin` or `break_pin`, and return the version.
 
-        Idempotent: the same pin again changes nothing. It holds until `unpin` or `break_pin`.
+        Idempotent: setting the same pin again changes nothing.
 
         Args:
             name: unique in the table, 1 to 255 characters.
-            version: at or above the horizon.
-            owner: who may unpin it; this user on this host if None.
+            version: at or above the horizon; the newest if None.
+            owner: the owner, who may unpin it; this user on this host if None.
 
         Raises:
             CommitConflict: the name is taken.
             VersionNotFound: there is no such version.
-            VersionVacuumed: it lies below the horizon.
+            VersionVacuumed: the version is below the horizon.
         """
         return holding.pin(self, name, version, owner=owner)
 
     def unpin(self, name: str, *, owner: str | None = None) -> None:
-        """Give up one's own pin.
+        """Remove a pin that `owner` set.
+
+        Args:
+            name: the name of the pin.
+            owner: the owner of the pin; this user on this host if None.
 
         Raises:
-            CommitConflict: it belongs to somebody else (see `break_pin`), or went meanwhile.
+            CommitConflict: the pin has another owner (see `break_pin`), or was removed in the
+                meantime.
             InvalidInput: there is no such pin.
         """
         holding.unpin(self, name, owner=owner)
 
     def break_pin(self, name: str) -> None:
-        """Remove a pin whoever's it is; the history shows who did.
+        """Remove a pin regardless of its owner. The history records the writer that removed it.
 
         Raises:
-            CommitConflict: it went meanwhile, or another took its name.
+            CommitConflict: the pin was removed in the meantime, or replaced by another of its name.
             InvalidInput: there is no such pin.
         """
         holding.break_pin(self, name)
 
     def claims(self) -> Mapping[str, Claim]:
-        """Return the claims that stand, by id."""
+        """Return the current claims, by id."""
         return self.refresh().meta.claims
 
     def claim(
@@ -365,28 +390,28 @@ class Table:
     ) -> Lease:
         """Take a lease on the time range [start, end), or on segments.
 
-        Appends need no claim and heed none. A commit that carries the lease's token
-        (`transaction(…, claim=lease.token)`) is void once the lease is gone, whatever any clock
-        says. Use the lease as a context manager, or release it; and renew it at least every
-        `leases.RENEW_S` seconds, or others may break it as stale.
+        Appends need no claim and ignore claims. A commit that carries the lease's token
+        (`transaction(…, claim=lease.token)`) is void once the lease is gone; no clock is involved.
+        Use the lease as a context manager, or release it. Renew it at least every
+        `leases.RENEW_S` seconds, or other writers may break it as stale.
 
         Args:
-            start: begin of the range, see `eventlog.query.moments.to_ms`; the range of
-                `segments`, or all time, if None.
-            end: its end (exclusive).
-            segments: claim only these live segments; none claims the whole range.
-            kind: exclusive stands with no other claim on the same range or segment; shared ones
-                stand together.
-            priority: a claim of lower priority that stands in the way is revoked.
-            group: the work it is for: a second request of the same group for the same range keeps
-                the claim that the group has. A fresh one if None.
-            owner: who, for people; this user on this host if None.
-            take_over: break a claim in the way that is stale
-                (`leases.is_silent`). What this handle waited between calls counts.
+            start: start of the range, see `eventlog.query.moments.to_ms`; if None, the start of the
+                range of `segments`, or of all time.
+            end: end of the range (exclusive), with the same default.
+            segments: claim only these live segments; if empty, the whole range.
+            kind: an exclusive claim conflicts with every other claim on the same range or segment;
+                shared claims do not conflict with each other.
+            priority: conflicting claims of lower priority are revoked.
+            group: the unit of work that the claim is for. If the group already has a claim on the
+                same range, that claim is returned. A fresh group if None.
+            owner: the owner, for display; this user on this host if None.
+            take_over: break conflicting claims that are stale (`leases.is_silent`). The time
+                between earlier calls on this handle counts as waiting.
 
         Raises:
-            ClaimLost: it was granted, and revoked again at once.
-            CommitConflict: a claim of the same or a higher priority stands in the way; the message
+            ClaimLost: the claim was granted and revoked again immediately.
+            CommitConflict: a claim of the same or a higher priority conflicts; the message
                 names it and its owner.
             InvalidInput: an argument is wrong.
         """
@@ -403,15 +428,18 @@ class Table:
         return holding.grant(self, wanted, take_over=take_over)
 
     def break_claim(self, claim_id: str, *, silent_s: float = 0) -> None:
-        """Remove somebody else's claim; the history shows who did. Its holder's commits are void.
+        """Remove the claim of another writer. Later commits under that claim are void.
+
+        The history records the writer that broke it.
 
         Args:
             claim_id: see `claims`.
-            silent_s: watch for so many seconds first; a claim that its holder renews is not broken.
-                Measured by this program's own waiting, never by comparing clocks (hazard K3).
+            silent_s: watch the claim for this many seconds first, and do not break it if its holder
+                renews it. The time is measured in this process, without comparing clocks
+                (hazard K3).
 
         Raises:
-            CommitConflict: its holder is alive, or it went meanwhile.
+            CommitConflict: the holder renewed the claim, or the claim was removed in the meantime.
             InvalidInput: there is no such claim.
         """
         holding.break_claim(self, claim_id, silent_s=silent_s)
@@ -420,70 +448,82 @@ class Table:
         """Set properties (None removes one) and return the committed version.
 
         Raises:
-            CommitConflict: somebody changed one of them meanwhile.
+            CommitConflict: another writer changed one of them in the meantime.
             InvalidInput: a name or a value is wrong.
         """
         return settings.set_properties(self, properties)
 
     def add_columns(self, schema: pa.Schema) -> int:
-        """Extend the table's columns to those of `schema` and return the committed version.
+        """Add the new columns of `schema` to the table, and return the committed version.
+
+        Args:
+            schema: the existing columns and the new ones. New columns must be nullable.
 
         Raises:
-            CommitConflict: somebody changed the schema meanwhile.
-            InvalidInput: a column would vanish, change its type, or be new but not nullable.
+            CommitConflict: another writer changed the schema in the meantime.
+            InvalidInput: a column is missing, has another type, or is new but not nullable.
         """
         return settings.add_columns(self, schema)
 
     def set_granularity(self, granularity: str) -> int:
-        """Cut new rows into time chunks of another size, and return the committed version.
+        """Set the size of time chunks for new rows, and return the committed version.
 
-        Segments stay as they are until compaction rewrites them; writers that learn of it later
-        write at the old granularity, and their rows count all the same.
+        Existing segments keep their chunks until compaction rewrites them. Appends staged at the
+        old granularity are still accepted.
+
+        Args:
+            granularity: hour, day, month, year or all.
 
         Raises:
-            CommitConflict: somebody changed it meanwhile.
+            CommitConflict: another writer changed it in the meantime.
             InvalidInput: there is no such granularity.
         """
         return settings.set_granularity(self, granularity)
 
     def set_clock(self, moment: Moment | None = None) -> int:
-        """Correct the table's time, which a wrong clock drove off; return the committed version.
+        """Correct the table's time after a wrong clock moved it, and return the committed version.
 
-        For a person who has looked (`eventlog clock`). The commit is stamped with the true time,
-        and later ones go on from there. Versions before it that were stamped later are taken for
-        ones of that time; where the clock goes ahead (by more than ten years, which nothing else
-        may), all of them are: nobody knows better, and none is given up too early. Nothing else
-        changes, whatever the time is set to.
+        For an operator who has checked with `eventlog clock`. The commit is stamped with the true
+        time, and later commits continue from there. If the time moves back, earlier versions with a
+        later time count as committed at the true time. If it moves ahead (by more than ten years,
+        which only this method allows), all earlier versions do, so that retention expires none of
+        them too early. Nothing else changes.
 
         Args:
-            moment: the true time; that of the store, else of this machine, if None.
+            moment: the true time; if None, that of the store, or of this machine if the store
+                reports none.
 
         Raises:
-            CommitConflict: others committed meanwhile; or the table's time needs no correction.
+            CommitConflict: another writer committed in the meantime, or the table's time needs no
+                correction.
         """
         return settings.set_clock(self, moment)
 
     def verify(self, within_s: float = 0.0) -> None:
-        """Make sure that the log here is still the one that this handle knows: one small GET.
+        """Check that the log is still the one that this handle has read: one small GET.
 
-        Commits and vacuums do so by themselves (FORMAT.md R10.1).
+        Commits and vacuums do this themselves (FORMAT.md R10.1).
 
         Args:
-            within_s: no request where this handle met the log so short a time ago.
+            within_s: send no request if this handle verified the log within the last `within_s`
+                seconds.
 
         Raises:
-            Corrupt: commits that it knows were removed or changed.
-            TableNotFound: the table was removed, and maybe another one created in its place.
+            Corrupt: commits that this handle has read were removed or changed.
+            TableNotFound: the table was removed, and possibly replaced by another.
         """
         self._committer.identity.check(self.head(), within_s)
 
     @contextmanager
     def verifying(self) -> Iterator[None]:
-        """Do beside a block of work what the next commit would wait for, if there is anything.
+        """Run the preparations for the next commit in a thread, while a block of work runs.
 
-        That is `verify`, and reading what other writers have published for this one to commit.
+        These are `verify`, if it is due, and reading the transactions that other writers have
+        published for a leader to commit.
 
-        Raises: as `verify`, when the block has ended without an error.
+        Raises:
+            Corrupt: as `verify`, after the block has ended without an error.
+            TableNotFound: likewise.
         """
         committer = self._committer
         verifies = not self.store.near and committer.identity.is_due()
@@ -494,7 +534,7 @@ class Table:
         def look() -> None:
             if verifies:
                 self.verify()
-            with suppress(Unavailable):  # it is for the others
+            with suppress(Unavailable):  # best effort: it only helps other writers
                 committer.read_ahead(self.head())
 
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as beside:
@@ -503,7 +543,7 @@ class Table:
             looking.result()
 
     def write_keyframe(self) -> int:
-        """Write the key frame of the head now, whether due or not; return its version."""
+        """Write the key frame of the head now, even if it is not due, and return its version."""
         head = self.refresh()
         self.verify()
         if head.base is None or head.base.version != head.version:
@@ -514,7 +554,7 @@ class Table:
         return f"Table({self.uri!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # The id: opened in another process it is the same table, or an error.
+        # The id is included: the other process must open the same table, or fail.
         return {"store": self.store, "clock": self.clock, "table": self._log.table}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -522,7 +562,7 @@ class Table:
         self._log.table = state["table"]
 
     def _advance(self, newest: Snapshot) -> None:
-        with self._lock:  # of two threads, the one that saw less must not have the last word
+        with self._lock:  # a thread with an older snapshot must not overwrite a newer one
             if self._head is None or newest.version > self._head.version:
                 self._committer.identity.seen()
                 self._log.table = newest.header.table

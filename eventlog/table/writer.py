@@ -1,7 +1,4 @@
-"""Who writes: the name that histories, pins and claims show.
-
-Shell layer: asks the operating system.
-"""
+"""The writer's name, as histories, pins and claims show it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from eventlog.commit.proposal import MAX_WRITER
 
 
 def writer_name() -> str:
-    """Return who writes, for histories: `user@host`."""
+    """Return the name of this writer, `user@host`, as the operating system reports it."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name

@@ -139,7 +139,7 @@ class Run:
 def check_end(name, other, end):
     """Only who needs what is gone, or came too late for a vacuum, may be told to decide again."""
     if isinstance(end, errors.CommitConflict):
-        late = "gave it up" in str(end)
+        late = "deleted it" in str(end)
         replaced = name == "replace" and other in ("replace", COMPACT)
         assert replaced or (other == "vacuum" and late), (name, other, end)
 

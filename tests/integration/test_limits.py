@@ -28,7 +28,7 @@ def test_a_commit_of_the_greatest_size_is_read(monkeypatch):
     bare = commit(table, info={"note": ""})
     room = codec.MAX_COMMIT_BYTES - len(store.get(keys.commit_key(bare)))
     for more in (room + 64, room + 1):
-        with pytest.raises(InvalidInput, match="the commit takes"):
+        with pytest.raises(InvalidInput, match="the commit has"):
             commit(table, info={"note": "x" * more})
     # One after another, for a version or a time may have a digit more.
     full = [commit(table, info={"note": "x" * (room - less)}) for less in range(4)]
@@ -51,7 +51,7 @@ def test_a_key_frame_that_nobody_could_read_is_not_written(monkeypatch):
     monkeypatch.setattr(codec, "encode_keyframe", measured)
     head = table.refresh()
     monkeypatch.setattr(codec, "MAX_KEYFRAME_BYTES", 100)
-    with pytest.raises(InvalidInput, match="the key frame's root takes"):
+    with pytest.raises(InvalidInput, match="the key frame's root has"):
         write_keyframe(table.log, table.clock, head)
     assert scan(reopen(store)).to_table().num_rows == 3
     monkeypatch.setattr(codec, "encode_keyframe", whole)
@@ -67,7 +67,7 @@ def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     table = create(store)
     rows = pa.concat_tables([events(1, day=day) for day in range(1100)])
     monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 40_000)
-    with pytest.raises(InvalidInput, match="entries of segments take more than the 40000 bytes"):
+    with pytest.raises(InvalidInput, match="segment entries take more than the 40000 bytes"):
         append(table, rows)
     assert reopen(store).head().version == 0
     monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 2_000_000)

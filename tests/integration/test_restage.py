@@ -99,7 +99,7 @@ def test_an_upload_that_was_taken_is_refused_and_can_be_written_again(table):
     append(table, events(1, first=20))
     behind = Table.open(mine.uri, store=mine.store, clock=table.clock)
     behind._head = table.snapshot(0)
-    with pytest.raises(errors.CommitConflict, match="gave it up"):
+    with pytest.raises(errors.CommitConflict, match="deleted it"):
         append(behind, events(1, first=10))
     before = sorted(row_names(table))
     assert before == ["row 0", "row 1", "row 20"]

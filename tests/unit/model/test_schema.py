@@ -112,10 +112,10 @@ def test_types_nest_so_deep_that_every_reader_takes_them(wraps):
 def test_a_type_that_nests_deeper_is_refused_before_anything_is_made(wraps, levels):
     store = MemoryStore()
     wanted = SCHEMA.append(pa.field("deep", nested(levels, wraps)[0]))
-    with pytest.raises(errors.InvalidInput, match=r"nests too deep"):
+    with pytest.raises(errors.InvalidInput, match=r"is nested too deeply"):
         create(store, schema=wanted)
     assert not list(store.list(""))
-    with pytest.raises(errors.InvalidInput, match=r"nests too deep"):
+    with pytest.raises(errors.InvalidInput, match=r"is nested too deeply"):
         create().add_columns(wanted)
 
 
@@ -163,7 +163,7 @@ def successors():
     extra = Column(4, "new", "string")
     yield "id skipped", replace(new, id=3)
     yield "id kept", replace(new, id=1)
-    yield "ids given again", replace(new, last_column_id=1, columns=columns[:2])
+    yield "ids would be reused", replace(new, last_column_id=1, columns=columns[:2])
     yield "id beyond the last", replace(new, last_column_id=2)
     yield "old id reused", replace(new, columns=(*columns[:2], replace(columns[2], id=2)))
     yield "name twice", replace(new, last_column_id=4, columns=(*columns, extra))

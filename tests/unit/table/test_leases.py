@@ -235,7 +235,7 @@ def test_k3_a_renewal_after_the_last_look_is_seen(table):
 def test_a_claim_that_goes_while_it_is_watched_is_not_broken(table):
     lease = table.claim(Ms(0), Ms(10))
     other = watcher(table, after_s=1, meanwhile=lease.release)
-    with pytest.raises(errors.CommitConflict, match="went meanwhile"):
+    with pytest.raises(errors.CommitConflict, match="was removed in the meantime"):
         other.break_claim(lease.id, silent_s=3)
     with pytest.raises(errors.InvalidInput, match="no claim"):
         other.break_claim(lease.id)
