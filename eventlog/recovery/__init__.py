@@ -1,4 +1,4 @@
-"""What overshadows what, what can stand in for a lost segment, and what is dead.
+"""Which segments replace which, what can be read for a lost segment, and what vacuum may delete.
 
-`lineage`, `timeline` and `sweep` are pure; `fallback` reads the log. Imports `log` and below.
+`lineage`, `timeline` and `sweep` do no I/O; `fallback` reads the log. Imports `log` and below.
 """

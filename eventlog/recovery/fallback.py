@@ -1,10 +1,10 @@
-"""Fallback: what can be read in the place of segments that a version needs and that are lost.
+"""Fallback: what can be read in place of lost segments that a version needs.
 
-Shell layer. A rewrite's outputs hold the rows of its inputs, so that a version whose compacted
-segment is lost can still be read exactly while the inputs are there. Which segments to read instead
-is decided by `eventlog.recovery.timeline`; this module reads from the log what it has to know for
-that: how the lost segments came about, generation by generation, and what was made of the rest of
-their groups since. Nothing here is done unless something was lost (FORMAT.md R14.3).
+The outputs of a rewrite contain the rows of its inputs, so a version whose compacted segment is
+lost can still be read exactly while the inputs exist. `eventlog.recovery.timeline` decides which
+segments to read instead. This module reads the log for it: which transactions created the lost
+segments, generation by generation, and what the rest of their groups was replaced by. It is used
+only after a loss (FORMAT.md R14.3).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What to read in the place of lost segments.
+    """What to read in place of lost segments.
 
     Attributes:
-        out: live segments of the version that are not to be read: lost ones that others stand in
-            for, the rest of their groups, and what was made of those since.
-        back: segments that hold exactly the rows of `out`.
-        missing: lost segments that nothing stands in for; their rows cannot be read.
+        out: live segments of the version that must not be read: lost ones that others replace, the
+            rest of their groups, and segments that were rewritten from those.
+        back: segments that contain exactly the rows of `out`, to be read instead.
+        missing: lost segments without a replacement; their rows cannot be read.
     """
 
     out: tuple[Segment, ...] = ()
@@ -44,10 +44,10 @@ class Fallback:
     missing: tuple[Segment, ...] = ()
 
     def __str__(self) -> str:
-        """Name the segments, as a warning to whoever reads on."""
+        """Return a warning for readers that names the segments."""
         out = ", ".join(keys.key_of(segment) for segment in self.out)
         back = ", ".join(keys.key_of(segment) for segment in self.back)
-        return f"in place of {out} these are read: {back or 'none, for there are no rows'}"
+        return f"in place of {out} these are read: {back or 'none, since there are no rows'}"
 
 
 def find(
@@ -56,16 +56,16 @@ def find(
     lost: Iterable[Segment],
     whole: Callable[[Segment], bool] | None = None,
 ) -> Fallback:
-    """Return what can be read in the place of lost segments.
+    """Return what can be read in place of lost segments.
 
-    Reads the commits that added them, and for those of a `replace`: of its inputs, of what was made
-    of its other outputs, and so on as far as inputs are lost too.
+    Reads the commits that added them. For those added by a `replace` it also reads the commits of
+    its inputs, if they are lost too, and those that replaced its other outputs, and so on.
 
     Args:
         log: of the table.
         snapshot: the version that is read.
         lost: live segments of it that are missing or damaged.
-        whole: says whether the object of a segment is there and undamaged; `is_whole` if None.
+        whole: says whether the object of a segment exists and is undamaged; `is_whole` if None.
 
     Raises:
         Corrupt: a commit or a spill cannot be read.
@@ -84,7 +84,7 @@ def is_whole(store: ObjectStore, segment: Segment) -> bool:
         Unavailable: the store does not answer.
     """
     try:
-        # One byte more than there should be, to notice one too many.
+        # One byte more than expected, to detect a longer object.
         return object_checksum(store, keys.key_of(segment), segment.bytes + 1) == segment.checksum
     except KeyNotFound:
         return False
@@ -92,7 +92,7 @@ def is_whole(store: ObjectStore, segment: Segment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one accepted transaction did, and where it stands in the log."""
+    """The effect of one accepted transaction, and its place in the log (version, index)."""
 
     place: tuple[int, int]
     adds: tuple[Segment, ...]
@@ -100,9 +100,10 @@ class _Step:
     exact: bool
 
     def change(self) -> Change:
-        """Return it as lineage takes it; of an inexact one only that its drops are gone.
+        """Return the change for lineage; for an inexact one without the adds.
 
-        Its adds are read as the version has them; a restore's have ids that were met before.
+        The adds of inexact transactions are not replaced by others, and those of a restore have ids
+        that occurred before.
         """
         adds = self.adds if self.exact else ()
         dropped = tuple(segment.id for segment in self.drops)
@@ -110,7 +111,7 @@ class _Step:
 
 
 class _Search:
-    """One search: the transactions around the lost segments, and which objects are there."""
+    """One search: the transactions around the lost segments, and which objects exist."""
 
     def __init__(
         self,
@@ -122,14 +123,14 @@ class _Search:
         self._log, self._snapshot, self._lost, self._whole = log, snapshot, lost, whole
         self._snapshots = {snapshot.version: snapshot}
         self._commits: dict[int, list[_Step]] = {}
-        self._steps: dict[tuple[int, int], _Step] = {}  # by place: those that matter
+        self._steps: dict[tuple[int, int], _Step] = {}  # the relevant ones, by place
         self._entries: dict[str, Segment] = dict(lost)
         self._there: dict[str, bool] = dict.fromkeys(lost, False)
         self._live: set[str] = set(lost)
 
     def run(self) -> None:
-        """Follow what would fall with the groups of the lost segments, to the end."""
-        queue = deque(self._maker(segment) for segment in self._lost.values())
+        """Collect all transactions whose groups depend on those of the lost segments."""
+        queue = deque(self._creator(segment) for segment in self._lost.values())
         while queue:
             step = queue.popleft()
             if step is None or step.place in self._steps:
@@ -138,18 +139,18 @@ class _Search:
             if not step.exact:
                 continue
             self._entries.update((segment.id, segment) for segment in (*step.adds, *step.drops))
-            queue.extend(self._maker(s) for s in step.drops if not self._is_there(s))
-            queue.extend(self._takers(step.adds))
+            queue.extend(self._creator(s) for s in step.drops if not self._exists(s))
+            queue.extend(self._droppers(step.adds))
 
     def result(self) -> Fallback:
-        """Return what the timeline of the members found makes of the losses."""
-        found = members(step.change() for _, step in sorted(self._steps.items()))
-        there = {name for name in found if self._there.get(name, name in self._live)}
+        """Return the fallback that the timeline of the collected members gives."""
+        known = members(step.change() for _, step in sorted(self._steps.items()))
+        there = {name for name in known if self._there.get(name, name in self._live)}
         timeline = Timeline(
-            (member for name, member in found.items() if name in there),
-            lost=(member for name, member in found.items() if name not in there),
+            (member for name, member in known.items() if name in there),
+            lost=(member for name, member in known.items() if name not in there),
         )
-        missing = timeline.missing | (self._lost.keys() - found.keys())
+        missing = timeline.missing | (self._lost.keys() - known.keys())
         out = [s for name, s in self._entries.items() if name in self._live]
         return Fallback(
             out=tuple(s for s in out if s.id not in timeline.visible | missing),
@@ -157,28 +158,28 @@ class _Search:
             missing=tuple(self._lost[name] for name in sorted(missing & self._lost.keys())),
         )
 
-    def _maker(self, segment: Segment) -> _Step | None:
+    def _creator(self, segment: Segment) -> _Step | None:
         """Return the transaction that added a segment, if it was an exact replacement."""
         for step in self._steps_of(segment.version):
             if step.exact and segment in step.adds:
                 return step
         return None
 
-    def _takers(self, adds: tuple[Segment, ...]) -> list[_Step]:
-        """Return the transactions that dropped those of a group that are not live any more."""
+    def _droppers(self, adds: tuple[Segment, ...]) -> list[_Step]:
+        """Return the transactions that dropped the members of a group that are no longer live."""
         live = self._live_at(self._snapshot.version, adds)
         self._live |= live
         rest = {segment.id: segment for segment in adds if segment.id not in live}
-        found = []
+        steps = []
         while rest:
-            step = self._taker(next(iter(rest.values())))
-            found.append(step)
+            step = self._dropper(next(iter(rest.values())))
+            steps.append(step)
             for segment in step.drops:
                 rest.pop(segment.id, None)
-        return found
+        return steps
 
-    def _taker(self, segment: Segment) -> _Step:
-        """Return the transaction that dropped a segment: by bisection, for that happens once."""
+    def _dropper(self, segment: Segment) -> _Step:
+        """Return the transaction that dropped a segment, by bisection over the versions."""
         low, high = segment.version - 1, self._snapshot.version  # live after low, not at high
         while high - low > 1:
             middle = (low + high) // 2
@@ -189,19 +190,19 @@ class _Search:
         return next(step for step in self._steps_of(high) if segment in step.drops)
 
     def _live_at(self, version: int, wanted: tuple[Segment, ...]) -> set[str]:
-        """Return the ids of those of the entries that are live at a version."""
+        """Return the ids of the given entries that are live at a version."""
         if version not in self._snapshots:
             self._snapshots[version] = self._log.snapshot(version)
         live = self._snapshots[version].live([Drop(s.id, s.chunk, "") for s in wanted])
         return {segment.id for segment in wanted if live.get(segment.id) == segment}
 
-    def _is_there(self, segment: Segment) -> bool:
+    def _exists(self, segment: Segment) -> bool:
         if segment.id not in self._there:
             self._there[segment.id] = self._whole(segment)
         return self._there[segment.id]
 
     def _steps_of(self, version: int) -> list[_Step]:
-        """Return what the accepted transactions of a commit did, in order."""
+        """Return the effects of the accepted transactions of a commit, in order."""
         if version not in self._commits:
             commit = spills.unpack(self._log.read(version)[0], self._log.spill)
             effect = self._log.effect(commit)

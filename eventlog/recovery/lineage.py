@@ -1,6 +1,6 @@
-"""Lineage: which segments stand in the place of which, as the transactions of the log say.
+"""Lineage: which segments replaced which, according to the transactions of the log.
 
-Pure layer. What overshadows what is not stored with the segments: it follows from the transactions
+No I/O. What overshadows what is not stored with the segments; it follows from the transactions
 (FORMAT.md R14.2).
 """
 
@@ -14,13 +14,13 @@ from eventlog.model.records import Add, Drop, Replace, Transaction
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A segment as the timeline sees it.
+    """A segment in the timeline.
 
     Attributes:
-        id: the segment's.
-        overshadows: ids of the segments that its transaction replaced; the same for the group.
-        group: ids of the segments that its transaction put in their place, with its own; not
-            given: the segment alone.
+        id: of the segment.
+        overshadows: ids of the segments that its transaction replaced; the same for its group.
+        group: ids of the segments that its transaction added, including its own; by default only
+            its own.
     """
 
     id: str
@@ -28,19 +28,19 @@ class Member:
     group: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """A member alone is a group of one."""
+        """Make a member without a group a group of one."""
         if not self.group:
             object.__setattr__(self, "group", frozenset((self.id,)))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an accepted transaction did to the live segments.
+    """The effect of an accepted transaction on the live segments.
 
     Attributes:
         adds: ids in order.
         drops: ids in order.
-        exact: the adds hold the same rows as the drops: a `replace` that deleted none.
+        exact: whether the adds have the same rows as the drops: a `replace` that deleted none.
     """
 
     adds: tuple[str, ...]
@@ -49,7 +49,7 @@ class Change:
 
 
 def change_of(transaction: Transaction) -> Change:
-    """Return what an accepted transaction, whose spill is unpacked, did to the live segments."""
+    """Return the effect of an accepted transaction, whose spill is unpacked."""
     actions = transaction.actions
     return Change(
         tuple(action.id for action in actions if isinstance(action, Add)),
@@ -59,36 +59,37 @@ def change_of(transaction: Transaction) -> Change:
 
 
 def members(changes: Iterable[Change]) -> dict[str, Member]:
-    """Return the members that the transactions made, by id.
+    """Return the members that result from the transactions, by id.
 
-    Segments that went by anything but an exact replacement are no members, nor is what they had
-    replaced: to bring it back would bring back rows that were deleted. What is left of their groups
-    stands for itself.
+    Segments dropped by anything but an exact replacement are not members, nor are the segments
+    that they had replaced: to read those again would bring back deleted rows. The remaining members
+    of their groups become groups of one.
 
     Args:
-        changes: in the order of the log. Segments that they only drop are taken as appended before.
+        changes: in the order of the log. Segments that are dropped but not added by them count as
+            appended before.
     """
-    found: dict[str, Member] = {}
+    known: dict[str, Member] = {}
     for change in changes:
         if change.exact and change.adds:
             group, dropped = frozenset(change.adds), frozenset(change.drops)
             for name in change.drops:
-                found.setdefault(name, Member(name))
-            found.update((name, Member(name, dropped, group)) for name in change.adds)
+                known.setdefault(name, Member(name))
+            known.update((name, Member(name, dropped, group)) for name in change.adds)
         else:
             for name in change.drops:
-                _forget(found, name)
-            found.update((name, Member(name)) for name in change.adds)
-    return found
+                _forget(known, name)
+            known.update((name, Member(name)) for name in change.adds)
+    return known
 
 
-def _forget(found: dict[str, Member], name: str) -> None:
-    """Take out a segment and all that it had replaced; its group overshadows nothing any more."""
+def _forget(known: dict[str, Member], name: str) -> None:
+    """Remove a segment and all that it had replaced; its group no longer overshadows anything."""
     queue = [name]
     while queue:
-        gone = found.pop(queue.pop(), None)
-        if gone is not None:
-            for mate in gone.group:
-                if mate in found:
-                    found[mate] = Member(mate)
-            queue.extend(gone.overshadows)
+        removed = known.pop(queue.pop(), None)
+        if removed is not None:
+            for other in removed.group:
+                if other in known:
+                    known[other] = Member(other)
+            queue.extend(removed.overshadows)

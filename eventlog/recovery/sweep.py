@@ -1,8 +1,7 @@
-"""Vacuum's decisions: how far fence and horizon may go, and which objects are dead.
+"""Vacuum's decisions: how far fence and horizon may move, and which objects are dead.
 
-Pure layer (FORMAT.md "Vacuum"). What is dead follows from the log alone;
-clocks only propose how far the marks go, so that they decide who is inconvenienced and never what
-is lost.
+No I/O (FORMAT.md "Vacuum"). Which objects are dead follows from the log alone. Clocks only propose
+how far the marks move, so a wrong clock may cost a writer or reader a retry, but never loses rows.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PENDING = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A segment's object that is not live any more: the version that dropped it, and its size."""
+    """The object of a dropped segment: the version that dropped it, and its size."""
 
     key: str
     version: int
@@ -38,13 +37,13 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far fence and horizon go.
+    """How far fence and horizon move.
 
     Attributes:
         fence: staged objects of epochs below it are dead.
-        horizon: what was dropped at or below it is dead.
-        aged: how far the horizon would go by the retention alone.
-        held: the pins and replicas that keep it from going so far, the oldest first.
+        horizon: segments dropped at or below it are dead.
+        aged: the horizon that the retention alone would allow.
+        held: the pins and replicas that keep the horizon below `aged`, oldest first.
     """
 
     fence: int
@@ -55,19 +54,19 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of dropped segments: dead ones go now, the rest waits for a reason."""
+    """Dropped segments: dead ones are deleted now, the others have a reason to wait."""
 
     dead: tuple[Dropped, ...]
     waiting: tuple[Dropped, ...]
 
 
 def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
-    """Return how far the marks go: never back, and the horizon never past a pin or a replica.
+    """Return the new marks: never lower, and the horizon never past a pin or a replica.
 
     Args:
         meta: the small state at the head.
-        aged: the version that was the head as long ago as the retention says.
-        staged: the version that was the head as long ago as an upload may take.
+        aged: the version that was the head when the retention period began.
+        staged: the version that was the head when the oldest permitted upload may have started.
     """
     aged = max(aged, meta.horizon)
     held = tuple(hold for hold in holds(meta) if hold.version < aged)
@@ -78,31 +77,31 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
 def verdict(
     dropped: Mapping[str, Dropped], live: AbstractSet[str], fence: int, horizon: int
 ) -> Verdict:
-    """Sort dropped segments into dead and waiting; what is live again is neither.
+    """Split dropped segments into dead and waiting; those that are live again are neither.
 
     Args:
         dropped: by key.
-        live: the keys of those that are live at the version that carries the marks.
+        live: the keys of those that are live at the version that set the marks.
         fence: of that version.
         horizon: of that version.
     """
     # against live-again-deleted
-    gone = [one for key, one in sorted(dropped.items()) if key not in live]
+    gone = [segment for key, segment in sorted(dropped.items()) if key not in live]
     # against dropped-above-the-fence-deleted, dropped-above-the-horizon-deleted
-    dead = tuple(one for one in gone if one.version <= horizon and epoch_of(one.key) < fence)
-    taken = {one.key for one in dead}
-    return Verdict(dead, tuple(one for one in gone if one.key not in taken))
+    dead = tuple(d for d in gone if d.version <= horizon and epoch_of(d.key) < fence)
+    dead_keys = {segment.key for segment in dead}
+    return Verdict(dead, tuple(segment for segment in gone if segment.key not in dead_keys))
 
 
 def unnamed(
     listed: Mapping[str, int], live: AbstractSet[str], dropped: Mapping[str, Dropped], fence: int
 ) -> list[Dropped]:
-    """Return the listed objects that no commit made live: staged, and given up.
+    """Return the listed objects that no commit made live: staged, and abandoned.
 
     Args:
         listed: key to size of objects under `data/`.
-        live: the keys of those that are live at the version that carries the marks.
-        dropped: by key: what was live once; `verdict` decides on those.
+        live: the keys of those that are live at the version that set the marks.
+        dropped: by key, segments that were live before; `verdict` decides on those.
         fence: of that version.
     """
     return [
@@ -113,12 +112,12 @@ def unnamed(
     ]
 
 
-def reason(one: Dropped, found: Marks) -> str:
+def reason(dropped: Dropped, limits: Marks) -> str:
     """Return what keeps a dropped segment: `retention`, `staging`, or `pin 'name' of owner`."""
-    if one.version > found.aged:
+    if dropped.version > limits.aged:
         return "retention"
-    for hold in found.held:
-        if hold.version < one.version:
+    for hold in limits.held:
+        if hold.version < dropped.version:
             return f"{hold.kind} {hold.name!r} of {hold.owner}"
     return "staging"
 
@@ -127,32 +126,32 @@ def epoch_of(key: str) -> int:
     """Return the epoch in a segment's key.
 
     Raises:
-        Corrupt: the key is not of a segment (hazard V4).
+        Corrupt: the key is not that of a segment (hazard V4).
     """
     parsed = keys.parse_segment_key(key)
     if parsed is None or keys.segment_key(*parsed) != key:  # against foreign-key-given-an-epoch
-        raise Corrupt(f"{key[:80]!r} is no key of a segment", key=key[:80])
+        raise Corrupt(f"{key[:80]!r} is not the key of a segment", key=key[:80])
     return parsed[0]
 
 
 def to_object(waiting: Iterable[Dropped]) -> bytes:
-    """Return the object that keeps what waits for the next vacuum."""
-    rows = sorted(waiting, key=lambda one: one.key)
-    columns = [[one.key for one in rows], [one.version for one in rows], [o.bytes for o in rows]]
+    """Return the record of the segments that wait for the next vacuum, as Parquet."""
+    rows = sorted(waiting, key=lambda row: row.key)
+    columns = [[row.key for row in rows], [row.version for row in rows], [r.bytes for r in rows]]
     return segments.to_parquet(pa.table(columns, schema=_PENDING))
 
 
 def from_object(body: bytes, rows: int) -> dict[str, Dropped]:
-    """Return what such an object holds, by key.
+    """Return the segments in a record of `to_object`, by key.
 
     Raises:
-        Corrupt: it is something else.
+        Corrupt: it is not such a record.
     """
     table = segments.read_frame(body, rows)
     if table.column_names != _PENDING.names:
-        raise Corrupt("the object that a vacuum left has other columns")
+        raise Corrupt("the record of the last vacuum has the wrong columns")
     columns = (column.to_pylist() for column in table.columns)
-    found = {key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)}
-    for key in found:
+    rows = {key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)}
+    for key in rows:
         epoch_of(key)
-    return found
+    return rows

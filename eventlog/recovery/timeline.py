@@ -1,22 +1,24 @@
 """The timeline: which of the segments that have arrived somewhere are to be read.
 
-Pure layer. Used where segments arrive and vanish one by one: a reader that lost a compacted segment
-whose inputs still exist, a replica that is still receiving, a cache. Where all segments are there,
-the snapshot of a version says it all, and no timeline is needed.
+No I/O. Used where segments arrive and disappear one by one: a reader that lost a compacted segment
+whose inputs still exist, a replica that is still receiving, a cache. Where all segments exist, the
+snapshot of a version is enough, and no timeline is needed.
 
-A `Member` is a segment with its group and what that overshadows (FORMAT.md R14.7). What is visible
-is a function of three sets, in whatever order they came about: the members that *arrived*, those of
-them that are *lost* since, and those that are *known* (R14.8). A group of which all arrived is
-*formed* (R14.10); one that lost a member gives way, if it can, to the newest complete generation
-below it (R14.11); what is left is *in force*, and the states of all members follow (R14.12).
+A `Member` is a segment with its group and the segments that the group overshadows (FORMAT.md
+R14.7). What is visible is a function of three sets, whatever the order of events: the members that
+*arrived*, those of them that were *lost* since, and those that are *known* (R14.8). A group whose
+members all arrived is *formed* (R14.10). A group that lost a member falls back, if possible, to the
+newest complete generation below it (R14.11). The remaining groups are *in force*, and determine the
+states of all members (R14.12).
 
-The greatest set of R14.10 is found by taking away what cannot be in it, to the end; the smallest of
-R14.11 by following what would have to fall too. Only groups that overshadow each other, over any
-number of hops, have to do with each other. The groups in force are in order (R14.9), so that a
-member and one that it overshadows, over any number of hops, are never both visible.
+The greatest set of R14.10 is computed by removing groups that cannot be in it until none is left to
+remove; the smallest of R14.11 by adding groups that must fall as well. Only groups connected by
+overshadowing, over any number of hops, affect each other. The groups in force are ordered (R14.9),
+so a member and one that it overshadows, over any number of hops, are never both visible.
 
-After Druid's segment locking proposal, "Timeline management". That leaves open what a timeline
-built anew says about a group that lost a member; here it is told what is lost, and says the same.
+After Druid's segment locking proposal, "Timeline management". The proposal does not define what a
+rebuilt timeline returns for a group that lost a member; here the lost members are an input, so that
+a rebuilt timeline is equal.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ State = Literal["standby", "visible", "overshadowed"]
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """What one step changed: ids that became visible, and ids that are visible no more."""
+    """The result of one step: ids that became visible, and ids that are no longer visible."""
 
     shown: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
@@ -41,12 +43,12 @@ class Swap:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A group of which a member is known.
+    """A group with a known member.
 
     Attributes:
-        ids: its members'.
-        overshadows: what they overshadow.
-        absent: how many of them never arrived and are overshadowed by no known group.
+        ids: of its members.
+        overshadows: the ids that they overshadow.
+        absent: the number of members that never arrived and that no known group overshadows.
     """
 
     ids: frozenset[str]
@@ -57,15 +59,14 @@ class _Group:
 class Timeline:
     """The states of the members that arrived (FORMAT.md R14.12).
 
-    Built at once or member by member, in any order: equal sets make equal timelines. A step costs
-    in proportion to the groups that overshadow each other, over any number of hops, around the
-    member; segments that nothing overshadows and that overshadow nothing cost the same however many
-    there are.
+    Built at once or member by member, in any order: equal sets give equal timelines. The cost of a
+    step is proportional to the number of groups connected to the member by overshadowing, over any
+    number of hops. Segments without such connections have a constant cost each.
 
     Args:
-        online: the members that are there.
-        lost: members that arrived and are not there any more.
-        known: further members that the caller knows of, which have not arrived.
+        online: the members that exist.
+        lost: members that arrived and no longer exist.
+        known: further members that are known, but have not arrived.
 
     Raises:
         InvalidInput: the members do not fit together; see `add`.
@@ -97,12 +98,12 @@ class Timeline:
             self._arrive(member)
             self._lost.discard(member.id)
             self._online.add(member.id)
-        settled: set[_Group] = set()
+        updated: set[_Group] = set()
         for group in self._group.values():
-            if group not in settled:
-                touched = self._component(group)
-                self._settle(touched)
-                settled |= touched
+            if group not in updated:
+                component = self._component(group)
+                self._update(component)
+                updated |= component
 
     @property
     def visible(self) -> frozenset[str]:
@@ -111,28 +112,29 @@ class Timeline:
 
     @property
     def standby(self) -> frozenset[str]:
-        """The ids that wait for others of their group, or for those to come back."""
+        """The ids that wait until the other members of their group arrive, or come back."""
         return frozenset(name for name, state in self._states.items() if state == "standby")
 
     @property
     def overshadowed(self) -> frozenset[str]:
-        """The ids in whose place others are in force."""
+        """The ids that are replaced by groups in force."""
         return frozenset(name for name, state in self._states.items() if state == "overshadowed")
 
     @property
     def missing(self) -> frozenset[str]:
-        """The lost ids without which rows are missing from `visible`, and nothing to fall back on.
+        """The lost ids whose rows are missing from `visible`, since there is no fallback.
 
-        Members that never arrived are not among them.
+        Does not include members that never arrived.
         """
         return frozenset(self._missing)
 
     @property
     def unknown(self) -> frozenset[str]:
-        """The overshadowed ids of which nothing is known, not even what they overshadow in turn.
+        """The overshadowed ids that are not known, nor is what they overshadow in turn.
 
-        If one of them replaced something that arrived, that stays visible: make it known. So a
-        replica has to, which may never get a generation in between: its source has vacuumed it.
+        If one of them replaced a member that arrived, that member stays visible; call `know` to
+        prevent it. A replica has to do so, since it may never receive an intermediate generation
+        that its source has vacuumed.
         """
         return frozenset(name for name in self._over if name not in self._group)
 
@@ -141,22 +143,22 @@ class Timeline:
         return self._states.get(member_id)
 
     def know(self, member: Member) -> Swap:
-        """Take note of a member that has not arrived, such as one that a replica is offered.
+        """Make a member known that has not arrived, such as one that is offered to a replica.
 
         Raises: see `add`.
         """
         return self._step(member.id) if self._learn(member) else Swap()
 
     def add(self, member: Member) -> Swap:
-        """Let a member arrive, or come back. Adding one that is online changes nothing.
+        """Add a member that arrived, or came back. Idempotent.
 
         Returns:
-            What became visible, and in whose place, in one step.
+            The ids that became visible, and those that they replace.
 
         Raises:
-            InvalidInput: it is not in its own group, is known otherwise, its group overlaps
-                another or what it overshadows, or overshadows what another group does. Nothing is
-                changed then.
+            InvalidInput: the member is not in its own group, differs from the known one, its group
+                overlaps another group or its own overshadowed segments, or overshadows a segment
+                that another group overshadows. Nothing is changed.
         """
         new = self._arrive(member)
         if member.id in self._online:
@@ -165,15 +167,15 @@ class Timeline:
         self._online.add(member.id)
         group = self._group[member.id]
         if group.absent and not (new and any(True for _ in self._above(group))):
-            self._states[member.id] = "standby"  # nobody else's can change: the group is not formed
+            self._states[member.id] = "standby"  # no other state changes: the group is not formed
             return Swap()
         return self._step(member.id)
 
     def remove(self, member_id: str) -> Swap:
-        """Lose a member; one that is not online is left as it is.
+        """Remove a member that was lost; ignored if it is not online.
 
         Returns:
-            What became visible in its place, and what else is visible no more.
+            The ids that became visible in its place, and all that are no longer visible.
         """
         if member_id not in self._online:
             return Swap()
@@ -191,21 +193,21 @@ class Timeline:
         return (self._known, self._online, self._lost) == (other._known, other._online, other._lost)
 
     def __repr__(self) -> str:
-        """Say how many members are in which state."""
+        """Return the numbers of members in each state."""
         return (
             f"Timeline(visible={len(self._visible)}, standby={len(self.standby)}, "
             f"overshadowed={len(self.overshadowed)}, missing={len(self._missing)})"
         )
 
     def _arrive(self, member: Member) -> bool:
-        """Note that the member arrived, now or once; say whether its group is new."""
+        """Note that the member has arrived, now or earlier; return whether its group is new."""
         new = self._learn(member)
         if not self._arrived(member.id) and member.id not in self._over:
             self._group[member.id].absent -= 1
         return new
 
     def _learn(self, member: Member) -> bool:
-        """Check a member and take it among those known; say whether its group is new."""
+        """Check a member and add it to the known ones; return whether its group is new."""
         group = self._group.get(member.id)
         if group is None:
             self._check_new(member)
@@ -228,7 +230,7 @@ class Timeline:
                 raise InvalidInput(f"segment {name} is overshadowed by two groups")
 
     def _enter(self, member: Member) -> None:
-        """Enter the group of a member, the first one known of it."""
+        """Add the group of a member that is the first one known of it."""
         group = _Group(member.group, member.overshadows)
         group.absent = sum(name not in self._over for name in group.ids)
         for name in group.ids:
@@ -243,14 +245,14 @@ class Timeline:
         return name in self._online or name in self._lost
 
     def _step(self, member_id: str) -> Swap:
-        """Settle what is connected with a member."""
-        return self._settle(self._component(self._group[member_id]))
+        """Update the states of all members connected with a member."""
+        return self._update(self._component(self._group[member_id]))
 
-    def _settle(self, touched: set[_Group]) -> Swap:
-        """Find the states of all members of connected groups; say what that changed."""
-        formed = self._formed(touched)
+    def _update(self, component: set[_Group]) -> Swap:
+        """Update the states of all members of connected groups; return what changed."""
+        formed = self._formed(component)
         in_force = formed - self._fallen(formed)
-        names = {name for group in touched for name in group.ids}
+        names = {name for group in component for name in group.ids}
         front = {n for group in in_force for n in group.ids if self._over.get(n) not in in_force}
         for name in names & self._online:
             behind: State = "overshadowed" if self._group[name] in in_force else "standby"
@@ -264,25 +266,25 @@ class Timeline:
 
     def _component(self, start: _Group) -> set[_Group]:
         """Return the groups connected by overshadowing, over any number of hops."""
-        found, queue = {start}, [start]
+        component, queue = {start}, [start]
         while queue:
             group = queue.pop()
-            for near in (*self._above(group), *self._below(group)):
-                if near not in found:
-                    found.add(near)
-                    queue.append(near)
-        return found
+            for neighbour in (*self._above(group), *self._below(group)):
+                if neighbour not in component:
+                    component.add(neighbour)
+                    queue.append(neighbour)
+        return component
 
     def _above(self, group: _Group) -> Iterator[_Group]:
         """Yield the groups that overshadow members of this one."""
         return (self._over[name] for name in group.ids if name in self._over)
 
     def _below(self, group: _Group) -> Iterator[_Group]:
-        """Yield the known groups of which this one overshadows members."""
+        """Yield the known groups that have members overshadowed by this one."""
         return (self._group[name] for name in group.overshadows if name in self._group)
 
     def _formed(self, groups: set[_Group]) -> set[_Group]:
-        """Return the formed ones of connected groups (R14.10): take away what cannot be."""
+        """Return the formed groups among connected ones (R14.10), by removing the others."""
         formed = set(groups)
         queue = [group for group in groups if group.absent]
         while queue:
@@ -322,16 +324,16 @@ class Timeline:
         return [*upper, *(self._group[name] for name in lower)]
 
     def _may_fall(self, group: _Group) -> bool:
-        """Say whether there is something known in whose place the group stands."""
-        there = all(n in self._online or n in self._group for n in group.overshadows)
-        return bool(group.overshadows) and there
+        """Say whether the group overshadows something, all of which is known."""
+        known = all(n in self._online or n in self._group for n in group.overshadows)
+        return bool(group.overshadows) and known
 
 
 def _reached(start: set[_Group], edges: dict[_Group, list[_Group]]) -> set[_Group]:
-    found, queue = set(start), [*start]
+    reached, queue = set(start), [*start]
     while queue:
         for group in edges[queue.pop()]:
-            if group not in found:
-                found.add(group)
+            if group not in reached:
+                reached.add(group)
                 queue.append(group)
-    return found
+    return reached

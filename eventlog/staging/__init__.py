@@ -1,4 +1,4 @@
-"""Rows become segments: brought to the table's types, cut by chunk, encoded within memory.
+"""Rows become segments: cast to the table's types, split by chunk, encoded in bounded memory.
 
 Imports `commit` and below. Start at `rows`, then `stager`, then `encoding`.
 """

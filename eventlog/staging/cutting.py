@@ -1,7 +1,4 @@
-"""Rows, cut by the time chunk that they belong to.
-
-Pure layer.
-"""
+"""Splits rows by time chunk, and into pieces of bounded size. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
     """Yield ((chunk start, chunk end) ms, rows) for each time chunk in the table.
 
-    The rows of a chunk are a copy of their own, so that a chunk written out frees its memory.
+    The rows of each chunk are a copy, so that their memory is freed once the chunk is written.
     """
     times = table.column(layout.time_column)
     if layout.granularity == "all":
@@ -43,16 +40,16 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
 
 def sort_rows(table: pa.Table, by: Sequence[str]) -> pa.Table:
     """Return the rows in the order of the columns `by`, ascending, nulls last."""
-    # Under names of our own: Arrow takes a name that starts with a dot for a path.
-    places = [str(place) for place in range(len(by))]
-    keys = pa.table([table.column(name) for name in by], names=places)
-    return table.take(pc.sort_indices(keys, [(place, "ascending") for place in places]))
+    # Renamed to numbers: Arrow parses a name that starts with a dot as a path.
+    aliases = [str(index) for index in range(len(by))]
+    keys = pa.table([table.column(name) for name in by], names=aliases)
+    return table.take(pc.sort_indices(keys, [(alias, "ascending") for alias in aliases]))
 
 
 def weight(table: pa.Table) -> int:
-    """Return the bytes of a table's rows, and what narrow items of lists take beside them.
+    """Return the bytes of a table's rows, plus the memory for encoding narrow items of lists.
 
-    Parquet is written from levels and 32-bit values, which is most of what such a list takes.
+    The Parquet writer works on levels and 32-bit values, which take more than such items do.
     """
     items = sum(
         _narrow_items(part)
@@ -64,7 +61,7 @@ def weight(table: pa.Table) -> int:
 
 
 def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
-    """Return how many items of lists take less than 32 bits, at any depth."""
+    """Return the number of list items narrower than 32 bits, at any depth."""
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [values.field(place) for place in range(kind.num_fields)]
@@ -77,7 +74,7 @@ def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
 
 
 def within(table: pa.Table, most_bytes: int) -> int:
-    """Return how many of the first rows take at most so many bytes; one row if that has more."""
+    """Return how many of the first rows take at most `most_bytes`; at least one row."""
     low, high = 1, int(table.num_rows)
     if weight(table) <= most_bytes:
         return high
@@ -91,7 +88,7 @@ def within(table: pa.Table, most_bytes: int) -> int:
 
 
 def bounded(table: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
-    """Yield the rows in pieces of at most so many rows, and bytes unless one row has more."""
+    """Yield the rows in pieces bounded by rows and by bytes, unless a single row has more bytes."""
     while table.num_rows:
         piece = table.slice(0, most_rows)
         piece = piece.slice(0, within(piece, most_bytes))
@@ -100,7 +97,7 @@ def bounded(table: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.Tab
 
 
 def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.ChunkedArray:
-    """Return the start of each time's chunk in µs since 1970 UTC; of any granularity but all."""
+    """Return the start of each time's chunk, in µs since 1970 UTC; not for granularity `all`."""
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("us"))
     width = _WIDTHS.get(granularity)

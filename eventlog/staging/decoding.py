@@ -1,8 +1,9 @@
-"""Arrow's compact spellings of values, views and dictionaries, written out within bounds.
+"""Decodes Arrow's compact forms of values, views and dictionaries, within bounds.
 
-Pure layer. A view or an index takes a few bytes wherever its value is long, so that a small batch
-may hold more text than 32-bit offsets can address; Arrow's casts between them do not always notice.
-So batches are first cut by what they hold once written out.
+A view or an index takes a few bytes however long its value is, so a small batch may represent more
+text than 32-bit offsets can address, and Arrow's casts do not always detect that. Batches are
+therefore first split by their decoded size. "Decoded" in this module means without views and
+dictionaries.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.model.decimals import to_units
 
-# Of one piece, written out: far below what 32-bit offsets address.
+# Decoded size of a piece: far below what 32-bit offsets can address.
 PIECE_BYTES = 256 * 2**20
 _MOST_OFFSET = 2**31 - 1
 _WIDE = 16  # bytes of the widest value that is neither text nor nested
 
-# By their ids: types hash by their text, which costs more than all else here.
+# By type id: the hash of a type is that of its text, which would dominate the cost here.
 _VIEWS = {
     pa.string_view().id: (pa.string(), pa.large_string()),
     pa.binary_view().id: (pa.binary(), pa.large_binary()),
@@ -29,27 +30,27 @@ _COMPACT = {*_VIEWS, pa.dictionary(pa.int8(), pa.int8()).id}
 
 
 def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches that take at most `most` bytes written out, or have one row.
+    """Yield the rows in batches of at most `most` decoded bytes, or of one row.
 
-    A damaged batch is yielded as it is, for whoever looks at its values to say how.
+    A damaged batch is yielded unchanged; the later validation of its values reports the damage.
     """
     waiting = [batch] if _is_sound(batch) else []
     if not waiting:
         yield batch
     while waiting:
         part = waiting.pop()
-        if part.num_rows > 1 and _holds(part) > most:
+        if part.num_rows > 1 and _decoded_bytes(part) > most:
             middle = part.num_rows // 2
             waiting += [part.slice(middle), part.slice(0, middle)]
         else:
-            yield _near(part)
+            yield _rebased(part)
 
 
 def even(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with columns of its own length.
+    """Return the batch with every column cut to the batch's number of rows.
 
-    By the C data interface the arrays of a stream may be longer than the struct that holds them,
-    and pyarrow imports them so.
+    In the C data interface the arrays of a stream may be longer than their struct, and pyarrow
+    imports them unchanged.
 
     Raises:
         InvalidInput: a column is shorter.
@@ -63,13 +64,13 @@ def even(batch: pa.RecordBatch) -> pa.RecordBatch:
         if len(values) < rows
     ]
     if short:
-        raise InvalidInput(f"column {short[0]!r} of the rows has fewer values than there are rows")
+        raise InvalidInput(f"column {short[0]!r} has fewer values than the batch has rows")
     columns = [values.slice(0, rows) for values in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _near(part: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows at offsets that 32 bits address, which Arrow's casts do not move."""
+def _rebased(part: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows at offsets within 32 bits, since Arrow's casts do not rebase them."""
     if part.get_total_buffer_size() < _MOST_OFFSET:
         return part
     columns = [
@@ -82,7 +83,7 @@ def _near(part: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_sound(batch: pa.RecordBatch) -> bool:
-    """Say whether lengths can be taken: by offsets and indices out of bounds Arrow would crash."""
+    """Say whether all offsets and indices are in bounds; otherwise Arrow could crash on them."""
     try:
         for values in batch.columns:
             values.validate(full=is_compact(values.type))
@@ -91,15 +92,15 @@ def _is_sound(batch: pa.RecordBatch) -> bool:
     return True
 
 
-def _holds(batch: pa.RecordBatch) -> int:
+def _decoded_bytes(batch: pa.RecordBatch) -> int:
     try:
         return sum(map(written_bytes, batch.columns))
     except (pa.ArrowException, IndexError, ValueError):
-        return 0  # of a type that cannot be written out: whoever casts it says so
+        return 0  # a type that cannot be decoded: the later cast reports it
 
 
 def written_bytes(values: pa.Array) -> int:
-    """Return the bytes that an array takes once written out, or somewhat more."""
+    """Return the bytes that an array takes once decoded, or slightly more."""
     kind = values.type
     if not is_compact(kind):
         return int(values.nbytes)
@@ -116,13 +117,12 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
     """Return the same values without views and dictionaries, at any depth.
 
     Args:
-        values: of a batch of `pieces`, so that 32-bit offsets reach; what dictionaries hold becomes
-            large text, since they are not cut.
-        large: write all text out as large text.
+        values: of a batch of `pieces`, so that 32-bit offsets suffice. The values of dictionaries,
+            which `pieces` does not split, become large strings.
+        large: make all strings large.
 
     Raises:
-        pa.ArrowException: an index of a dictionary is out of its bounds, or a type that Arrow
-            cannot write out.
+        pa.ArrowException: a dictionary index is out of bounds, or Arrow cannot decode the type.
     """
     kind = values.type
     if not is_compact(kind):
@@ -132,7 +132,7 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain(values.dictionary, large=True).take(values.indices)
     if not len(values):
-        values = pa.nulls(0, kind)  # whose offsets are there
+        values = pa.nulls(0, kind)  # has offsets, which an empty array may lack
     missing = values.is_null()
     if pa.types.is_struct(kind):
         inner = [plain(values.field(place), large=large) for place in range(kind.num_fields)]
@@ -152,13 +152,13 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
 
 
 def check_decimals(values: pa.Array) -> None:
-    """Check that no decimal has more digits than its type, in an array of `plain`.
+    """Check that no decimal has more digits than its type, in an array returned by `plain`.
 
-    Arrow's own validation finds all of them but the least integer of 128 or 256 bits: it takes the
-    absolute value, which is the same integer again.
+    Arrow's own validation misses only the least integer of 128 or 256 bits, whose absolute value
+    overflows to the same integer.
 
     Raises:
-        pa.ArrowInvalid: one has.
+        pa.ArrowInvalid: a value has too many digits.
     """
     kind = values.type
     if not len(values):
@@ -166,7 +166,7 @@ def check_decimals(values: pa.Array) -> None:
     if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
         least = pc.min(values).as_py()
         if least is not None and to_units(least, kind.scale) <= -(10**kind.precision):
-            raise pa.ArrowInvalid(f"{least} has more digits than {kind} holds")
+            raise pa.ArrowInvalid(f"{least} has more digits than {kind} allows")
     elif pa.types.is_struct(kind):
         for inside in values.flatten():
             check_decimals(inside)
@@ -175,7 +175,7 @@ def check_decimals(values: pa.Array) -> None:
 
 
 def is_compact(kind: pa.DataType) -> bool:
-    """Say whether a type is a view or a dictionary, or holds one."""
+    """Say whether a type is a view or a dictionary, or contains one."""
     return kind.id in _COMPACT or (
         kind.num_fields > 0
         and any(is_compact(kind.field(place).type) for place in range(kind.num_fields))
@@ -183,7 +183,7 @@ def is_compact(kind: pa.DataType) -> bool:
 
 
 def _inside(values: pa.Array) -> pa.Array:
-    """Return what the lists of an array hold (of maps, the entries), and nothing beside that."""
+    """Return the items of an array's lists (or the entries of its maps), without unused ones."""
     if pa.types.is_fixed_size_list(values.type):
         size = values.type.list_size
         return values.values.slice(values.offset * size, len(values) * size)
@@ -191,9 +191,9 @@ def _inside(values: pa.Array) -> pa.Array:
 
 
 def spanned(lists: pa.Array, items: pa.Array) -> pa.Array:
-    """Return those of the items that an array of lists or maps spans.
+    """Return the items that an array of lists or maps spans.
 
-    Where it spans none, its offsets may lie beyond the items, of which Arrow ends the process.
+    If it spans none, its offsets may be beyond the items; slicing there would crash Arrow.
     """
     if not len(lists):  # in a file it may have no offsets at all
         return items.slice(0, 0)
@@ -202,18 +202,18 @@ def spanned(lists: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def _lengths(values: pa.Array) -> pa.Array:
-    """Return for each value how many bytes of text it has; 0 where it is null."""
+    """Return for each value its length in bytes; 0 for null."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return pc.fill_null(_lengths(values.dictionary).take(values.indices), 0)
     if kind.id in _VIEWS:
-        # A view is four numbers of 32 bits, of which the first is its length.
+        # A view is four 32-bit integers, the first of which is its length.
         count = values.offset + len(values)
         words = pa.Array.from_buffers(pa.int32(), 4 * count, [None, values.buffers()[1]])
-        found = pc.list_element(pa.FixedSizeListArray.from_arrays(words, 4), 0)
-        found = found.slice(values.offset).cast(pa.int64())
-        return pc.if_else(values.is_valid(), found, 0)
-    if pa.types.is_nested(kind):  # as if each were all of them
+        lengths = pc.list_element(pa.FixedSizeListArray.from_arrays(words, 4), 0)
+        lengths = lengths.slice(values.offset).cast(pa.int64())
+        return pc.if_else(values.is_valid(), lengths, 0)
+    if pa.types.is_nested(kind):  # an upper bound: each as long as all of them together
         return pa.repeat(pa.scalar(written_bytes(values), pa.int64()), len(values))
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         return pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)

@@ -1,7 +1,7 @@
-"""Encoding: rows of one chunk become the object of a segment, and what the log says of it.
+"""Encoding: rows of one chunk become the object of a segment, and the action that adds it.
 
-Shell layer: draws ids and stores objects. Small segments are encoded in one go, large ones row
-group by row group; either way the object of a large one ends with a tail (`eventlog.format.parts`).
+`put_segment` stores the object. Small segments are encoded in one call, large ones row group by row
+group; in both cases the object of a large one ends with a tail (`eventlog.format.parts`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from eventlog.staging.cutting import bounded, weight, within
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 
-_TOLD_BYTES = 2**20  # what rows take in Arrow; of fewer, everybody sees that they are few
-_GROUP_BYTES = 32 * 2**20  # of Arrow: where a writer takes its rows bit by bit
+# Segments whose rows take fewer bytes in Arrow do not store their decoded sizes: they are small.
+_RECORDED_BYTES = 2**20
+_GROUP_BYTES = 32 * 2**20  # Arrow bytes of a row group in a `SegmentWriter`
 # How every segment is written; see `_parquet`.
 _PARQUET: dict[str, Any] = {
     "compression": "zstd",
@@ -45,10 +46,10 @@ _PARQUET: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How rows of one table become segments: everything an executor needs beside the store.
+    """How rows of one table become segments: everything that an executor needs besides the store.
 
     Attributes:
-        epoch: the head that the job read when it started (FORMAT.md "Staging").
+        epoch: the head version that the job read when it started (FORMAT.md "Staging").
         schema: the schema that the segments are written with.
         layout: time column, granularity, sort order.
         stats_columns: the columns that get statistics.
@@ -66,7 +67,7 @@ class Recipe:
         """Return the recipe of a table as of a snapshot."""
         setting_text = snapshot.properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
-        # Older releases took columns that have no order: they are passed over.
+        # Older releases accepted columns that have no order; they are ignored.
         order = tuple(n for n in snapshot.layout.order_by if isinstance(kinds.get(n), str))
         layout = msgspec.structs.replace(snapshot.layout, order_by=order)
         return cls(
@@ -81,25 +82,25 @@ class Recipe:
 
 
 class Encoded(NamedTuple):
-    """The bytes of a segment's object, and what its entry says of their tail."""
+    """The bytes of a segment's object, and the description of their tail for its entry."""
 
     body: memoryview
     tail: Tail | None
 
 
 class SegmentWriter:
-    """One segment written bit by bit: what waits in memory is encoded, but for a row group.
+    """Writes one segment incrementally; only the rows of one row group wait for their encoding.
 
-    Use as `write(...)` for the rows in their order, then `seal()`, and store what it returns with
+    Call `write(...)` for the rows in their final order, then `seal()`, and store the result with
     `put_segment`.
 
     Args:
-        clock: the segment's id.
-        recipe: how; rows come in the order they are to have.
-        chunk: name of the time chunk that all rows lie in.
-        watch: is shown all rows right before they are encoded.
+        clock: for the segment's id.
+        recipe: how the segment is written; rows are not sorted.
+        chunk: name of the time chunk of all rows.
+        watch: called with all rows, right before they are encoded.
         group_bytes: Arrow bytes that fill a row group.
-        path: a file for what is encoded, so that only rows that wait are held in memory.
+        path: a file for the encoded bytes, so that only waiting rows are held in memory.
     """
 
     def __init__(
@@ -126,12 +127,12 @@ class SegmentWriter:
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of the row groups that are encoded, those of `encoded_rows` rows."""
+        """Bytes of the encoded row groups, which have `encoded_rows` rows."""
         return self._sink.tell()
 
     @property
     def held_bytes(self) -> int:
-        """What it holds in memory: encoded row groups, and rows that wait."""
+        """Bytes held in memory: waiting rows, and encoded row groups if there is no file."""
         return self._pending_bytes + (0 if self._path else self.encoded_bytes)
 
     def write(self, table: pa.Table) -> None:
@@ -149,7 +150,7 @@ class SegmentWriter:
                 self.flush()
 
     def flush(self) -> None:
-        """Encode the rows that wait, as a row group of their own."""
+        """Encode the waiting rows as a row group of their own."""
         if not self._pending:
             return
         group = pa.concat_tables(self._pending).combine_chunks()
@@ -164,22 +165,28 @@ class SegmentWriter:
     def seal(self) -> tuple[Add, memoryview]:
         """Return the action that will add the segment, and the bytes of its object.
 
-        Where they are in a file, that is removed; the bytes stay for as long as they are in use.
+        If the bytes are in a file, the file is unlinked; they stay available while referenced.
         """
         self.flush()
-        _tell_sizes(self._file, self._sizes)
+        _record_sizes(self._file, self._sizes)
         self._file.close()
         encoded = _with_tail(self._sink)
         if self._path is not None:
             self._sink.close()
             self._path.unlink()
-        found = stats.merge(self._groups)
-        add = make_add(self._recipe, self._clock, self.chunk, encoded, rows=self.rows, found=found)
+        add = make_add(
+            self._recipe,
+            self._clock,
+            self.chunk,
+            encoded,
+            rows=self.rows,
+            column_stats=stats.merge(self._groups),
+        )
         return add, encoded.body
 
 
 def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
-    """Store the object of a staged segment; nothing refers to it before a commit does.
+    """Store the object of a staged segment; nothing refers to it until it is committed.
 
     Raises:
         Unavailable: the store does not answer.
@@ -196,7 +203,7 @@ def encode(table: pa.Table) -> Encoded:
         for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
             file.write_table(group, row_group_size=group.num_rows)
             sizes.append(_sizes(group))
-        _tell_sizes(file, sizes)
+        _record_sizes(file, sizes)
     return _with_tail(sink)
 
 
@@ -204,21 +211,21 @@ def _sizes(group: pa.Table) -> list[int]:
     return [int(column.nbytes) for column in group.columns]
 
 
-def _tell_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
-    """Note what row groups take once decoded, for readers that bound their memory."""
-    if sum(map(sum, sizes)) > _TOLD_BYTES:
+def _record_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
+    """Store the decoded sizes of the row groups, for readers that bound their memory."""
+    if sum(map(sum, sizes)) > _RECORDED_BYTES:
         file.add_key_value_metadata({parts.DECODED_KEY: parts.encode_sizes(sizes)})
 
 
 def _with_tail(sink: BinaryIO) -> Encoded:
-    """Return a Parquet file, with the tail of a segment in place of its footer if it is large."""
+    """Return a Parquet file as a segment's object: if it is large, with a tail for its footer."""
     size = sink.tell()
     tail = None
     body = _view(sink, size)
-    made = parts.make_tail(body)
-    if made is not None:
+    located = parts.make_tail(body)
+    if located is not None:
         body.release()
-        start, end = made
+        start, end = located
         sink.seek(start)
         sink.write(end)
         body, tail = _view(sink, start + len(end)), parts.describe(end)
@@ -226,7 +233,7 @@ def _with_tail(sink: BinaryIO) -> Encoded:
 
 
 def _view(sink: BinaryIO, size: int) -> memoryview:
-    """Return the bytes of a file; one on disk is seen through memory, and can be unlinked then."""
+    """Return the bytes of a file; a file on disk is memory-mapped, and can then be unlinked."""
     if isinstance(sink, io.BytesIO):
         return sink.getbuffer()
     sink.flush()
@@ -234,11 +241,11 @@ def _view(sink: BinaryIO, size: int) -> memoryview:
 
 
 def _parquet(schema: pa.Schema) -> dict[str, Any]:
-    """Return how segments of a schema are written.
+    """Return the arguments of the Parquet writer for segments of a schema.
 
-    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines that
-    prune by them would not find it, which is greater than every number. Nested ones neither: to
-    Parquet's writer `a.b` is field `b` of column `a` as well as the column called so.
+    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines in which
+    NaN is greater than every number would prune it wrongly. Nor do nested columns: Parquet's
+    writer cannot tell field `b` of column `a` from a column called `a.b`.
     """
     inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
     plain = [
@@ -258,17 +265,17 @@ def make_add(
     encoded: Encoded,
     *,
     rows: int,
-    found: tuple[ColumnStats, ...],
+    column_stats: tuple[ColumnStats, ...],
 ) -> Add:
     """Return the action that adds a segment under a fresh id.
 
     Args:
         recipe: how it was written.
-        clock: draws the id.
-        chunk: name of the time chunk that all rows lie in.
+        clock: for the id.
+        chunk: name of the time chunk of all rows.
         encoded: its object.
         rows: their number.
-        found: their statistics.
+        column_stats: their statistics.
     """
     return Add(
         id=clock.token(),  # against attempts-share-keys
@@ -278,6 +285,6 @@ def make_add(
         bytes=len(encoded.body),
         checksum=codec.sha256(encoded.body),
         schema=recipe.schema.id,
-        stats=found,
+        stats=column_stats,
         tail=encoded.tail,
     )

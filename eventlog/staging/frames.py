@@ -1,10 +1,10 @@
-"""What the Python objects of a pandas frame would lose on their way to Arrow.
+"""Refuses pandas frames whose Python objects would be changed by the conversion to Arrow.
 
-Pure layer. A column of dtype `object` may mix types. Arrow takes the type of the first value and
-fits the others to it, at times silently: the time of day of a `datetime` among dates, the zone of
-one among others without, the nanoseconds of a `Timestamp`, a number or a truth value that becomes
-something else, a field whose name is bytes. So each value is compared with the type that Arrow
-chose: the kinds that it keeps whole are listed, and any other is refused by name.
+A column of dtype `object` may mix types. Arrow takes the type of the first value and converts the
+others to it, sometimes with silent loss: the time of day of a `datetime` among dates, the zone of
+one among others without, the nanoseconds of a `Timestamp`, a number or bool that becomes another
+type, a field whose name is bytes. So each value is compared with the type that Arrow chose: kinds
+that Arrow converts exactly are listed here, and any other is refused with an example.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 
-# Says what a value would lose, or returns None where it is whole.
+# Returns what a value would lose, or None if it is converted exactly.
 _Check = Callable[[Any], str | None]
 
-# Classes that hold nothing of NumPy's.
+# Classes that cannot contain NumPy values.
 _PLAIN_CLASSES = {type(None), bool, int, float, str, bytes, Decimal, dt.date, dt.datetime, dt.time}
-_TEXTS = (str, bytes, bytearray, memoryview, range)  # that have items and are no lists
-_WHOLE = 2**53  # integers up to here are floats, too
+_TEXTS = (str, bytes, bytearray, memoryview, range)  # iterable, but not lists
+_EXACT = 2**53  # all integers up to here are floats without loss
 
 
 def check_objects(rows: Any, schema: pa.Schema) -> None:
-    """Check that a frame's Python objects are whole in the types that Arrow gave them.
+    """Check that Arrow converts a frame's Python objects exactly.
 
     Args:
-        rows: anything; all but a pandas frame passes.
-        schema: that of the frame's rows in Arrow.
+        rows: any object; only pandas frames are checked.
+        schema: of the frame after the conversion to Arrow.
 
     Raises:
-        InvalidInput: a value would be changed; the message names column and value.
+        InvalidInput: a value would be changed; the message names the column and the value.
     """
     for field, values in zip(schema, _object_columns(rows), strict=False):
         if values is None:
@@ -49,20 +49,22 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
             if (why := check(value)) is not None:
                 shown = " ".join(repr(value).split())[:80]
                 raise InvalidInput(
-                    f"column {field.name!r} holds Python objects, which pandas hands over as "
-                    f"{field.type}; {why}, for example of {shown}. Make them one type first, as "
-                    "pandas.to_datetime and pandas.to_numeric do"
+                    f"column {field.name!r} contains Python objects, which pandas converts to "
+                    f"{field.type}; {why}, for example of {shown}. Convert them to one type first, "
+                    "with pandas.to_datetime or pandas.to_numeric"
                 )
 
 
 def check_mixtures(rows: Any) -> None:
-    """Check that Arrow survives what a frame's columns mix: NumPy's times beside its other values.
+    """Check that no column of a frame mixes NumPy times with other NumPy values.
+
+    Arrow would crash the process on such a column.
 
     Args:
-        rows: anything; all but a pandas frame passes.
+        rows: any object; only pandas frames are checked.
 
     Raises:
-        InvalidInput: a column mixes them, or nests without end; Arrow would end the process.
+        InvalidInput: a column mixes them, or is nested without end.
     """
     for values in _object_columns(rows):
         if values is None:
@@ -71,22 +73,24 @@ def check_mixtures(rows: Any) -> None:
         try:
             mixed = _mixes_times(list(values), set())
         except RecursionError:
-            raise InvalidInput(f"{name} holds Python objects that nest too deep") from None
+            raise InvalidInput(f"{name} contains Python objects nested too deeply") from None
         if mixed:
             raise InvalidInput(
-                f"{name} holds Python objects, some of them NumPy's times and some of them other "
-                "values of NumPy: make them one type first, as pandas.to_datetime does"
+                f"{name} contains Python objects, some of them NumPy times and some other NumPy "
+                "values: convert them to one type first, with pandas.to_datetime"
             )
 
 
 def check_index(rows: Any) -> None:
-    """Check that pandas leaves no index out: a range that has the name of a column.
+    """Check that the index of a frame is not a range that has the name of a column.
+
+    pandas would leave such an index out.
 
     Args:
-        rows: anything; all but a pandas frame passes.
+        rows: any object; only pandas frames are checked.
 
     Raises:
-        InvalidInput: it would.
+        InvalidInput: it is.
     """
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(rows, pandas.DataFrame):
@@ -94,17 +98,17 @@ def check_index(rows: Any) -> None:
     index = rows.index
     if isinstance(index, pandas.RangeIndex) and index.name in rows.columns:
         raise InvalidInput(
-            f"{index.name!r} is the index of a pandas frame and a range, and a column, too: drop "
-            "the index by frame.reset_index(drop=True)"
+            f"{index.name!r} is a column of the pandas frame and also its index, a range: drop "
+            "the index with frame.reset_index(drop=True)"
         )
 
 
 def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
-    """Say whether values that get one type have NumPy's times among other kinds of NumPy's.
+    """Say whether values that get one Arrow type mix NumPy times with other NumPy kinds.
 
     Args:
         values: of a column, of all lists in it, or of one field of all dictionaries in it.
-        kinds: those of NumPy that are known to be among them.
+        kinds: the NumPy kinds that are already known to be among them.
     """
     lists: list[Any] = []
     vectors: set[str] = set()
@@ -127,14 +131,14 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
     if (lists or vectors) and _mixes_times(list(chain.from_iterable(lists)), vectors - {""}):
         return True
     fields: dict[Any, list[Any]] = {}
-    for name, value in chain.from_iterable(one.items() for one in dicts):
+    for name, value in chain.from_iterable(mapping.items() for mapping in dicts):
         fields.setdefault(name, []).append(value)
     return any(_mixes_times(held, set()) for held in fields.values())
 
 
 def _object_columns(rows: Any) -> Iterator[Any]:
-    """Return a frame's columns in the order of its Arrow schema, None for all but objects."""
-    pandas = sys.modules.get("pandas")  # whoever hands in a frame has imported it
+    """Yield a frame's columns in the order of its Arrow schema; None for dtypes but `object`."""
+    pandas = sys.modules.get("pandas")  # imported, if `rows` is a frame
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return
     for values in _columns(rows, pandas):
@@ -145,7 +149,7 @@ def _object_columns(rows: Any) -> Iterator[Any]:
 
 
 def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
-    """Return columns, then the levels of the index, as `pyarrow.Table.from_pandas` orders them."""
+    """Yield the columns, then the index levels, in the order of `pyarrow.Table.from_pandas`."""
     for at in range(frame.shape[1]):
         yield frame.iloc[:, at]
     index = frame.index
@@ -154,7 +158,7 @@ def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
 
 
 def _check_of(kind: pa.DataType) -> _Check | None:
-    """Return the check of values that Arrow takes for a type; None where there are no others."""
+    """Return the check of values that Arrow converts to a type; None if none is needed."""
     if pa.types.is_dictionary(kind):
         return _check_of(kind.value_type)
     if pa.types.is_struct(kind):
@@ -176,7 +180,7 @@ def _check_of_dicts(kind: pa.DataType) -> _Check:
             return None if _is_null(value) else _among(value, "dictionaries")
         for key in value:
             if isinstance(key, bytes):
-                return "fields with names of bytes would be lost among others"
+                return "fields whose names are bytes would be lost"
         for name, inner in fields:
             if (why := inner(value.get(name))) is not None:
                 return why
@@ -193,9 +197,9 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
             if not hasattr(value, "__iter__"):
                 return None if _is_null(value) else _among(value, "lists")
             if bool(getattr(getattr(value, "mask", None), "any", bool)()):
-                return "what a NumPy array masks would appear"
+                return "the masked values of a NumPy array would appear"
             if _is_vector(value, kind):
-                return None  # each at once, since vectors are long
+                return None  # checked as a whole, since vectors are long
         if inner is not None:
             for item in value:
                 if (why := inner(item)) is not None:
@@ -206,13 +210,13 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
 
 
 def _is_vector(value: Any, kind: pa.DataType) -> bool:
-    """Tell whether a NumPy array has nothing but values that Arrow takes as they are."""
+    """Say whether Arrow converts all values of a NumPy array exactly."""
     held = _numpy_kind(value)
     if held in {"M", "m"}:
         return pa.types.is_temporal(kind) and _numpy_unit(value) == _unit(kind)
     if pa.types.is_floating(kind):
         if held in {"i", "u"} and value.size:
-            return bool(value.min() >= -_WHOLE and value.max() <= _WHOLE)
+            return bool(value.min() >= -_EXACT and value.max() <= _EXACT)
         return held == "f" and value.dtype.itemsize <= kind.bit_width // 8
     if pa.types.is_integer(kind):
         return held in {"i", "u"}
@@ -247,7 +251,7 @@ def _integers(_kind: pa.DataType) -> _Check:
             return None
         if not _is_number(value):
             return _among(value, "integers")
-        return None if int(value) == value else "a part of a number among integers would be lost"
+        return None if int(value) == value else "the fraction of a number would be lost"
 
     return check
 
@@ -258,10 +262,10 @@ def _floats(_kind: pa.DataType) -> _Check:
             return None
         if not _is_number(value):
             return _among(value, "numbers")
-        if _numpy_kind(value) == "u" and int(value) > _WHOLE:  # Arrow takes them as signed ones
+        if _numpy_kind(value) == "u" and int(value) > _EXACT:  # Arrow reads them as signed
             return "digits of a number would be lost"
         if isinstance(value, int):
-            return None  # Arrow takes integers if they are whole
+            return None  # Arrow itself refuses integers that are not exact as floats
         return None if float(value) == value else "digits of a number would be lost"
 
     return check
@@ -269,10 +273,10 @@ def _floats(_kind: pa.DataType) -> _Check:
 
 def _decimals(_kind: pa.DataType) -> _Check:
     def check(value: Any) -> str | None:
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        is_int = isinstance(value, int) and not isinstance(value, bool)
         return (
             None
-            if whole or isinstance(value, Decimal) or _is_null(value)
+            if is_int or isinstance(value, Decimal) or _is_null(value)
             else _among(value, "decimals")
         )
 
@@ -309,12 +313,12 @@ def _times(kind: pa.DataType) -> _Check:
         if kind.tz is None and zone is not None:
             return "a zone among times without one would be lost"
         if kind.tz is not None and zone is None:
-            return "a time without a zone among others would be taken for UTC"
+            return "a time without a zone would be read as UTC"
         if kind.unit != "ns" and getattr(value, "nanosecond", 0):
             return "nanoseconds would be lost"
         offset = value.utcoffset() if isinstance(value, dt.datetime) else None
         if offset is not None and offset.microseconds:
-            return "a part of an offset would be lost"
+            return "the fraction of a second in an offset would be lost"
         return None
 
     return check
@@ -343,7 +347,7 @@ def _durations(kind: pa.DataType) -> _Check:
     return check
 
 
-# A kind of types, the check of its values, and the class of which all values are whole.
+# A kind of types, the check of its values, and the class whose values are all converted exactly.
 _SCALARS: tuple[
     tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], _Check], type | None], ...
 ] = (
@@ -361,18 +365,18 @@ _SCALARS: tuple[
 
 
 def _plain(kind: pa.DataType) -> set[type]:
-    """Return the classes of values that need no look: those of one class that Arrow keeps."""
+    """Return the classes whose values need no check, since Arrow converts all of them exactly."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    whole = [held for is_kind, _, held in _SCALARS if held is not None and is_kind(kind)]
-    numpy = sys.modules["numpy"]  # which a frame has loaded
+    exact = [held for is_kind, _, held in _SCALARS if held is not None and is_kind(kind)]
+    numpy = sys.modules["numpy"]  # imported by pandas
     same = {float: numpy.float64, int: numpy.int64, bool: numpy.bool_, str: numpy.str_}
-    return {type(None), *whole, *(same[held] for held in whole if held in same)}
+    return {type(None), *exact, *(same[held] for held in exact if held in same)}
 
 
 def _among(value: Any, others: str) -> str:
-    """Say that a value is of another kind than those that the type is of."""
-    return f"{_name_of(value)} among {others} would become one"
+    """Return the message for a value of another kind than the type's."""
+    return f"{_name_of(value)} among {others} would be converted to one"
 
 
 def _name_of(value: Any) -> str:
@@ -399,17 +403,17 @@ def _is_number(value: Any) -> bool:
 
 
 def _numpy_kind(value: Any) -> str:
-    """Return the letter by which NumPy calls a kind of types; empty where it is none of its."""
+    """Return NumPy's letter for the kind of a value's dtype; empty if it has none."""
     return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def _numpy_unit(value: Any) -> str:
-    """Return the type of NumPy's times, with its unit: `datetime64[ns]`, `timedelta64[10s]`."""
+    """Return the dtype of a NumPy time with its unit, such as `datetime64[ns]`; else empty."""
     return str(value.dtype) if _numpy_kind(value) in {"M", "m"} else ""
 
 
 def _unit(kind: pa.DataType) -> str:
-    """Return what `_numpy_unit` gives for values that Arrow takes as they are; empty if none."""
+    """Return the `_numpy_unit` of values that Arrow converts exactly; `none` if there are none."""
     if pa.types.is_date32(kind):
         return "datetime64[D]"
     if pa.types.is_timestamp(kind):
@@ -418,12 +422,13 @@ def _unit(kind: pa.DataType) -> str:
 
 
 def _is_null(value: Any) -> bool:
-    # Arrow's own scalars have their types; NA is not even itself; NaN and NaT are not theirs.
+    # Arrow scalars have types of their own. NA cannot be compared; NaN and NaT differ from
+    # themselves.
     if value is None or isinstance(value, pa.Scalar) or type(value).__name__ == "NAType":
         return True
     if hasattr(value, "__iter__"):
-        return False  # a Series, say, compares each of its values
+        return False  # a Series, for example, would compare each of its values
     try:
         return bool(value != value)  # noqa: PLR0124
-    except (ArithmeticError, TypeError, ValueError):  # a Decimal that signals
+    except (ArithmeticError, TypeError, ValueError):  # such as a signaling Decimal
         return False

@@ -1,8 +1,8 @@
-"""Incoming rows, brought to the table's schema or refused with a reason.
+"""Casts incoming rows to the table's schema, or refuses them with a reason.
 
-Pure layer. What fits without loss is cast (widening, other spellings of the same type,
-text event times); everything else is an `InvalidInput` that names the column, how many rows and one
-example (design rule: bad input gets a clear error, nothing is committed).
+Values that fit without loss are cast (widening, other forms of the same type, event times as text).
+Anything else is an `InvalidInput` that names the column, the number of rows and one example, and
+nothing is committed. No I/O except reading the caller's stream.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _INTEGER_WIDTH = {
     "int64": 64,
 }
 _MICROSECOND = pa.timestamp("us", tz="UTC")
-# In ISO 8601 text: an offset other than UTC's own.
+# In ISO 8601 text: an offset other than UTC.
 _OTHER_OFFSET = r"[T ][0-9:.]*[+-]([1-9]|0[1-9]|00:?[0-9]*[1-9])"
-HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"  # the same: any offset
-PANDAS = b"pandas"  # the key of what pandas says of a frame in a schema's metadata
-# Streams that were read, or whose reading failed half-way: what is left of them is not the rows.
+HAS_OFFSET = r"[Tt ]\d\d.*(Z|z|[+-]\d\d(:?\d\d)?)$"  # any offset
+PANDAS = b"pandas"  # the key of pandas's own metadata in a schema
+# Streams that were read, or whose reading failed half-way: reading on would miss rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Rows that cannot be written: why, in which column, and one of them."""
+    """Rows that cannot be written: the column, the reason, their number, and an example."""
 
     column: str
     why: str
@@ -50,10 +50,10 @@ class Problem:
 
 
 def to_reader(rows: Any) -> pa.RecordBatchReader:
-    """Return anything Arrow as a stream of batches, without copying.
+    """Return any Arrow-compatible object as a stream of batches, without copying.
 
     Raises:
-        InvalidInput: the object speaks no Arrow, or something would be lost on its way there.
+        InvalidInput: the object cannot be read as Arrow, or the conversion would lose data.
     """
     if isinstance(rows, pa.RecordBatchReader):
         return rows
@@ -61,7 +61,8 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
     if isinstance(rows, pa.ChunkedArray) and pa.types.is_struct(rows.type):
         names = [field.name for field in rows.type]
-        rows = pa.Table.from_arrays(rows.flatten(), names)  # its stream has the offsets of slices
+        # A table, because the stream of a chunked array exports the offsets of its slices.
+        rows = pa.Table.from_arrays(rows.flatten(), names)
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
         check_index(rows)
         check_mixtures(rows)
@@ -71,7 +72,8 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
             raise
         except Exception as error:  # whatever the library behind it raises
             raise InvalidInput(
-                f"the rows of a {type(rows).__name__} have no form in Arrow: {_first_line(error)}"
+                f"the rows of a {type(rows).__name__} cannot be converted to Arrow: "
+                f"{_first_line(error)}"
             ) from error
         check_objects(rows, reader.schema)
         return reader
@@ -92,20 +94,20 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     for name in _range_names(incoming):
         if name not in given:
             raise InvalidInput(
-                f"{name!r} is the index of a pandas frame and a range, which pandas hands over as "
-                "metadata only: make it a column by frame.reset_index(), or drop it by "
+                f"{name!r} is the index of a pandas frame and a range, which pandas passes as "
+                "metadata only: make it a column with frame.reset_index(), or drop it with "
                 "frame.reset_index(drop=True)"
             )
     unknown = list(given.keys() - set(wanted.names))
     if unknown:
         unknown.sort(key=list(given).index)
         index = any(name.startswith("__index_level_") for name in unknown)
-        what = "Drop them, or extend the table first: Table.add_columns"
+        advice = "Drop them, or add them to the table first with Table.add_columns"
         if index:
-            what = "A pandas frame's index is dropped by frame.reset_index(drop=True)"
+            advice = "Drop the index of a pandas frame with frame.reset_index(drop=True)"
         raise InvalidInput(
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
-            f"{', '.join(wanted.names)}. {what}"
+            f"{', '.join(wanted.names)}. {advice}"
         )
     if len(given) != len(incoming):
         raise InvalidInput("a column occurs twice in the rows")
@@ -118,22 +120,23 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
         text_time = field.name == time_column and _is_text(kind)
         if not text_time and not fits(kind, field.type):
             raise InvalidInput(
-                f"column {field.name!r} has type {kind}, the table's is {field.type}: cast it first"
+                f"column {field.name!r} has type {kind}, and {field.type} in the table: cast it "
+                "first"
             )
 
 
 def _range_names(incoming: pa.Schema) -> list[str]:
-    """Return the names of indexes that pandas left out of the rows, as whoever reads them can."""
+    """Return the names of indexes that pandas stored as metadata instead of columns."""
     try:
-        said = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
-        indexes = [index for index in said["index_columns"] if isinstance(index, dict)]
+        stored = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
+        indexes = [index for index in stored["index_columns"] if isinstance(index, dict)]
     except (ValueError, TypeError, KeyError, RecursionError):
         return []
     return [str(index["name"]) for index in indexes if index.get("name") is not None]
 
 
 def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Say whether values of a type can be cast to the table's type without a judgement call."""
+    """Say whether values of a type can be cast to the table's type without ambiguity."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if kind == wanted or pa.types.is_null(kind):
@@ -141,7 +144,7 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if _is_text(kind) and pa.types.is_string(wanted):
         return True
     if pa.types.is_timestamp(wanted):
-        # Naive times count as UTC; the other way round an instant would lose its meaning.
+        # Naive times count as UTC; in the other direction an instant would lose its zone.
         return pa.types.is_date(kind) or (
             pa.types.is_timestamp(kind) and (wanted.tz is not None or kind.tz is None)
         )
@@ -160,7 +163,7 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Table | Problem:
-    """Return the batch as a table of exactly the wanted schema, or what is wrong with it."""
+    """Return the batch as a table of exactly the wanted schema, or the first problem in it."""
     columns = []
     for field in wanted:
         at = batch.schema.get_field_index(field.name)
@@ -169,8 +172,8 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Ta
         if isinstance(cast, Problem):
             return cast
         if cast.null_count and (not field.nullable or field.name == time_column):
-            what = "event times are null" if field.name == time_column else "values are null"
-            return Problem(field.name, what, cast.null_count, _example_row(batch, cast))
+            why = "event times are null" if field.name == time_column else "values are null"
+            return Problem(field.name, why, cast.null_count, _example_row(batch, cast))
         columns.append(cast)
     table = pa.Table.from_arrays(columns, schema=wanted)
     return _outside_years(table, time_column) or table
@@ -178,7 +181,9 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Ta
 
 def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | Problem:
     try:
-        values.validate(full=True)  # such as text that is no UTF-8, which nobody could read again
+        values.validate(
+            full=True
+        )  # refuses invalid UTF-8, for example, which readers cannot decode
         given = plain(values)
         check_decimals(given)
     except pa.ArrowException as error:
@@ -202,7 +207,7 @@ def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | P
 
 
 def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
-    """Parse ISO 8601 text: with an offset, or without one as UTC."""
+    """Parse ISO 8601 text; without an offset it is UTC."""
     if pa.types.is_date(field.type) or field.type.tz is None:
         shifted = pc.fill_null(pc.match_substring_regex(values, _OTHER_OFFSET), False)
         count = pc.sum(shifted).as_py()
@@ -223,7 +228,7 @@ def _parse_times(values: pa.Array, field: pa.Field) -> pa.Array | Problem:
 
 
 def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
-    """Return instants, or times without a zone, in the type of the column."""
+    """Return instants, or naive times, in the type of the column."""
     if not pa.types.is_date(field.type):
         return times.cast(field.type, safe=False)
     local = times.cast(pa.timestamp("us"), safe=False)
@@ -237,7 +242,7 @@ def _of_type(times: pa.Array, field: pa.Field) -> pa.Array | Problem:
 
 
 def _parsed(values: pa.Array) -> pa.Array | None:
-    """Return texts as instants; None if one of them is no time."""
+    """Return strings as instants; None if one of them is not a time."""
     for parse in (_with_offset, _without_offset, _with_some_offsets):
         try:
             return parse(values).cast(_MICROSECOND)
@@ -249,20 +254,20 @@ def _parsed(values: pa.Array) -> pa.Array | None:
 def _halved(
     values: pa.Array, make: Callable[[pa.Array], Any]
 ) -> Iterator[tuple[pa.Array, Any | None]]:
-    """Yield the values in parts, in order, with what `make` makes of each.
+    """Yield the values in parts, in order, with the result of `make` for each.
 
-    Where it makes None of a part, the part is halved: a few odd values among a million are found in
-    a few steps. With None, single values are left.
+    A part for which `make` returns None is halved, down to single values. A few bad values among a
+    million are found in a few steps.
     """
     waiting = [values]
     while waiting:
         part = waiting.pop()
-        made = make(part)
-        if made is None and len(part) > 1:
+        result = make(part)
+        if result is None and len(part) > 1:
             middle = len(part) // 2
             waiting += [part.slice(middle), part.slice(0, middle)]
         else:
-            yield part, made
+            yield part, result
 
 
 def _with_offset(values: pa.Array) -> pa.Array:
@@ -274,11 +279,11 @@ def _without_offset(values: pa.Array) -> pa.Array:
 
 
 def _with_some_offsets(values: pa.Array) -> pa.Array:
-    texts, nothing = values.cast(pa.string()), pa.scalar(None, pa.string())
-    has_one = pc.match_substring_regex(texts, HAS_OFFSET)
-    with_one = _with_offset(pc.if_else(has_one, texts, nothing))
-    without = _without_offset(pc.if_else(has_one, nothing, texts))
-    return pc.coalesce(with_one, without.cast(_MICROSECOND))
+    texts, null = values.cast(pa.string()), pa.scalar(None, pa.string())
+    has_offset = pc.match_substring_regex(texts, HAS_OFFSET)
+    instants = _with_offset(pc.if_else(has_offset, texts, null))
+    naive = _without_offset(pc.if_else(has_offset, null, texts))
+    return pc.coalesce(instants, naive.cast(_MICROSECOND))
 
 
 def _castable(value: pa.Array, kind: pa.DataType) -> bool:
@@ -290,10 +295,10 @@ def _castable(value: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _shown(value: pa.Array) -> str:
-    """Return the only value of an array for a message, also where Python does not have it."""
+    """Return the only value of an array for a message, even if Python cannot represent it."""
     try:
         return str(value[0])[:80]
-    except (LookupError, OverflowError, ValueError):  # of a zone that is unknown, say
+    except (LookupError, OverflowError, ValueError):  # such as a time in an unknown zone
         return " ".join(value.to_string().split())[:80]
 
 
@@ -311,11 +316,11 @@ def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
     if not count:
         return None
     example = f"{units.filter(outside)[0].as_py()} {'days' if unit_ms else 'µs'} since 1970"
-    return Problem(time_column, "event times lie outside the years 0001 to 9999", count, example)
+    return Problem(time_column, "event times are outside the years 0001 to 9999", count, example)
 
 
 def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
-    """Return the first row with a null, for people to recognise."""
+    """Return the first row with a null, as text for a message."""
     row = pc.index(pc.is_null(values), True).as_py()
     shown = {
         n: _shown(batch.column(i).slice(row, 1))[:40] for i, n in enumerate(batch.schema.names[:8])
@@ -354,17 +359,16 @@ def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
 def batches(
     reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream, which can be read once.
+    """Yield the batches of a stream, which can be read only once.
 
     Raises:
-        InvalidInput: a batch has other columns than the stream said; or the stream fails, or was
-            handed in before: a second call would find the rest of its rows, or none, and take that
-            for all of them.
+        InvalidInput: a batch does not have the columns of the stream's schema; the stream fails; or
+            it was read before, so that only the rest of its rows, or none, would be written.
     """
     if reader in _spent:
         raise InvalidInput(
-            "this stream of rows was read before, wholly or in part: streams can be read once, so "
-            "that another try needs a new one"
+            "this stream of rows was read before, completely or in part: a stream can be read only "
+            "once, so pass a new one"
         )
     _spent.add(reader)
     try:
@@ -375,12 +379,14 @@ def batches(
         raise InvalidInput(f"the rows could not be read: {_first_line(error)}") from error
 
 
-def _check_batch(given: pa.Schema, said: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
-    """Check that a batch has the columns that its stream said; pyarrow does not compare them."""
-    if given.names != said.names:
+def _check_batch(
+    given: pa.Schema, declared: pa.Schema, wanted: pa.Schema, time_column: str
+) -> None:
+    """Check a batch against the schema of its stream; pyarrow does not compare them."""
+    if given.names != declared.names:
         raise InvalidInput(
-            f"a batch has the columns {', '.join(given.names)[:200]}, and the schema of its stream "
-            f"says {', '.join(said.names)[:200]}: give every batch the same columns"
+            f"a batch has the columns {', '.join(given.names)[:200]}, but the schema of its stream "
+            f"has {', '.join(declared.names)[:200]}: give every batch the same columns"
         )
-    if given.types != said.types:
+    if given.types != declared.types:
         check_columns(given, wanted, time_column)

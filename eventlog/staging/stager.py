@@ -1,8 +1,8 @@
-"""Staging: rows become immutable segments, cut by time chunk, within a bound on memory.
+"""Staging: rows become immutable segments, split by time chunk, in bounded memory.
 
-Shell layer. All open chunks share one budget; when it is spent the largest chunk is
-written out first. Every attempt writes under keys of its own, so an attempt that dies leaves
-objects that nothing refers to, and nobody deletes (hazards I1, C7).
+All open chunks share one memory budget; when it is used up, the largest chunk is written first.
+Every attempt writes under fresh keys, so a failed attempt leaves objects that nothing refers to;
+the writer does not delete them (hazards I1, C7).
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _UPLOADS = 4
 
 @dataclass
 class _Open:
-    """The rows of one chunk that are not written out yet."""
+    """The rows of one chunk that are not written yet."""
 
     parts: list[pa.Table] = field(default_factory=list)
     size: int = 0
 
 
-# What an array takes beside its values, which is more than they are where batches are small.
+# Overhead of an array beside its values; in small batches it is larger than they are.
 _ARRAY_BYTES = 1024
 
 
 class Stager:
-    """Takes batches and stages segments. Use as `write(...)` until the rows end, then `finish()`.
+    """Takes batches and stages segments. Call `write(...)` for every batch, then `finish()`.
 
-    After a problem in the rows nothing more is staged; the rest is only counted, so that the error
-    says how many rows are bad.
+    After a problem in the rows nothing more is staged; the remaining rows are only checked, so that
+    the error says how many are bad.
 
     Args:
-        store: where segments go.
-        clock: ids and waits.
-        recipe: how.
-        memory_bytes: bound on rows held and being encoded.
+        store: receives the segments.
+        clock: for ids and pauses.
+        recipe: how the segments are written.
+        memory_bytes: bound on the memory for rows, including those being encoded.
     """
 
     def __init__(
@@ -67,8 +67,9 @@ class Stager:
         memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
         self._store, self._clock, self._recipe = store, clock, recipe
         self._wanted = to_arrow(recipe.schema)
-        # Cutting copies rows, encoding holds them beside their Parquet bytes, and the allocator
-        # keeps what is freed: measured, a quarter for what waits keeps the whole within bounds.
+        # Splitting copies rows, encoding holds them beside their Parquet bytes, and the allocator
+        # retains freed memory. By measurement, a quarter of the bound for waiting rows keeps the
+        # total within it.
         self._budget = memory_bytes // 4
         self._piece_bytes = max(recipe.segment_bytes, self._budget // 4)
         self._pending: list[pa.Table] = []
@@ -94,7 +95,7 @@ class Stager:
             Unavailable: the store does not answer.
         """
         batch = even(batch)
-        # The nulls of columns that are missing take memory here, and none in the batch.
+        # Nulls for missing columns take memory here, though none in the batch.
         nulls = sum(_value_bytes(f.type) for f in self._wanted if _is_missing(batch.schema, f.name))
         most = max(1, self._budget // 4 // nulls) if nulls else batch.num_rows
         for start in range(0, batch.num_rows, most or 1):
@@ -108,7 +109,7 @@ class Stager:
             return
         if self._problems:
             return
-        # What comes in one large batch becomes segments as if it came in small ones.
+        # One large batch must give the same segments as several small ones.
         for rows in bounded(table, table.num_rows, self._piece_bytes):
             self._hold(rows)
 
@@ -117,22 +118,22 @@ class Stager:
         if size > limits.ROW_BYTES and rows.num_rows == 1:
             name = max(rows.column_names, key=lambda name: rows.column(name).nbytes)
             raise InvalidInput(
-                f"row {self.rows} takes {size} bytes, most of them in column {name!r}, and "
-                f"a row has at most {limits.ROW_BYTES}: store such values elsewhere, and here "
-                "where they are; nothing was committed"
+                f"row {self.rows} takes {size} bytes, most of them in column {name!r}; a row may "
+                f"take at most {limits.ROW_BYTES}: store such values elsewhere, and their location "
+                "here; nothing was committed"
             )
         self.rows += rows.num_rows
         self._pending.append(rows)
         self._pending_bytes += size + _ARRAY_BYTES * rows.num_columns
-        # Bounded for large budgets too: what is put together stays far below 2 GiB a column.
+        # PIECE_BYTES keeps the combined columns far below 2 GiB, whatever the budget is.
         if self._pending_bytes >= min(self._budget // 4, PIECE_BYTES):
             self._split()
 
     def finish(self) -> list[Add]:
-        """Write out what is left and return all staged segments, in chunk order.
+        """Write the remaining rows and return all staged segments, in chunk order.
 
         Raises:
-            InvalidInput: rows were bad; nothing of this job is to be committed.
+            InvalidInput: some rows were bad; nothing may be committed.
             Unavailable: the store does not answer.
         """
         if self._problems:
@@ -152,13 +153,13 @@ class Stager:
         self._pending, self._open = [], {}
 
     def _split(self) -> None:
-        """Move the pending rows into their chunks; write out what is full or does not fit."""
+        """Move the pending rows into their chunks; write chunks that are full or do not fit."""
         if not self._pending:
             return
         table = pa.concat_tables(self._pending)
         try:
             table = table.combine_chunks()
-        except pa.ArrowIndexError:  # of lists that are all empty, over an offset into nothing
+        except pa.ArrowIndexError:  # raised for empty lists whose offset is out of bounds
             copies = [part.take(pa.array(range(part.num_rows))) for part in table.to_batches()]
             table = pa.Table.from_batches(copies).combine_chunks()
         self._pending, self._pending_bytes = [], 0
@@ -173,7 +174,7 @@ class Stager:
             self._flush(max(self._open, key=lambda bounds: self._open[bounds].size))
 
     def _flush(self, bounds: tuple[int, int], *, last: bool = False) -> None:
-        """Write one chunk's rows out as a segment, beside others unless it is the only one."""
+        """Write one chunk's rows as a segment; in a thread, unless it is the only one."""
         chunk = self._open.pop(bounds)
         self._open_bytes -= chunk.size
         if last and not self._uploads.under_way():
@@ -187,9 +188,15 @@ class Stager:
         if recipe.layout.order_by:
             table = sort_rows(table, recipe.layout.order_by)
         encoded = encode(table)
-        found = stats.compute(table, recipe.stats_columns)
-        chunk = chunk_name(*bounds)
-        add = make_add(recipe, self._clock, chunk, encoded, rows=table.num_rows, found=found)
+        column_stats = stats.compute(table, recipe.stats_columns)
+        add = make_add(
+            recipe,
+            self._clock,
+            chunk_name(*bounds),
+            encoded,
+            rows=table.num_rows,
+            column_stats=column_stats,
+        )
         put_segment(self._store, self._clock, add, encoded.body)
         return add
 
@@ -200,7 +207,7 @@ def _is_missing(given: pa.Schema, name: str) -> bool:
 
 
 def _value_bytes(kind: pa.DataType) -> int:
-    """Return what a null of a type takes, or somewhat more."""
+    """Return the bytes of a null of a type, or slightly more."""
     if pa.types.is_struct(kind):
         return 1 + sum(_value_bytes(field.type) for field in kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):

@@ -1,4 +1,4 @@
-"""The checksum of a stored object, in memory that does not follow its size."""
+"""The checksum of a stored object, computed in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def object_checksum(
     """Return the sha256 of an object, read piece by piece, as 64 hexadecimal digits.
 
     Args:
-        store: where it lies.
+        store: contains the object.
         key: of the object.
-        most: read at most so many bytes: one more than there should be is enough to tell that the
-            object is longer. All of it if None.
-        piece_bytes: bytes of a request.
+        most: the maximum number of bytes to read; all if None. One byte more than the expected size
+            is enough to detect that the object is longer.
+        piece_bytes: bytes per request.
         watch: called with each piece.
 
     Raises:

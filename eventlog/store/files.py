@@ -1,7 +1,7 @@
 """A read-only pyarrow file system over any `ObjectStore`, reading through its `get`.
 
-Ports layer. Adapters without a native pyarrow file system use it, and so do wrappers, whose
-counting and faults must reach the reads of segments too.
+Used by adapters without a native pyarrow file system, and by wrappers, which must also count reads
+of segments and inject faults into them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventlog.errors import InvalidInput, KeyNotFound
 from eventlog.store.port import ObjectStore
 
 _ROOT = "root"
-# One request settles size and content of an object below this; the port has no HEAD.
+# The size and content of a smaller object take one request; the port has no HEAD.
 _HEAD_BYTES = 256 * 1024
 
 
@@ -54,7 +54,7 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[FileInfo]:
-        """Return what lies at each path: a file with its size, a directory, or nothing."""
+        """Return for each path whether it is a file (with its size), a directory, or missing."""
         return [self._file_info(path) for path in paths]
 
     def open_input_file(self, path: str) -> pa.NativeFile:
@@ -66,7 +66,7 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         return self.open_input_file(path)
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """Refuse: a listing of files is the log's, not the store's."""
+        """Refuse: segments are listed in the log, not in the store."""
         _refuse("list", selector.base_dir)
 
     def create_dir(self, path: str, recursive: bool) -> None:
@@ -110,9 +110,9 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             return FileInfo(path, FileType.Directory)
         key = _key(path)
         # The object itself sorts first among the keys that start with its key.
-        for found in self.store.list(key, limit=1):
-            if found.key == key:
-                return FileInfo(path, FileType.File, size=found.size)
+        for row in self.store.list(key, limit=1):
+            if row.key == key:
+                return FileInfo(path, FileType.File, size=row.size)
         for _ in self.store.list(f"{key}/", limit=1):
             return FileInfo(path, FileType.Directory)
         return FileInfo(path, FileType.NotFound)
@@ -130,7 +130,7 @@ class _StoreFile(io.RawIOBase):
             self._head = store.get(key, length=_HEAD_BYTES)
             self._size = len(self._head)
             if self._size == _HEAD_BYTES:
-                self._size = self._whole_size(store)
+                self._size = self._object_size(store)
         except KeyNotFound as error:
             raise FileNotFoundError(str(error)) from error
 
@@ -167,11 +167,11 @@ class _StoreFile(io.RawIOBase):
         self._position += len(body)
         return body
 
-    def _whole_size(self, store: ObjectStore) -> int:
-        for found in store.list(self._key, limit=1):
-            if found.key == self._key:
-                return found.size
-        # A listing may lag behind; the object itself does not.
+    def _object_size(self, store: ObjectStore) -> int:
+        for row in store.list(self._key, limit=1):
+            if row.key == self._key:
+                return row.size
+        # A listing may be stale; the object itself is not.
         self._head += store.get(self._key, start=len(self._head))
         return len(self._head)
 
@@ -179,7 +179,7 @@ class _StoreFile(io.RawIOBase):
 def _key(path: str) -> str:
     root, _, key = path.partition("/")
     if root != _ROOT or not key:
-        raise InvalidInput(f"{path[:80]!r} lies outside this file system")
+        raise InvalidInput(f"{path[:80]!r} is outside this file system")
     return key
 
 

@@ -1,9 +1,9 @@
 """A store in a directory of a local (or NFS) file system.
 
-Shell layer. An object is written to a temporary file, made durable, and given its name by
-`os.link`, which fails if the name exists: that is the atomic create of FORMAT.md "What the storage
-must provide". Directories stay when their last object goes. Temporary files that a crash left in
-`.tmp` may be removed while nobody writes.
+An object is written to a temporary file, synced, and then linked to its name by `os.link`, which
+fails if the name exists: this is the atomic create of FORMAT.md "What the storage must provide".
+Directories are kept when their last object is deleted. Temporary files that a crash left in `.tmp`
+may be removed while there are no writers.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NO_LINKS = {
     errno.EPERM: "it has no hard links (as FAT, exFAT and many FUSE mounts), or forbids them here",
     errno.EOPNOTSUPP: "it has no hard links",
     errno.ENOSYS: "it has no hard links",
-    errno.EMLINK: "it lets a file have one name only",
-    errno.EXDEV: "parts of the table lie on different file systems or mounts",
+    errno.EMLINK: "it allows only one name for a file",
+    errno.EXDEV: "parts of the table are on different file systems or mounts",
 }
 
-# The class has a method of the name `list`.
+# The class has a method called `list`.
 _Names = list[bytes]
 
 
 class LocalStore:
-    """Objects as files under `root`; the directory is made by the first put.
+    """Objects as files under `root`; the first put creates the directory.
 
-    The file system must support hard links and make them atomically, as all POSIX ones do.
+    The file system must support hard links and create them atomically, as POSIX requires.
 
     Args:
         root: absolute path of the directory.
@@ -84,7 +84,7 @@ class LocalStore:
 
     @property
     def unproven(self) -> None:
-        """See `ObjectStore.unproven`: `link(2)` keeps the promise."""
+        """See `ObjectStore.unproven`: `link(2)` is atomic."""
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
@@ -104,9 +104,9 @@ class LocalStore:
         """See `ObjectStore.put_if_absent`.
 
         Raises:
-            InvalidInput: the file system makes no hard links; nothing is there.
-            Unavailable: the file could not be written; nothing is there.
-            OutcomeUnknown: the file has its name, but the directory could not be made durable.
+            InvalidInput: the file system does not support hard links; nothing was created.
+            Unavailable: the file could not be written; nothing was created.
+            OutcomeUnknown: the file was created, but the directory could not be synced.
         """
         path = self._path_of(key)
         try:
@@ -125,7 +125,7 @@ class LocalStore:
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
-        """See `ObjectStore.list`; every directory is read once, when the listing comes to it."""
+        """See `ObjectStore.list`; every directory is read once, when the listing reaches it."""
         check_prefix(prefix)
         check_limit(limit)
         start = prefix[: prefix.rfind("/") + 1].encode()
@@ -152,7 +152,7 @@ class LocalStore:
         return LocalFileSystem(use_mmap=False), self._root
 
     def now_ms(self) -> int | None:
-        """Return None: a directory has no time of its own."""
+        """Return None: a directory has no clock of its own."""
         return None
 
     def _path_of(self, key: str) -> str:
@@ -160,7 +160,7 @@ class LocalStore:
 
     def _write_temporary(self, body: Body) -> str:
         directory = f"{self._root}/{TEMPORARY}"
-        # Not a retry of the same request: each try is for another name, at once.
+        # Not a retry of one request: each attempt uses another name, without a pause.
         for attempt in range(_ATTEMPTS):
             path = f"{directory}/{self._clock.token()}"
             try:
@@ -170,7 +170,7 @@ class LocalStore:
                 self._make(directory)
                 continue
             except FileExistsError:
-                # Left by another writer with the same seed; the next token differs.
+                # The same token was drawn before, with the same seed; the next one differs.
                 if attempt == _ATTEMPTS - 1:
                     raise
                 continue
@@ -192,7 +192,7 @@ class LocalStore:
             try:
                 os.link(temporary, path)
             except FileNotFoundError:
-                # Somebody removed the directory since it was last seen.
+                # The directory was removed since this process created it.
                 self._known.clear()
                 self._make(directory)
                 os.link(temporary, path)
@@ -207,7 +207,7 @@ class LocalStore:
         return True
 
     def _is_own(self, temporary: str, path: str, key: str) -> bool:
-        # NFS may carry out a link twice and answer the second time only.
+        # NFS may apply a link twice, and answer only the second time.
         if os.path.isdir(path):  # noqa: PTH112
             raise InvalidInput("other objects lie under this key", key=key)
         try:
@@ -220,13 +220,16 @@ class LocalStore:
             _sync_directory(path.rpartition("/")[0])
         except OSError as error:
             raise OutcomeUnknown(
-                f"the object has its name, but its directory could not be made durable: {error}",
+                f"the object was created, but its directory could not be synced: {error}",
                 table=self.uri,
                 key=key,
             ) from error
 
     def _make(self, directory: str) -> None:
-        """Make the directory with its parents, each durable: another writer's may not be yet."""
+        """Create and sync the directory and its parents.
+
+        Existing ones are synced too: another writer may have created them and not synced them yet.
+        """
         if directory in self._known:
             return
         parent = os.path.dirname(directory)  # noqa: PTH120
@@ -248,11 +251,11 @@ class LocalStore:
         for name in sorted(names) if limit is None else _popped(names):
             if name.endswith(b"/"):
                 yield from self._walk(name, prefix, after, limit)
-            elif found := self._stat(name):
-                yield found
+            elif info := self._stat(name):
+                yield info
 
     def _matching(self, directory: bytes, prefix: bytes, after: bytes) -> _Names:
-        """Return the keys of files, and of directories with a trailing `/`, that the list needs."""
+        """Return the keys of matching files, and of directories with matches (trailing `/`)."""
         names: _Names = []
         try:
             with os.scandir(os.fsencode(self._root) + b"/" + directory) as entries:
@@ -260,7 +263,7 @@ class LocalStore:
                     name = directory + entry.name
                     if entry.is_dir(follow_symlinks=False):
                         name += b"/"
-                        # All keys below share the name, so only a bound inside it can cut them.
+                        # All keys below start with the name: skipped unless `after` is among them.
                         wanted = name > after or after.startswith(name)
                         wanted &= name != _SKIPPED
                     else:
@@ -278,14 +281,14 @@ class LocalStore:
             size = os.stat(os.fsencode(self._root) + b"/" + name).st_size  # noqa: PTH116
             return ObjectInfo(name.decode(), size)
         except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
-            # Deleted meanwhile, a dangling link, or a name that no key can have.
+            # Deleted in the meantime, a dangling link, or a name that is not a valid key.
             return None
         except OSError as error:
             raise self._unavailable("list", error, os.fsdecode(name)) from error
 
     def _without_links(self, error: OSError, key: str) -> InvalidInput:
         return InvalidInput(
-            f"the file system of {self._root} cannot create a file only where none is yet: "
+            f"the file system of {self._root} cannot create a file only if it does not exist: "
             f"{_NO_LINKS[error.errno or 0]} ({error.strerror}). Put the table on one local file "
             "system with hard links (ext4, xfs, btrfs, APFS, NTFS, NFS), or on S3",
             table=self.uri,
@@ -302,7 +305,7 @@ class LocalStore:
 
 
 def _popped(names: _Names) -> Iterator[bytes]:
-    """Yield the names in order; cheaper than sorting when only the first few are taken."""
+    """Yield the names in order; cheaper than sorting if only the first few are consumed."""
     heapq.heapify(names)
     while names:
         yield heapq.heappop(names)

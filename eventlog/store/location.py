@@ -1,7 +1,4 @@
-"""From a location to its store, and the probe of what the store promises.
-
-Shell layer.
-"""
+"""Opens the store at a location, and probes whether it honours preconditions."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from eventlog.store.options import parse_options
 from eventlog.store.port import ObjectStore
 from eventlog.store.s3.adapter import S3Store
 
-_proven: set[str] = set()  # places (`ObjectStore.unproven`) that were seen to refuse
+_proven: set[str] = set()  # places (`ObjectStore.unproven`) that have passed a probe
 _FORMS = "s3://bucket/prefix, file:///path, a local path, or memory://name"
 
 
@@ -28,21 +25,21 @@ def open_store(
     storage_options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ObjectStore:
-    """Return the store at a location, without any request to it.
+    """Return the store at a location, without sending a request.
 
     Args:
         uri: `s3://bucket/prefix` (also `s3a://`), `file:///path` (percent-encoded), a local path
             (made absolute, `~` expanded), or `memory://name`.
-        storage_options: see `eventlog.store.options`; checked for every store, used by S3.
+        storage_options: see `eventlog.store.options`; checked for every store, used only by S3.
         clock: for pauses and local time; the machine's if None.
 
     Raises:
-        InvalidInput: the location has none of these forms, or an option is wrong.
+        InvalidInput: the location does not have one of these forms, or an option is wrong.
     """
     options = parse_options(storage_options)
     location = os.fspath(uri) if isinstance(uri, str | os.PathLike) else ""
     if not isinstance(location, str) or not location or not _is_path(location):
-        raise InvalidInput(f"a table's location is {_FORMS}")
+        raise InvalidInput(f"a table's location must be {_FORMS}")
     scheme, separator, _ = location.partition(":/")
     if not separator or "/" in scheme:
         return LocalStore(_absolute(location), clock)
@@ -63,37 +60,37 @@ def _is_path(location: str) -> bool:
 
 
 def check_absent(store: ObjectStore) -> None:
-    """Check that no table lies at the root of the store.
+    """Check that there is no table at the root of the store.
 
     Raises:
-        AlreadyExists: one does.
+        AlreadyExists: there is one.
     """
     try:
         store.get(commit_key(0), length=1)
     except KeyNotFound:
         return
     raise AlreadyExists(
-        "a table lies here already: open it, or choose another path", table=store.uri
+        "there is already a table here: open it, or choose another path", table=store.uri
     )
 
 
 def probe(store: ObjectStore, table_id: str) -> None:
-    """Check that the store refuses to create a key twice, before a table is put there.
+    """Check that the store refuses to create a key twice, before a table is created there.
 
-    Leaves one small object `_probe/<table id>`, which readers ignore: writers hold no permission to
-    delete. Later writers put it again (`check_promise`).
+    Leaves one small object `_probe/<table id>`, which readers ignore, since writers need no
+    permission to delete. Later writers try to create it again (`check_promise`).
 
     Args:
         store: the store to check.
-        table_id: of the table that is to be created, a fresh id (`Clock.token`).
+        table_id: a fresh id (`Clock.token`) for the table that is to be created.
 
     Raises:
-        InvalidInput: the store overwrote the object, or said that it did.
-        Unavailable: the store did not answer clearly; nothing is known.
+        InvalidInput: the store overwrote the object, or reported that it did.
+        Unavailable: the store did not answer clearly; the result is unknown.
     """
     key = probe_key(table_id)
     first, second = f"first {table_id}".encode(), f"second {table_id}".encode()
-    # The first may be refused: an earlier answer was lost, or the id is not fresh.
+    # The first put may be refused: an earlier response was lost, or the id is not fresh.
     created = store.put_if_absent(key, first)
     kept = first if created else store.get(key)
     _check_refused(store, key, second, kept)
@@ -104,9 +101,9 @@ def probe(store: ObjectStore, table_id: str) -> None:
 def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -> None:
     """Check that a store refuses to create a key twice, before the first commit to it (R2.3).
 
-    No request where that is known: of this kind of store, or of its place since an earlier probe by
-    this process. Else one put of the key that the creation of the table left; where a copy of the
-    table came without it, a second one and a read.
+    Sends no request if this is known for the kind of store, or from an earlier probe of the same
+    place by this process. Otherwise it puts the probe object that the creation of the table left.
+    If that is missing, as in a copy of the table, it sends a second put and a read.
 
     Args:
         store: the store of an existing table.
@@ -114,8 +111,8 @@ def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -
         token: returns a fresh id.
 
     Raises:
-        InvalidInput: the store overwrote the object, or said that it did.
-        Unavailable: the store did not answer clearly; nothing is known.
+        InvalidInput: the store overwrote the object, or reported that it did.
+        Unavailable: the store did not answer clearly; the result is unknown.
     """
     place = store.unproven
     if place is None or place in _proven:
@@ -130,8 +127,8 @@ def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> No
     if not store.put_if_absent(key, body) and store.get(key) == kept:
         return
     raise InvalidInput(
-        "this store ignores preconditions: it let an object be overwritten, so that tables on "
-        "it would lose commits; nothing was written. Use Amazon S3, a store that honours "
+        "this store ignores preconditions: it allowed an object to be overwritten, so tables on "
+        "it would lose commits; nothing was committed. Use Amazon S3, a store that honours "
         "If-None-Match: * on PutObject (MinIO, Ceph, R2, LocalStack), or a local directory",
         table=store.uri,
         key=key,
@@ -140,7 +137,7 @@ def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> No
 
 def _absolute(path: str) -> Path:
     try:
-        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - also takes out ..
+        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - also removes ..
     except RuntimeError as error:
         raise InvalidInput(f"cannot expand {path[:80]!r}: {error}") from None
 

@@ -1,7 +1,4 @@
-"""A store in this program's memory, for tests and simulation.
-
-Ports layer. Imports the port, the errors and the file view of a store, nothing of the shell.
-"""
+"""A store in the memory of this process, for tests and simulation."""
 
 from __future__ import annotations
 
@@ -32,12 +29,12 @@ _PAGE = 1000
 class MemoryStore:
     """A dict under a lock.
 
-    Stores of one URI share their objects for the life of the program, also through pickle within
-    it. Without a URI the store is fresh, and its objects go with the last store that holds them.
+    Stores with the same URI share their objects until the process ends, and so do pickled copies
+    within it. Without a URI the store is new, and its objects are freed with its last copy.
 
     Args:
         uri: `memory://name`, or None.
-        clock: what `now_ms` tells; None for a store that knows no time.
+        clock: the source of `now_ms`; None for a store that reports no time.
 
     Raises:
         InvalidInput: the URI is not of that form.
@@ -65,7 +62,7 @@ class MemoryStore:
 
     @property
     def unproven(self) -> None:
-        """See `ObjectStore.unproven`: one lock keeps the promise."""
+        """See `ObjectStore.unproven`: a lock makes the create atomic."""
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
@@ -147,12 +144,12 @@ _numbers = itertools.count(1)
 def _open_shelf(uri: str | None) -> tuple[str, _Shelf]:
     with _lock:
         if uri is None:
-            # A space never stands in a URI that somebody chose.
+            # The space keeps it apart from URIs that users choose.
             uri, shelf = f"{_SCHEME}unnamed {next(_numbers)}", _Shelf()
             _unnamed[uri] = shelf
             return uri, shelf
         uri = uri.rstrip("/") if uri != _SCHEME else uri
         if not uri.startswith(_SCHEME) or uri == _SCHEME:
-            raise InvalidInput(f"{uri!r} names no store in memory: write {_SCHEME}name")
+            raise InvalidInput(f"{uri!r} is not the URI of a store in memory: write {_SCHEME}name")
         unnamed = _unnamed.get(uri)
         return uri, unnamed if unnamed is not None else _named.setdefault(uri, _Shelf())

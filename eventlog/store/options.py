@@ -1,10 +1,9 @@
-"""The storage options of a table: where its S3 store is and who asks.
+"""The storage options of a table: the endpoint, region and credentials of its S3 store.
 
-Pure layer. What is not given here is left to boto3: the standard AWS environment variables,
-profiles, and the role of the machine; so are certificates (AWS_CA_BUNDLE, `ca_bundle` of the
-profile), proxies (HTTPS_PROXY, NO_PROXY), and the kinds of endpoints that AWS has. Whatever boto3
-takes from there holds for large reads, which pyarrow does, too (`eventlog.store.s3.endpoints`).
-Secrets never show in `repr` or in an error.
+Options that are not given are left to boto3: the standard AWS environment variables, profiles, and
+the role of the machine. So are certificates (AWS_CA_BUNDLE, `ca_bundle` of the profile), proxies
+(HTTPS_PROXY, NO_PROXY), and AWS's kinds of endpoints. Large reads, which pyarrow does, use the same
+configuration (`eventlog.store.s3.endpoints`). Secrets never appear in `repr` or in an error.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from eventlog.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Parsed storage options; None leaves the choice to boto3's own chain.
+    """Parsed storage options; None leaves the choice to boto3.
 
     Attributes:
         endpoint_url: of an S3-compatible store, with http:// or https://.
-        access_key_id: with `secret_access_key`, static credentials.
+        access_key_id: static credentials, with `secret_access_key`.
         secret_access_key: see `access_key_id`.
         session_token: of temporary credentials.
-        region: of the bucket; us-east-1 when an endpoint is set and none is known.
+        region: of the bucket; us-east-1 if an endpoint is set and no region is known.
         profile: name of a section of the AWS configuration files.
     """
 
@@ -44,8 +43,8 @@ def parse_options(storage_options: Mapping[str, str] | None) -> StoreOptions:
     """Return the options; each name may be in any case and carry the prefix `aws_`.
 
     Raises:
-        InvalidInput: a name that is unknown or given twice, an empty value, half a credential, or
-            an endpoint that is no URL.
+        InvalidInput: a name is unknown or given twice, a value is empty, only one half of the
+            credentials is given, or the endpoint is not a URL.
     """
     values: dict[str, str] = {}
     for given, value in mapping(storage_options, "storage_options").items():
@@ -56,7 +55,7 @@ def parse_options(storage_options: Mapping[str, str] | None) -> StoreOptions:
                 "each also with the prefix aws_"
             )
         if not isinstance(value, str) or not value or not is_unicode(value):
-            raise InvalidInput(f"storage option {name} must be a text that is not empty")
+            raise InvalidInput(f"storage option {name} must be a string that is not empty")
         if values.setdefault(name, value) != value:
             raise InvalidInput(f"storage option {name} is given twice with different values")
     _check(values)
@@ -65,7 +64,9 @@ def parse_options(storage_options: Mapping[str, str] | None) -> StoreOptions:
 
 def _check(values: Mapping[str, str]) -> None:
     if ("access_key_id" in values) != ("secret_access_key" in values):
-        raise InvalidInput("storage options access_key_id and secret_access_key go together")
+        raise InvalidInput(
+            "storage options access_key_id and secret_access_key must be given together"
+        )
     if "session_token" in values and "access_key_id" not in values:
         raise InvalidInput("storage option session_token needs access_key_id")
     endpoint = values.get("endpoint_url", "https://")

@@ -1,6 +1,6 @@
-"""Several requests under way at once, their answers in order.
+"""Concurrent requests whose answers are returned in order.
 
-Shell layer. Every pool of threads that reads has its number of threads from here.
+The numbers of threads of all pools that read are defined here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-# Threads hide the latency of a store; decoding shares the machine's cores anyway.
+# Threads hide the latency of a store; decoding is bound by the machine's cores in any case.
 THREADS = 8
 HEADER_THREADS = 16  # for answers of 2 KB
 INTENT_THREADS = 32  # for published transactions: a leader waits for the slowest of them
-COPY_THREADS = 4  # for segments that are held in memory whole
-WINDOW = 16  # what is read ahead at most
+COPY_THREADS = 4  # for segments that are held in memory as a whole
+WINDOW = 16  # the maximum number of items to read ahead
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 
 @contextmanager
 def threads(count: int = THREADS) -> Iterator[ThreadPoolExecutor]:
-    """Yield the threads of one piece of work; none outlives it."""
+    """Yield a pool of threads that all end with the context."""
     pool = ThreadPoolExecutor(count, thread_name_prefix="eventlog-read")
     try:
         yield pool
@@ -41,32 +41,33 @@ def read_ahead(
     most: int = 0,
     window: int = WINDOW,
 ) -> Generator[_Answer, None, None]:
-    """Yield the answers in order, while the next few are being worked on.
+    """Yield the answers in order, while the next few are in flight.
 
-    An error is raised in the place of its answer; what has not begun by then is cancelled.
+    An error is raised in place of its answer, and cancels the items that have not started.
 
     Args:
-        pool: works on them.
-        items: what to work on.
-        work: makes an answer of an item.
-        weigh: what an item's answer takes.
-        most: what all that are under way, or wait to be taken, may take.
-        window: how many these may be.
+        pool: runs `work`.
+        items: the items to process.
+        work: returns the answer for an item.
+        weigh: returns the weight of an item's answer.
+        most: bound on the total weight of the answers that are in flight or not consumed yet,
+            unless a single one is heavier.
+        window: bound on their number.
     """
-    flying: deque[tuple[int, Future[_Answer]]] = deque()
+    in_flight: deque[tuple[int, Future[_Answer]]] = deque()
     weight = 0
     try:
         for item in items:
             own = weigh(item)
-            while flying and (len(flying) >= window or weight + own > most):
-                weight -= flying[0][0]
-                yield flying.popleft()[1].result()
-            flying.append((own, pool.submit(work, item)))
+            while in_flight and (len(in_flight) >= window or weight + own > most):
+                weight -= in_flight[0][0]
+                yield in_flight.popleft()[1].result()
+            in_flight.append((own, pool.submit(work, item)))
             weight += own
-        while flying:
-            yield flying.popleft()[1].result()
+        while in_flight:
+            yield in_flight.popleft()[1].result()
     finally:
-        for _, future in flying:
+        for _, future in in_flight:
             future.cancel()
 
 
@@ -77,7 +78,7 @@ def each(
     count: int = THREADS,
     window: int = WINDOW,
 ) -> Generator[_Answer, None, None]:
-    """Do as `read_ahead` does, with threads of its own; with none where there is one item."""
+    """Like `read_ahead`, with a pool of its own; with fewer than two items, without threads."""
     if len(items) < 2:
         yield from map(work, items)
         return

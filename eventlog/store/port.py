@@ -1,8 +1,9 @@
-"""The storage port: what eventlog asks of an object store, and no more.
+"""The storage port: everything that eventlog requires of an object store.
 
-Ports layer. There is no `put`: objects are created once and never replaced, so immutability holds
-by construction (FORMAT.md "What the storage must provide"). Adapters live in `s3`, `local` and
-`memory`, wrappers in `wrappers`; one contract suite runs against all of them.
+There is no `put`: objects are created once and never replaced, so they are immutable by
+construction (FORMAT.md "What the storage must provide"). The adapters are `s3`, `local` and
+`memory`, the wrappers `testing.wrappers` and `testing.faults`; one contract suite runs against all
+of them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from eventlog.errors import InvalidInput
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-# A body is anything with the buffer protocol: bytes, or a pyarrow.Buffer that need not be copied.
+# A body is anything with the buffer protocol: bytes, or a pyarrow.Buffer, which is not copied.
 Body = bytes | memoryview
 
-# What S3 allows for a whole key; the root's prefix is counted by the adapter that has one.
+# S3's limit on the length of a key. An adapter with a prefix includes it in the check.
 MAX_KEY_BYTES = 1024
-# Temporary files of a local root; no store lets a key lie there, so that tables can be copied.
+# Directory for temporary files in a local root. Every store refuses keys there, so that tables can
+# be copied between stores.
 TEMPORARY = ".tmp"
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\\%]")
@@ -40,9 +42,9 @@ class ObjectInfo:
 class ObjectStore(Protocol):
     """A flat map from keys (relative to a root) to immutable objects.
 
-    Every method may raise `Unavailable` when the store does not answer after the adapter's own
-    retries, and `InvalidInput` for a key that is not relative and plain. Adapters are safe to use
-    from several threads, and may be pickled to another process.
+    Every method may raise `Unavailable` if the store does not answer after the adapter's own
+    retries, and `InvalidInput` for a key that is not relative and plain (see `check_key`). Adapters
+    are thread-safe, and can be pickled and sent to another process.
     """
 
     @property
@@ -52,40 +54,40 @@ class ObjectStore(Protocol):
 
     @property
     def near(self) -> bool:
-        """Whether a read costs no request, as in a directory or in memory."""
+        """Whether reads cost no requests, as in a directory or in memory."""
         ...
 
     @property
     def unproven(self) -> str | None:
-        """The place whose promise of R2.1 is taken on trust, as a text; None where it is known.
+        """The place that has to be probed for R2.1 (atomic create), or None if it is known to hold.
 
-        What a probe found holds for every store of the same place.
+        The result of a probe applies to every store of the same place.
         """
         ...
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them.
 
-        A range that passes the end is cut there; `start` at or past the end gives b"".
+        A range that exceeds the object is truncated; if `start` is at or past the end, the result
+        is b"".
 
         Raises:
-            KeyNotFound: the key is not there.
+            KeyNotFound: there is no such object.
         """
         ...
 
     def put_if_absent(self, key: str, body: Body) -> bool:
-        """Create the object if the key is absent: atomic, durable when this returns.
+        """Create the object if the key is absent. Atomic; durable when this returns.
 
-        At most one request that could have an effect is sent and not answered clearly; it is never
-        sent again by the adapter.
+        After a request whose outcome is unclear, the adapter does not send the request again.
 
         Returns:
-            True: created by this call. False: the key was there, nothing was changed.
+            True: created by this call. False: the key existed, nothing was changed.
 
         Raises:
-            OutcomeUnknown: no clear answer; the object may be there, or may still arrive.
+            OutcomeUnknown: no clear answer; the object may exist, or may still arrive.
             Unavailable: (not OutcomeUnknown) it failed before it could have an effect.
-            InvalidInput: the store refused for good, with no effect.
+            InvalidInput: the store refused permanently, with no effect.
         """
         ...
 
@@ -94,27 +96,28 @@ class ObjectStore(Protocol):
     ) -> Iterator[ObjectInfo]:
         """Yield the objects whose key starts with `prefix` and is greater than `after`.
 
-        In UTF-8 byte order of the key, at most `limit` of them, fetched page by page as consumed.
+        In UTF-8 byte order of the keys, at most `limit` objects. Pages are fetched as the iterator
+        is consumed.
         """
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete the objects; keys that are not there are fine."""
+        """Delete the objects; missing keys are ignored."""
         ...
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        """Return a pyarrow file system for reads, and the root's path in it, without trailing /."""
+        """Return a pyarrow file system for reads, and the path of the root, without trailing /."""
         ...
 
     def now_ms(self) -> int | None:
-        """Return the store's own wall time (ms UTC) as far as its answers told it, else None."""
+        """Return the store's own wall time (ms UTC), from its latest answers; None if unknown."""
         ...
 
 
 def store_time_ms(store: ObjectStore, clock: Clock) -> int:
-    """Return the store's own time (ms UTC), or this machine's where the store tells none."""
-    told = store.now_ms()
-    return clock.now_ms() if told is None else told
+    """Return the store's own time (ms UTC), or this machine's if the store reports none."""
+    store_ms = store.now_ms()
+    return clock.now_ms() if store_ms is None else store_ms
 
 
 def check_key(key: str) -> str:
@@ -128,19 +131,19 @@ def check_key(key: str) -> str:
     """
     if not key or not {"", ".", ".."}.isdisjoint(parts := key.split("/")):
         raise InvalidInput(
-            f"key {key[:80]!r} is not relative and plain: an empty, '.' or '..' part"
+            f"key {key[:80]!r} is not relative and plain: it has an empty, '.' or '..' part"
         )
     if parts[0] == TEMPORARY:
-        raise InvalidInput(f"key {key[:80]!r} lies under {TEMPORARY}/, which is reserved")
+        raise InvalidInput(f"key {key[:80]!r} is under {TEMPORARY}/, which is reserved")
     _check_characters(key)
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """Return `prefix` if a plain key can start with it; "" and a trailing `/` are fine.
+    """Return `prefix` if a plain key can start with it; "" and a trailing `/` are allowed.
 
     Raises:
-        InvalidInput: no key that `check_key` passes starts so.
+        InvalidInput: no key that `check_key` accepts starts with it.
     """
     *parts, _ = prefix.split("/")
     if not {"", ".", ".."}.isdisjoint(parts):
@@ -170,7 +173,7 @@ def check_limit(limit: int | None) -> None:
 
 
 def _check_characters(text: str) -> None:
-    if found := _FORBIDDEN.search(text):
-        raise InvalidInput(f"key {text[:80]!r} holds {found[0]!r}, which keys may not")
+    if match := _FORBIDDEN.search(text):
+        raise InvalidInput(f"key {text[:80]!r} contains {match[0]!r}, which keys must not")
     if len(text.encode()) > MAX_KEY_BYTES:
         raise InvalidInput(f"key {text[:80]!r}... is longer than {MAX_KEY_BYTES} bytes")

@@ -1,6 +1,6 @@
-"""The one policy of retries: the same request again, a few times, with growing pauses.
+"""The retry policy: the same request again, a few times, with exponential backoff.
 
-Shell layer. What may be sent twice without harm is for the caller to know.
+The caller must make sure that the request is idempotent.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ _LONGEST_WAIT_S = 2.0
 
 
 def wait_s(tries: int, drawn: float) -> float:
-    """Return how long to wait after so many tries, given a random number in [0, 1)."""
+    """Return the seconds to wait after `tries` tries, given a random number in [0, 1)."""
     longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**tries)
     return float(longest * (0.5 + drawn / 2))
 
 
 def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = None) -> Retrying:
-    """Return the policy for one request; the last error is raised as it is.
+    """Return the policy for one request. After the last try its error is raised unchanged.
 
     Args:
         clock: for the pauses and their jitter.
-        tries: how often the request is sent at most.
-        when: after what it is sent again; after an answer that was unclear or did not come
-            (`Unavailable`) if None.
+        tries: the maximum number of tries.
+        when: the condition for a retry; if None, a missing or unclear answer (`Unavailable`).
     """
 
     def wait(state: RetryCallState) -> float:
@@ -46,11 +45,11 @@ def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = 
 
 
 def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:
-    """Create an object whose key no other writer would use for other bytes.
+    """Create an object under a key that no other writer uses for other bytes.
 
     Raises:
-        Unavailable: the store does not answer; the object may or may not be there, and nothing
-            refers to it.
+        Unavailable: the store does not answer; the object may or may not exist, and nothing refers
+            to it.
     """
-    # False means that an earlier try of these very bytes had landed.
+    # False means that an earlier try with the same bytes was applied.
     retrying(clock)(store.put_if_absent, key, body)

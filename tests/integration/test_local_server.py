@@ -64,7 +64,7 @@ def test_options_lead_here_without_the_environment(s3, bucket, monkeypatch):
 
 
 def test_one_server_at_a_time(s3):
-    with pytest.raises(InvalidInput, match="runs in this process already"), LocalServer():
+    with pytest.raises(InvalidInput, match="already running in this process"), LocalServer():
         pass
 
 

@@ -202,5 +202,5 @@ def test_numpy_times_beside_other_values_of_numpy_are_refused_in_time():
             held = np.empty(len(values), object)
             for at, value in enumerate(values):
                 held[at] = value
-            with pytest.raises(errors.InvalidInput, match=r"column 'x' .*NumPy's times"):
+            with pytest.raises(errors.InvalidInput, match=r"column 'x' .*NumPy times"):
                 to_reader(pd.DataFrame({"x": pd.Series(held, dtype=object)}))

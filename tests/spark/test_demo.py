@@ -82,7 +82,7 @@ def test_demo_in_a_folder_leaves_a_sound_table(tmp_path):
 
     again = demo("--local", str(folder))
     assert again.returncode == 3
-    assert "a table lies here already" in again.stderr
+    assert "there is already a table here" in again.stderr
 
 
 def test_missing_java_is_named(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""The adapter of S3: it owns boto3, the retries and what its answers mean.
+"""The S3 adapter: boto3 clients, retries, and the interpretation of answers.
 
 Start at `adapter`.
 """

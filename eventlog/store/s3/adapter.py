@@ -1,7 +1,7 @@
-"""A store in an S3 bucket, or in any store that speaks S3 and honours `If-None-Match: *`.
+"""A store in an S3 bucket, or in any S3-compatible store that honours `If-None-Match: *`.
 
-Shell layer. Reads, listings and deletes are retried by botocore. A conditional PUT is sent once: a
-retry after a lost response would meet its own object and report it as somebody else's.
+botocore retries reads, listings and deletes. A conditional PUT is sent once: a retry after a lost
+response would find its own object and report it as another writer's.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PAGE = 1000
-_BODY_TRIES = 4  # of a request whose answer came, and broke off
+_BODY_TRIES = 4  # of a request whose answer is cut short
 
 
 class S3Store:
     """Objects under a prefix of one bucket.
 
-    Clients are made at the first request and shared by all stores of the same options. Pickles
-    carry the options, so the other process needs no configuration of its own beyond the
-    environment that this one relies on.
+    Clients are created at the first request and shared by all stores with the same options. A
+    pickled store includes the options; the other process must provide only the environment that
+    this one uses.
 
     Args:
         uri: `s3://bucket` or `s3://bucket/prefix`; `s3a://` is the same.
         options: storage options (`eventlog.store.options`), parsed or not.
-        clock: for pauses, and for the local side of `now_ms`.
+        clock: for pauses, and for the local time in `now_ms`.
 
     Raises:
         InvalidInput: the URI or an option is wrong.
@@ -83,7 +83,7 @@ class S3Store:
 
     @property
     def unproven(self) -> str | None:
-        """See `ObjectStore.unproven`; Amazon's own S3 is known to keep its promise."""
+        """See `ObjectStore.unproven`; Amazon's own S3 is known to create atomically."""
         clients = self._connected()
         return None if clients.amazon else f"{clients.endpoint_url}/{self._bucket}"
 
@@ -93,7 +93,7 @@ class S3Store:
         check_range(start, length)
         request: dict[str, Any] = {"Key": name}
         if start or length is not None:
-            # A range of no bytes cannot be asked for; one byte tells whether the key is there.
+            # An empty range cannot be requested; one byte shows whether the key exists.
             end = "" if length is None else start + max(length, 1) - 1
             request["Range"] = f"bytes={start}-{end}"
         answer = self._read("get_object", key, request)
@@ -101,24 +101,24 @@ class S3Store:
             return b""
         body = self._body(answer, key, request)
         if status_of(answer) == 200:
-            # The whole object: no range was asked for, or the store ignores ranges.
+            # The whole object: no range was requested, or the store ignores ranges.
             body = body[start:]
         return body if length is None else body[:length]
 
     def put_if_absent(self, key: str, body: Body) -> bool:
         """See `ObjectStore.put_if_absent`.
 
-        A 409 says that the request raced a delete and had no effect: it is sent again, a bounded
+        A 409 means that the request raced a delete and had no effect; it is retried a bounded
         number of times.
 
         Raises:
-            InvalidInput: the store refused for good, with no effect: no such bucket, denied, or no
-                support for conditional writes.
+            InvalidInput: the store refused permanently, with no effect: no such bucket, access
+                denied, or no support for conditional writes.
         """
         name = self._name(key)
         client = self._connected().write
         policy = retrying(self._clock, when=retry_if_result(lambda created: created is None))
-        # After the last 409 its None, not tenacity's own error.
+        # After the last 409 return its None instead of raising tenacity's own error.
         policy = policy.copy(retry_error_callback=lambda _: None)
         created: bool | None = policy(self._put_once, client, name, key, body)
         if created is None:
@@ -135,14 +135,14 @@ class S3Store:
         """See `ObjectStore.list`.
 
         Raises:
-            InvalidInput: the store lists out of order, as directory buckets do.
+            InvalidInput: the store lists keys out of order, as directory buckets do.
         """
         check_prefix(prefix)
         check_limit(limit)
         return self._pages(prefix, after, limit) if limit != 0 else iter(())
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See `ObjectStore.delete`; one request for each 1000 keys."""
+        """See `ObjectStore.delete`; one request per 1000 keys."""
         names = ({"Key": self._name(key)} for key in keys)
         while batch := _batch(names):
             request = {"Delete": {"Objects": batch, "Quiet": True}}
@@ -151,7 +151,7 @@ class S3Store:
                 raise self._placed(error, None)
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        """See `ObjectStore.filesystem`; pyarrow's own S3 client, configured like boto3."""
+        """See `ObjectStore.filesystem`; pyarrow's own S3 client, configured as boto3 is."""
         try:
             filesystem = self._connected().filesystem(self._bucket)
         except EventLogError:
@@ -163,8 +163,9 @@ class S3Store:
     def now_ms(self) -> int | None:
         """See `ObjectStore.now_ms`.
 
-        The Date of an answer bounds the server's clock to a second and the time that the request
-        took. The local clock stands while it lies within the bounds; else the nearer one counts.
+        The Date of an answer gives bounds for the server's clock, a second plus the duration of the
+        request apart. The result is the local time if it is within the bounds, else the nearer
+        bound.
         """
         if self._offset_ms is None:
             return None
@@ -172,10 +173,10 @@ class S3Store:
         return self._clock.now_ms() + min(max(0, low), high)
 
     def _put_once(self, client: Any, name: str, key: str, body: Body) -> bool | None:
-        """Send the PUT once; None is a 409, after which it may be sent again."""
+        """Send the PUT once; None stands for a 409, after which it may be sent again."""
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
-        # A stream over the caller's buffer, so that a segment is not copied.
+        # A stream over the caller's buffer avoids a copy of the segment.
         content = body if isinstance(body, bytes) else pa.BufferReader(pa.py_buffer(body))
         try:
             # against put-without-condition
@@ -207,7 +208,7 @@ class S3Store:
             for row in answer.get("Contents", ()):
                 key = row["Key"].removeprefix(root)
                 if not key:
-                    # A marker that some tools create for the root itself.
+                    # A folder marker that some tools create for the root itself.
                     continue
                 if key <= last:
                     raise InvalidInput(
@@ -229,24 +230,24 @@ class S3Store:
         """Return the token of the page after `answer`.
 
         Raises:
-            Unavailable: there is none, or the one that was used already: it would never end.
+            Unavailable: there is no token, or the same one again, so the listing would never end.
         """
         token: str = answer.get("NextContinuationToken") or ""
         if token and token != request.get("ContinuationToken"):
             return token
         raise Unavailable(
-            f"the store says that its listing of {prefix!r} goes on, but gives "
-            f"{'the same' if token else 'no'} continuation token: try again; if it stays so, its "
-            "ListObjectsV2 is broken",
+            f"the store reports that its listing of {prefix!r} is truncated, but returns "
+            f"{'the same' if token else 'no'} continuation token: try again; if that does not "
+            "help, its ListObjectsV2 is broken",
             table=self.uri,
         )
 
     def _read(self, operation: str, key: str | None, request: dict[str, Any]) -> Any:
-        """Send a request that may be sent twice; None if the range lies past the end."""
+        """Send an idempotent request; None if the range is past the end of the object."""
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
         verb = _VERBS[operation]
-        # The SDK tries again what fails on the way, but not an error's own body cut short.
+        # The SDK retries failed connections, but not errors whose body is cut short.
         policy = retrying(self._clock, tries=_BODY_TRIES, when=retry_if_exception(_cut_short))
         try:
             return policy(lambda: self._send(self._connected().read, operation, request))
@@ -260,7 +261,7 @@ class S3Store:
             raise self._not_answered(error, verb, key) from error
 
     def _body(self, answer: Any, key: str, request: dict[str, Any]) -> bytes:
-        """Return the content of the answer, asking again where the connection breaks within it."""
+        """Return the content of the answer, with a retry if the connection breaks within it."""
         answers = [answer]
 
         def content() -> bytes:
@@ -292,7 +293,7 @@ class S3Store:
         date = date_ms(answer)
         if date is not None:
             low, high = date - self._clock.now_ms(), date + 1000 - sent_ms
-            # A local clock that stepped back in between would turn the bounds around.
+            # If the local clock was set back in between, the bounds would be inverted.
             self._offset_ms = (min(low, high), high)
 
     def _connected(self) -> Clients:
@@ -336,13 +337,15 @@ def _parse(uri: str) -> tuple[str, str]:
     bucket, _, prefix = path.partition("/")
     prefix = prefix.rstrip("/")
     if scheme not in ("s3", "s3a") or not _BUCKET.fullmatch(bucket):
-        # Not shown: people put credentials there.
-        raise InvalidInput("an S3 root is s3://bucket or s3://bucket/prefix, without credentials")
+        # The URI is not shown, since it may contain credentials.
+        raise InvalidInput(
+            "an S3 root must be s3://bucket or s3://bucket/prefix, without credentials"
+        )
     return bucket, check_key(prefix) if prefix else ""
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what boto3 raises when there is no answer of S3, or none in full."""
+    """Return the exceptions that boto3 raises if the answer of S3 is missing or incomplete."""
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -350,14 +353,14 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _cut_short(error: BaseException) -> bool:
-    """Say whether the answer broke off, in a way that the SDK has not tried again by itself."""
+    """Say whether the answer was cut short in a way that the SDK does not retry."""
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
     return isinstance(error, _failures()) and not isinstance(error, BotoCoreError)
 
 
 def _configuration_error(error: Exception) -> InvalidInput | None:
-    """Return the error if it is one that comes before anything is sent."""
+    """Return the error to raise if the failure happened before anything was sent, or None."""
     from botocore import exceptions  # noqa: PLC0415
 
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):

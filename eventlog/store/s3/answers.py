@@ -1,6 +1,6 @@
-"""What an answer of S3 means: refused, transient or wrong, and the server's time in it.
+"""Interprets answers of S3: refused, transient or wrong; and the server's time.
 
-Pure layer. Takes the plain dicts of boto3's answers and errors; knows no client.
+No I/O: takes the plain dicts of boto3's answers and errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, Unavailable
 
-# Worth another try later, although the status says that the request was wrong.
+# Worth a retry, although these statuses are client errors.
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
 _CREDENTIAL_CODES = frozenset(
@@ -27,12 +27,12 @@ _CREDENTIAL_CODES = frozenset(
 
 
 def status_of(answer: Mapping[str, Any]) -> int:
-    """Return the HTTP status, or 0 where there is none."""
+    """Return the HTTP status, or 0 if there is none."""
     return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def date_ms(answer: Mapping[str, Any]) -> int | None:
-    """Return the server's Date in ms UTC, cut to a second, or None where there is none."""
+    """Return the server's Date in ms UTC, truncated to a second, or None if there is none."""
     text = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     try:
         moment: datetime = parsedate_to_datetime(text)
@@ -42,9 +42,9 @@ def date_ms(answer: Mapping[str, Any]) -> int | None:
 
 
 def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput | None:
-    """Return why the store refused the request for good, or None if it may pass another time.
+    """Return the error if the store refused the request permanently, or None if a retry may help.
 
-    A refusal had no effect.
+    A refused request had no effect.
     """
     status, code = status_of(answer), _code(answer)
     if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS:
@@ -67,7 +67,7 @@ def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput |
         )
     elif 300 <= status < 400:
         text = (
-            f"bucket {bucket!r} lies in another region or at another endpoint ({said}): "
+            f"bucket {bucket!r} is in another region or at another endpoint ({said}): "
             "set the storage option region or endpoint_url"
         )
     elif 400 <= status < 500:
@@ -76,7 +76,7 @@ def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput |
 
 
 def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogError:
-    """Return the error of a read, listing or delete that S3 answered with one."""
+    """Return the error to raise for a read, listing or delete that failed."""
     if status_of(answer) == 404 and _code(answer) != "NoSuchBucket":
         return KeyNotFound("no such object")
     said = f"status {status_of(answer)} {_code(answer)}".rstrip()
@@ -86,7 +86,7 @@ def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogErr
 
 
 def delete_error(errors: list[dict[str, Any]], bucket: str) -> EventLogError | None:
-    """Return the error of the first key that a batch could not delete; missing keys are fine."""
+    """Return the error of the first key that a batch failed to delete; ignores missing keys."""
     for error in errors:
         code = error.get("Code", "")
         if code == "NoSuchKey":

@@ -1,7 +1,7 @@
-"""The S3 clients of this program: one session, two clients and one file system per configuration.
+"""The S3 clients of this process: one session, two clients and one file system per configuration.
 
-Shell layer. The only module that imports boto3, and it does so when the first request is due, since
-the import alone takes a third of a second.
+The only module that imports boto3. It does so at the first request, since the import alone takes a
+third of a second.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DEFAULT_REGION = "us-east-1"
 _AWS_ENDPOINT = re.compile(
     r"https://s3(-fips)?(\.dualstack)?(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?"
 )
-# What leads to a store beside the variables that start with AWS_.
+# Variables that affect the connection, besides those that start with AWS_.
 _OTHER_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE")
-# Any name of S3 itself; a machine or a balancer of a customer has a name below amazonaws.com too.
+# The host names of S3 itself; customers' machines also have names under amazonaws.com.
 _AMAZON = re.compile(
     r"https?://([a-z0-9.-]+\.)?s3(-[a-z0-9-]+)?(\.dualstack)?(\.[a-z]{2,3}(-[a-z]+)+-\d+)?(\.vpce)?"
     r"\.amazonaws\.com(\.cn)?(:\d+)?/?",
@@ -41,14 +41,15 @@ _MAX_CONFIGURATIONS = 16
 
 @dataclass(eq=False)
 class Clients:
-    """What one configuration needs to talk to S3; safe for use by several threads.
+    """The clients of one configuration. Thread-safe.
 
     Attributes:
-        read: retries by itself; for reads, listings and deletes, which may be sent twice.
-        write: sends each request once; for conditional PUTs, whose second try sees the first.
+        session: of boto3; provides the credentials.
+        read: retries requests; for reads, listings and deletes, which are idempotent.
+        write: sends each request once; for conditional PUTs, which are not.
         endpoint_url: of the store, or None for AWS itself.
-        region: the region, or None when only the bucket knows it.
-        ca_path: of the certificates to trust, or None for the usual ones.
+        region: the region, or None if it has to be read from the bucket.
+        ca_path: path of the certificates to trust, or None for the default ones.
     """
 
     session: Any = field(repr=False)
@@ -62,21 +63,21 @@ class Clients:
 
     @property
     def amazon(self) -> bool:
-        """Whether the endpoint is Amazon's own S3, which refuses to create a key twice."""
+        """Whether the endpoint is Amazon's own S3, which never creates a key twice."""
         return self.endpoint_url is None or bool(_AMAZON.fullmatch(self.endpoint_url))
 
     def filesystem(self, bucket: str) -> S3FileSystem:
-        """Return pyarrow's S3 file system, which reaches the bucket as the other clients do.
+        """Return pyarrow's S3 file system, configured as the other clients.
 
-        With the same credentials, host, way of addressing, region, certificates and proxy.
+        It has the same credentials, host, addressing style, region, certificates and proxy.
 
         Raises:
-            InvalidInput: there are no credentials, or pyarrow cannot go the way that boto3 goes.
+            InvalidInput: there are no credentials, or pyarrow does not support the proxy.
         """
         credentials = self.session.get_credentials()
         if credentials is None:
             raise InvalidInput(NO_CREDENTIALS)
-        # pyarrow takes plain credentials, so temporary ones are handed over anew when they change.
+        # pyarrow takes fixed credentials: a new file system is created when temporary ones change.
         frozen = credentials.get_frozen_credentials()
         region = self.region or self.read.head_bucket(Bucket=bucket)["BucketRegion"]
         identity = (frozen, region, bucket)
@@ -94,25 +95,26 @@ NO_CREDENTIALS = (
 
 
 def clients_for(options: StoreOptions) -> Clients:
-    """Return this program's clients for the options and the AWS environment variables as they are.
+    """Return this process's clients for the options and the current AWS environment variables.
 
     Raises:
-        InvalidInput: the configuration is wrong: no such profile, a malformed endpoint.
+        InvalidInput: the configuration is wrong, such as an unknown profile or a malformed
+            endpoint.
     """
-    # Stores come and go with tables; the 0.2 s that a first client costs are paid once. A forked
+    # Clients are shared by the stores of many tables, since creating them takes 0.2 s. A forked
     # child must not share sockets with its parent, hence the process id.
-    environment = tuple(sorted(item for item in os.environ.items() if _leads(item[0])))
+    environment = tuple(sorted(item for item in os.environ.items() if _is_relevant(item[0])))
     configuration = (os.getpid(), options, environment)
     with _state.lock:
-        found = _state.clients.get(configuration)
-        if found is None:
+        clients = _state.clients.get(configuration)
+        if clients is None:
             if len(_state.clients) >= _MAX_CONFIGURATIONS:
                 _state.clients.clear()
-            found = _state.clients[configuration] = _connect(options)
-        return found
+            clients = _state.clients[configuration] = _connect(options)
+        return clients
 
 
-def _leads(variable: str) -> bool:
+def _is_relevant(variable: str) -> bool:
     return variable.startswith("AWS_") or variable.upper() in _OTHER_VARIABLES
 
 
@@ -126,7 +128,7 @@ _state = _State()
 
 
 def _forget() -> None:
-    global _state  # noqa: PLW0603 - a fork leaves no other way to replace a lock that may be held
+    global _state  # noqa: PLW0603 - after a fork the lock may be held, and must be replaced
     _state = _State()
 
 
@@ -154,7 +156,7 @@ def _connect(options: StoreOptions) -> Clients:
         if custom and not region:
             region = _DEFAULT_REGION
         style = (core.get_config_variable("s3") or {}).get("addressing_style")
-        # A look-alike rarely answers under bucket.host.
+        # S3-compatible stores rarely serve bucket.host.
         style = style or ("path" if custom else None)
         ca_path = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
         endpoints.check(resolved, ca_path)
@@ -168,7 +170,7 @@ def _connect(options: StoreOptions) -> Clients:
 
 
 def _resolved(session: Any, options: StoreOptions, region: str | None) -> str:
-    """Return the endpoint that the options, the environment, the profile or AWS itself name."""
+    """Return the endpoint by the options, the environment, the profile or AWS's defaults."""
     if options.endpoint_url:
         return options.endpoint_url
     url: str = session.client("s3", region_name=region or _DEFAULT_REGION).meta.endpoint_url
@@ -194,9 +196,9 @@ def _client(
 def _filesystem(credentials: Any, region: str, way: endpoints.Way) -> S3FileSystem:
     from pyarrow.fs import S3FileSystem  # noqa: PLC0415
 
-    more: dict[str, Any] = {}
+    tls: dict[str, Any] = {}
     if way.ca_path:
-        more["tls_ca_file_path"] = way.ca_path
+        tls["tls_ca_file_path"] = way.ca_path
     return S3FileSystem(
         access_key=credentials.access_key,
         secret_key=credentials.secret_key,
@@ -208,5 +210,5 @@ def _filesystem(credentials: Any, region: str, way: endpoints.Way) -> S3FileSyst
         proxy_options=way.proxy,
         request_timeout=READ_TIMEOUT_S,
         connect_timeout=CONNECT_TIMEOUT_S,
-        **more,
+        **tls,
     )

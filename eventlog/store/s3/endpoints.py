@@ -1,8 +1,8 @@
-"""How a bucket is reached, as boto3 works it out, in the terms of pyarrow's own S3 client.
+"""How boto3 reaches a bucket, translated for pyarrow's own S3 client.
 
-Shell layer. Small objects are read by boto3 and large ones by pyarrow: a setting that only one of
-them knows would show in the middle of a job. So the way is not worked out a second time: boto3 is
-asked where it would send a request, and what pyarrow cannot do is refused.
+boto3 reads small objects and pyarrow large ones: a setting that only one of them supports would
+fail in the middle of a job. So the endpoint is not derived a second time. Instead boto3 prepares a
+request, its URL is captured, and settings that pyarrow does not support are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from eventlog.errors import InvalidInput
 
 _KEY = "key"
-# The hosts that pyarrow's client finds by the region alone.
+# The hosts that pyarrow's client derives from the region.
 _USUAL = re.compile(r"s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?")
 
 
@@ -27,9 +27,9 @@ class Way:
 
     Attributes:
         scheme: http or https.
-        host: with the port, without the bucket; None where it follows from the region.
-        virtual: whether the bucket's name stands before the host, instead of in the path.
-        ca_path: of the certificates to trust, or None for the usual ones.
+        host: with the port, without the bucket; None if it follows from the region.
+        virtual: whether the bucket's name is part of the host instead of the path.
+        ca_path: path of the certificates to trust, or None for the default ones.
         proxy: in the form of pyarrow's `proxy_options`, or None.
     """
 
@@ -41,10 +41,10 @@ class Way:
 
 
 def find(client: Any, bucket: str, ca_path: str | None) -> Way:
-    """Return the way that a client goes to a bucket. No request.
+    """Return how a client reaches a bucket. Sends no request.
 
     Args:
-        client: of boto3, by which nobody else asks for the head of an object.
+        client: of boto3; no other thread may send HeadObject with it meanwhile.
         bucket: its name.
         ca_path: see `Way`.
     """
@@ -57,32 +57,32 @@ def find(client: Any, bucket: str, ca_path: str | None) -> Way:
 
 
 def check(endpoint_url: str, path: str | None) -> None:
-    """Check before the first request that pyarrow's client can go the way that boto3 goes.
+    """Check before the first request that pyarrow's client can reach the store as boto3 does.
 
     Args:
         endpoint_url: of the store.
-        path: of the certificates to trust, or None.
+        path: path of the certificates to trust, or None.
 
     Raises:
-        InvalidInput: the endpoint has a path, the proxy is of another kind than HTTP, or the
-            certificates are no file.
+        InvalidInput: the endpoint has a path, the proxy is not an HTTP proxy, or the certificates
+            are not a file.
     """
     _proxy(endpoint_url)
-    before = urlsplit(endpoint_url).path.rstrip("/")
-    if before:
+    endpoint_path = urlsplit(endpoint_url).path.rstrip("/")
+    if endpoint_path:
         raise InvalidInput(
-            f"the S3 endpoint ends with the path {before!r}, which the client that reads large "
-            "objects does not know: give the store a host of its own"
+            f"the S3 endpoint ends with the path {endpoint_path!r}, which the client that reads "
+            "large objects does not support: give the store a host of its own"
         )
     if path is not None and not os.path.isfile(path):  # noqa: PTH113 - the path is text
         raise InvalidInput(
             f"the certificates at {path!r} (AWS_CA_BUNDLE, ca_bundle of the profile, or "
-            "REQUESTS_CA_BUNDLE) are no file: name one file in PEM format"
+            "REQUESTS_CA_BUNDLE) are not a file: name a file in PEM format"
         )
 
 
 class _NoBody(BytesIO):
-    """The body of an answer that nobody gave."""
+    """The empty body of a made-up answer."""
 
     def stream(self, **_: object) -> Any:
         """Yield nothing."""
@@ -90,7 +90,10 @@ class _NoBody(BytesIO):
 
 
 def _url(client: Any, bucket: str) -> str:
-    """Return where the client sends a request for a key: it is caught before it leaves."""
+    """Return the URL to which the client would send a request for a key.
+
+    The request is intercepted before it is sent.
+    """
     from botocore.awsrequest import AWSResponse  # noqa: PLC0415
     from botocore.compat import HTTPHeaders  # noqa: PLC0415
 
@@ -110,17 +113,17 @@ def _url(client: Any, bucket: str) -> str:
 
 
 def _proxy(endpoint_url: str) -> dict[str, Any] | None:
-    """Return the proxy that boto3 takes from the environment for an endpoint."""
+    """Return the proxy that the environment sets for an endpoint, as boto3 reads it."""
     from botocore.utils import get_environ_proxies  # noqa: PLC0415
 
-    found = get_environ_proxies(endpoint_url).get(urlsplit(endpoint_url).scheme)
-    if not found:
+    setting = get_environ_proxies(endpoint_url).get(urlsplit(endpoint_url).scheme)
+    if not setting:
         return None
-    url = urlsplit(found if "//" in found else f"http://{found}")
+    url = urlsplit(setting if "//" in setting else f"http://{setting}")
     if url.scheme not in ("http", "https") or not url.hostname:
         raise InvalidInput(
-            f"the proxy of scheme {url.scheme[:20]!r} in the environment is not supported: S3 is "
-            "reached through http:// or https:// proxies, or past them (NO_PROXY)"
+            f"the environment sets a proxy of scheme {url.scheme[:20]!r}, which is not supported: "
+            "use an http:// or https:// proxy, or none (NO_PROXY)"
         )
     proxy: dict[str, Any] = {
         "scheme": url.scheme,

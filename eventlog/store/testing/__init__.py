@@ -1,4 +1,4 @@
-"""Stores that count, fail and crash, and the embedded S3 server: for tests and the demo.
+"""Stores that count requests, fail and crash, and an embedded S3 server: for tests and the demo.
 
-Imports the other adapters.
+Imports the other modules of `store`.
 """

@@ -1,7 +1,7 @@
-"""A store that fails on plan, for tests and simulation.
+"""A store that injects planned faults, for tests and simulation.
 
-Ports layer. Every fault is one that a real store shows: no answer, a lost one, a late effect, a
-doubled request, a stale listing, or the caller's own death at that point.
+Every fault occurs with real stores: no answer, a lost response, a late effect, a duplicated
+request, a stale listing, or a crash of the caller at that point.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Crash(BaseException):
-    """The caller dies here. Not an Exception: nothing that a program catches may stop it."""
+    """A crash of the caller. Not an Exception, so that no handler of a program catches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Fault:
     """One planned fault.
 
     Attributes:
-        verb: of the calls that it waits for.
+        verb: the kind of call that it matches.
         effect: `unavailable`: nothing applied, Unavailable. `lost_response`: applied, then
             OutcomeUnknown for a put, else Unavailable. `not_applied_unknown`: nothing applied,
-            OutcomeUnknown. `delayed`: OutcomeUnknown now, and the put lands at the `amount`-th call
-            after this one, or on `FaultyStore.release`. `duplicate`: applied twice, the second
+            OutcomeUnknown. `delayed`: OutcomeUnknown now, and the put is applied at the `amount`-th
+            call after this one, or on `FaultyStore.release`. `duplicate`: applied twice, the second
             answer is returned. `crash_before`, `crash_after`: Crash before or after the effect.
             `stale_list`: the `amount` newest keys are missing from the listing.
-        key: a text that the key (or a listing's prefix, or one of the keys to delete) must contain.
-        occurrence: which of the matching calls it strikes, from 1; 0 strikes each of them.
+        key: matches calls whose key (or prefix, or one of the keys to delete) contains this text.
+        occurrence: which of the matching calls fails, counted from 1; 0 for all of them.
         amount: see `effect`.
     """
 
@@ -67,16 +67,16 @@ class Fault:
 
 
 class FaultyStore:
-    """A store whose calls meet planned faults; without any it is the inner store.
+    """A store that injects planned faults into calls; without any it behaves as the inner store.
 
-    A call meets the first fault of the plan that strikes it. Reads through `filesystem` are `get`
-    calls like any other. A listing meets its fault when its first row is asked for.
+    A call gets the first fault of the plan that matches it. Reads through `filesystem` count as
+    `get` calls. The fault of a listing takes effect when the first row is requested.
 
     Args:
-        inner: the store that does the work.
+        inner: the wrapped store.
         faults: the plan; `inject` adds to it.
-        history: keys in the order of their creation, appended to; hand one list to all wrappers of
-            one store so that `stale_list` knows what others created.
+        history: keys in the order of their creation, appended to; pass the same list to all
+            wrappers of a store, so that `stale_list` includes keys created by the others.
 
     Raises:
         InvalidInput: an effect that the verb cannot have.
@@ -105,13 +105,13 @@ class FaultyStore:
 
     @property
     def planned(self) -> list[Fault]:
-        """The faults that have not struck yet, and those that strike each time."""
+        """The faults that have not fired yet, and those that fire every time."""
         with self._lock:
             return [planned.fault for planned in self._plan]
 
     @property
     def delayed(self) -> list[str]:
-        """The keys of the puts that have yet to land."""
+        """The keys of the delayed puts that have not been applied yet."""
         with self._lock:
             return [late.key for late in self._late]
 
@@ -122,12 +122,12 @@ class FaultyStore:
             InvalidInput: an effect that the verb cannot have.
         """
         if fault.verb != _ONLY.get(fault.effect, fault.verb):
-            raise InvalidInput(f"a {fault.verb} cannot meet the fault {fault.effect}")
+            raise InvalidInput(f"a {fault.verb} cannot have the fault {fault.effect}")
         with self._lock:
             self._plan.append(_Planned(fault))
 
     def release(self) -> None:
-        """Let every delayed put land now."""
+        """Apply every delayed put now."""
         with self._lock:
             late, self._late = self._late, []
             for put in late:
@@ -186,7 +186,7 @@ class FaultyStore:
         _apply(fault, batch[0] if batch else "", lambda: self.inner.delete(batch))
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        """See `ObjectStore.filesystem`; its reads meet the faults of `get`."""
+        """See `ObjectStore.filesystem`; its reads get the faults of `get`."""
         return store_filesystem(self)
 
     def now_ms(self) -> int | None:
@@ -206,7 +206,7 @@ class FaultyStore:
         return set(created[max(0, len(created) - count) :])
 
     def _meet(self, verb: Verb, keys: tuple[str, ...]) -> Fault | None:
-        """Count this call, land what is due, and return the fault that strikes, if any."""
+        """Count this call, apply the delayed puts that are due, and return its fault, if any."""
         with self._lock:
             for late in self._late:
                 late.calls_left -= 1
@@ -214,16 +214,16 @@ class FaultyStore:
             self._late = [late for late in self._late if late.calls_left > 0]
             for late in due:
                 self._create(late.key, late.body)
-            struck: _Planned | None = None
+            fired: _Planned | None = None
             for planned in self._plan:
-                if planned.strikes(verb, keys) and struck is None:
-                    struck = planned
-            if struck is None:
+                if planned.fires(verb, keys) and fired is None:
+                    fired = planned
+            if fired is None:
                 return None
-            self.fired.append(struck.fault)
-            if struck.fault.occurrence:
-                self._plan.remove(struck)
-            return struck.fault
+            self.fired.append(fired.fault)
+            if fired.fault.occurrence:
+                self._plan.remove(fired)
+            return fired.fault
 
 
 @dataclass(eq=False, slots=True)
@@ -231,11 +231,11 @@ class _Planned:
     fault: Fault
     seen: int = 0
 
-    def strikes(self, verb: Verb, keys: tuple[str, ...]) -> bool:
+    def fires(self, verb: Verb, keys: tuple[str, ...]) -> bool:
         if verb != self.fault.verb or not any(self.fault.key in key for key in keys):
             return False
         self.seen += 1
-        # A fault that was due while another struck the call strikes the next one.
+        # A fault that was due for a call with another fault fires on the next one.
         return self.fault.occurrence <= self.seen
 
 

@@ -1,8 +1,8 @@
 """An S3 server in this process, for tests, the demo and benchmarks. Not for real tables.
 
-Shell layer. moto's S3 with what it lacks: moto checks `If-None-Match` and writes without a lock
-between, so two racing writers may both be told that they created the object. `locked` closes that
-gap. Run as a program it serves until SIGTERM or until its parent goes:
+moto's S3 plus a lock: moto checks `If-None-Match` and then writes without a lock, so that two
+racing writers may both get the answer that they created the object. `locked` closes that gap. Run
+as a program, it serves until SIGTERM or until its parent exits:
 
     python -m eventlog.store.testing.local_server --port 5555
 """
@@ -36,18 +36,18 @@ _WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class LocalServer:
-    """A context manager around an S3 server on 127.0.0.1; its buckets go when it ends.
+    """A context manager around an S3 server on 127.0.0.1; its buckets are dropped at the end.
 
-    One at a time in a process, since moto keeps its buckets in module globals; a second one needs
-    its own process.
+    A process can run only one at a time, since moto keeps its buckets in module globals; a second
+    one needs its own process.
 
     Args:
         port: to listen on; 0 picks a free one.
-        locked: make conditional PUTs atomic, as on S3. Without it moto's race shows.
-        delay_ms: to wait before each request is answered, as a network would.
+        locked: make conditional PUTs atomic, as on S3. If false, moto's race remains.
+        delay_ms: delay before each request is answered, to simulate a network.
 
     Raises:
-        InvalidInput: moto is not installed, the port is taken, or a server runs already.
+        InvalidInput: moto is not installed, the port is taken, or a server is already running.
     """
 
     def __init__(self, port: int = 0, *, locked: bool = True, delay_ms: int = 0) -> None:
@@ -60,7 +60,7 @@ class LocalServer:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if not _running.acquire(blocking=False):
-                raise InvalidInput("a LocalServer runs in this process already: use that one")
+                raise InvalidInput("a LocalServer is already running in this process: use that one")
             stack.callback(_running.release)
             if self._locked:
                 stack.enter_context(_lock_handlers())
@@ -80,9 +80,9 @@ class LocalServer:
 
     @property
     def requests(self) -> Counts:
-        """A copy of the counts of requests by kind since the start or the last reset.
+        """A copy of the counts of requests, by kind, since the start or the last reset.
 
-        A multi-object delete counts as `delete`, a GET of a bucket as `list`.
+        A multi-object delete counts as `delete`, and a GET of a bucket as `list`.
         """
         return self._tally.counts
 
@@ -91,13 +91,13 @@ class LocalServer:
         self._tally.reset()
 
     def measure(self) -> AbstractContextManager[Counts]:
-        """Return a context manager that yields the counts of its body, growing as it runs."""
+        """Return a context manager that yields the counts of its block, updated as it runs."""
         return self._tally.measure()
 
     def environment(self) -> dict[str, str]:
-        """Return the AWS_* variables that lead boto3 and eventlog here, for child processes.
+        """Return the AWS_* variables that make boto3 and eventlog use this server.
 
-        They also keep the machine's own AWS configuration out. A set AWS_PROFILE must be removed.
+        They also hide the machine's own AWS configuration; AWS_PROFILE must not be set.
         """
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
@@ -111,7 +111,7 @@ class LocalServer:
         }
 
     def storage_options(self) -> dict[str, str]:
-        """Return the storage options that lead a table here."""
+        """Return the storage options that make a table use this server."""
         return {
             "endpoint_url": self.endpoint_url,
             "access_key_id": _CREDENTIAL,
@@ -120,10 +120,10 @@ class LocalServer:
         }
 
     def create_bucket(self, name: str) -> None:
-        """Create a bucket; one that exists stays as it is.
+        """Create a bucket; an existing one is left unchanged.
 
         Raises:
-            InvalidInput: the name breaks S3's rules for buckets.
+            InvalidInput: the name violates S3's rules for buckets.
         """
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
@@ -188,10 +188,10 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
 
     class QuietHandler(MotoRequestHandler):
         def log(self, *_: object) -> None:
-            """Keep still: tests and demos print what matters."""
+            """Print nothing."""
 
     class Dispatcher(DomainDispatcherApplication):
-        # moto lists its own folder for each request, nearly half of its time.
+        # moto lists its own folder for each request, which takes nearly half of its time.
         @functools.lru_cache(64)  # noqa: B019 - one dispatcher a server
         def get_backend_for_host(self, host: str | None) -> Any:
             return super().get_backend_for_host(host)
@@ -200,15 +200,15 @@ def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:
     try:
         return make_server(_HOST, port, app, threaded=True, request_handler=QuietHandler)
     except (OSError, SystemExit) as error:
-        # werkzeug exits the program where the port is taken.
+        # werkzeug exits the program if the port is taken.
         raise InvalidInput(f"cannot listen on {_HOST}:{port}: choose another port") from error
 
 
 class _lock_handlers:  # noqa: N801 - used as a function
-    """Hold one lock while moto handles a parsed S3 request, for as long as the context lasts.
+    """A context in which moto handles parsed S3 requests under one lock.
 
-    The two methods run after the body was read from the socket, so that a slow client does not
-    stop the others, and contain each check together with its write.
+    The two methods run after the body has been read from the socket, so a slow client does not
+    block others, and include each check together with its write.
     """
 
     _NAMES = ("_key_response", "_bucket_response")
@@ -251,7 +251,7 @@ def _reset(endpoint_url: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until SIGTERM, SIGINT, the end of a piped standard input, or the parent's death."""
+    """Serve until SIGTERM, SIGINT, the end of a piped standard input, or the parent's exit."""
     parser = argparse.ArgumentParser(
         prog="eventlog.store.testing.local_server", description=__doc__
     )
@@ -275,7 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:
     mode = os.fstat(0).st_mode
-    # Only a pipe ends when the parent goes; /dev/null has ended before it began.
+    # Only a pipe ends when the parent exits; /dev/null is at its end from the start.
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return
 

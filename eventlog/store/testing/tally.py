@@ -1,7 +1,4 @@
-"""Counts of requests and bytes, for tests, benchmarks and people who tune.
-
-Words layer: imports nothing of the project.
-"""
+"""Counts of requests and bytes, for tests, benchmarks and tuning."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from dataclasses import dataclass, replace
 class Counts:
     """Requests by kind, and bytes of content, as the client sees them.
 
-    `head` and `post` are only met on the wire (`eventlog.store.testing.local_server`).
+    `head` and `post` are counted only by the server (`eventlog.store.testing.local_server`).
     """
 
     get: int = 0
@@ -34,7 +31,7 @@ class Counts:
 
 
 class Tally:
-    """Counts that grow, safe for use by several threads."""
+    """Counts of requests and bytes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,13 +45,13 @@ class Tally:
             return replace(self._counts)
 
     def reset(self) -> None:
-        """Set the counts to zero; measures that run are not touched."""
+        """Set the counts to zero; active measurements are not affected."""
         with self._lock:
             self._counts = Counts()
 
     @contextmanager
     def measure(self) -> Iterator[Counts]:
-        """Yield counts that start at zero, grow with every request, and stand still at the end."""
+        """Yield counts that start at zero and are updated until the context ends."""
         measured = Counts()
         with self._lock:
             self._measures.append(measured)
@@ -62,7 +59,7 @@ class Tally:
             yield measured
         finally:
             with self._lock:
-                # By identity: two measures may hold equal counts.
+                # By identity: two measurements may have equal counts.
                 self._measures = [other for other in self._measures if other is not measured]
 
     def add(self, kind: str, *, requests: int = 1, read: int = 0, written: int = 0) -> None:

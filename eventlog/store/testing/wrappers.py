@@ -1,6 +1,6 @@
-"""Stores around a store: one that counts, one that lives under a prefix, one that fails on plan.
+"""Wrappers of a store: one that counts requests, one under a prefix, one that injects faults.
 
-Ports layer. The first two keep the port's contract; the last is told how to break it (`faults`).
+The first two keep the contract of the port; the last breaks it as planned (`faults`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PAGE = 1000
 class CountingStore:
     """Counts the requests to a store, as S3 would bill them, and the bytes of content.
 
-    A listing counts one request for each page of 1000 that is consumed, a delete one for each 1000
-    keys, a refused or failed request like any other. A pickled copy counts on its own, from zero.
+    A listing counts as one request per page of 1000 consumed rows, a delete as one per 1000 keys.
+    Refused and failed requests count. A pickled copy has counts of its own, from zero.
 
     Args:
-        inner: the store that does the work.
+        inner: the wrapped store.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -51,7 +51,7 @@ class CountingStore:
         self._tally.reset()
 
     def measure(self) -> AbstractContextManager[Counts]:
-        """Return a context manager that yields the counts of its body, growing as it runs."""
+        """Return a context manager that yields the counts of its block, updated as it runs."""
         return self._tally.measure()
 
     @property
@@ -102,9 +102,9 @@ class CountingStore:
         """See `ObjectStore.now_ms`."""
         return self.inner.now_ms()
 
-    def _counted(self, found: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
+    def _counted(self, rows: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
         self._tally.add("list")
-        for number, row in enumerate(found):
+        for number, row in enumerate(rows):
             if number and number % _PAGE == 0:
                 self._tally.add("list")
             yield row
@@ -113,14 +113,14 @@ class CountingStore:
 class PrefixedStore:
     """The part of a store under a prefix, as a store of its own.
 
-    Its file system is that of the inner store, and so are the speed and the counts of its reads.
+    Its file system is that of the inner store, which also counts those reads.
 
     Args:
-        inner: the store that does the work.
+        inner: the wrapped store.
         prefix: a plain key without a trailing `/`.
 
     Raises:
-        InvalidInput: the prefix is no plain key.
+        InvalidInput: the prefix is not a plain key.
     """
 
     def __init__(self, inner: ObjectStore, prefix: str) -> None:
@@ -159,7 +159,7 @@ class PrefixedStore:
         """See `ObjectStore.list`."""
         check_prefix(prefix)
         check_limit(limit)
-        # Without a bound of its own a listing starts at the prefix.
+        # Without `after` the listing starts at the prefix.
         bound = self._prefix + after if after else ""
         rows = self.inner.list(self._prefix + prefix, after=bound, limit=limit)
         return (ObjectInfo(row.key.removeprefix(self._prefix), row.size) for row in rows)

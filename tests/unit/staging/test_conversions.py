@@ -177,22 +177,22 @@ US = pa.timestamp("us")
         (AT, [AWARE, 0], "a number among (dates|times)"),
         (US, [NAIVE, Decimal("1.5")], "a number among (dates|times)"),
         (pa.date32(), [DATE, 1.5], "a number among (dates|times)"),
-        (pa.int64(), [1, None, np.float16(1.5)], "a part of a number"),
-        (pa.list_(pa.int64()), [[1], [np.float16(1.5)]], "a part of a number"),
+        (pa.int64(), [1, None, np.float16(1.5)], "the fraction of a number"),
+        (pa.list_(pa.int64()), [[1], [np.float16(1.5)]], "the fraction of a number"),
         (pa.float64(), [0.5, np.longdouble(2**53) + 1], "digits of a number"),
         (pa.int64(), [1, np.bool_(1)], "a truth value"),
         (pa.float64(), [1.5, True], "a truth value"),
         (pa.list_(pa.float64()), [[1.5], [True]], "a truth value"),
         (pa.list_(pa.int64()), [[1], np.array([True])], "a truth value"),
-        (pa.list_(pa.int64()), [[1], np.array([1.5], "f2")], "a part of a number"),
-        (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": np.float16(2.75)}], "a part of"),
+        (pa.list_(pa.int64()), [[1], np.array([1.5], "f2")], "the fraction of a number"),
+        (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": np.float16(2.75)}], "the fraction of"),
         (US, [NAIVE, Decimal("sNaN")], "a number among times"),
         (pa.date32(), [DATE, pd.Timestamp("2020-01-01 00:00:00.000000005")], "a time of day"),
         (AT, [AWARE, NAIVE.replace(tzinfo=dt.timezone(dt.timedelta(microseconds=3)))], "an offset"),
         (pa.binary(), [b"a", "b"], "a text among bytes"),
         (pa.list_(pa.string()), [["a"], np.array([b"b"])], "bytes among texts"),
-        (pa.list_(pa.int64()), [np.ma.masked_array([1, 2], [True, False])], "masks"),
-        (pa.struct([("a", pa.string())]), [{"a": "b"}, {b"a": "c"}], "names of bytes"),
+        (pa.list_(pa.int64()), [np.ma.masked_array([1, 2], [True, False])], "masked"),
+        (pa.struct([("a", pa.string())]), [{"a": "b"}, {b"a": "c"}], "names are bytes"),
     ],
 )
 def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, values, why):
@@ -205,7 +205,7 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
     if kind == pa.date32():  # of other values pandas makes an index of another type
         given += [frame.set_index("x"), frame.set_index(["at", "x"])]
     for rows in given:
-        with pytest.raises(errors.InvalidInput, match=f"column 'x' holds Python objects.*{why}"):
+        with pytest.raises(errors.InvalidInput, match=f"column 'x' contains Python objects.*{why}"):
             append(table, rows)
     assert table.head().version == 0
 

@@ -1443,7 +1443,7 @@ def test_an_index_that_pandas_keeps_out_of_the_rows_is_not_lost(table, tmp_path,
         ways[given]()
     assert t.refresh().version == 0
     both = frame.assign(id=[1, 2])
-    with pytest.raises(InvalidInput, match=r"'id' is the index .*, and a column, too: drop"):
+    with pytest.raises(InvalidInput, match=r"'id' is a column .* and also its index, .*: drop"):
         append(t, both)
     append(t, frame.reset_index())
     assert scan(t).to_table().column("id").to_pylist() == [5, 6]
