@@ -1,7 +1,7 @@
-"""The program `eventlog`: its frame, its terminal output, and the verbs of the core.
+"""The program `eventlog`: the command group, terminal output, and the commands of the core.
 
-Other packages contribute verbs by the entry points `eventlog.commands`. Imports everything below
-it. Start at `program`, then `commands`.
+Other packages add commands through the entry points `eventlog.commands`. Imports everything below.
+Start at `program`, then `commands`.
 """
 
 from eventlog.cli.entry import main

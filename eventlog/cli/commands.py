@@ -1,6 +1,7 @@
-"""The verbs of the log: create, log, ls, diff, and those of `inspection` and `upkeep`.
+"""The commands create, log, ls and diff, and the list of all commands of the core.
 
-Shell layer; needs the extra `cli`. Reading and writing rows are verbs of the packages that do it.
+Needs the extra `cli`. The packages `readers` and `writers` have the commands that read and write
+rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eventlog.model.schema_text import parse_schema
 from eventlog.quantities import size_text
 from eventlog.table.table import Table
 
-_ROWS = 20  # of a log, unless more are asked for
+_ROWS = 20  # of `eventlog log`, by default
 
 
 @click.command()
@@ -33,11 +34,11 @@ _ROWS = 20  # of a log, unless more are asked for
 @click.option(
     "--like",
     type=click.Path(exists=True, dir_okay=False),
-    help="A Parquet file whose columns the table gets.",
+    help="Take the columns from this Parquet file.",
 )
-@click.option("--time-column", required=True, help="The event time: a timestamp or a date.")
+@click.option("--time-column", required=True, help="Event-time column: a timestamp or a date.")
 @click.option("--granularity", type=click.Choice(GRANULARITIES), default="day", show_default=True)
-@click.option("--order-by", multiple=True, help="Sorts the rows inside a segment. Repeatable.")
+@click.option("--order-by", multiple=True, help="Sort rows within a segment by it. Repeatable.")
 @click.option(
     "--property", "properties", metavar="NAME=VALUE", multiple=True, callback=pairs,
     help="A property of the table. Repeatable.",
@@ -54,8 +55,8 @@ def create(
 ) -> None:
     """Create a table."""
     if (text is None) == (like is None):
-        raise InvalidInput("give the columns by --schema or by --like")
-    made = Table.create(
+        raise InvalidInput("give the columns with --schema or with --like, not both")
+    table = Table.create(
         place.uri,
         parse_schema(text) if text is not None else _schema_of(str(like)),
         time_column=time_column,
@@ -65,20 +66,20 @@ def create(
         storage_options=place.storage_options,
     )
     if place.as_json:
-        terminal.json_document({"table": made.uri, "id": made.id, "version": 0})
+        terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
     else:
-        columns = len(made.head().schema.names)
-        terminal.say(f"created {made.uri}: {columns} columns, chunks by {granularity}")
+        columns = len(table.head().schema.names)
+        terminal.say(f"created {table.uri}: {columns} columns, chunks by {granularity}")
 
 
 @click.command("log")
 @common
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=_ROWS, show_default=True)
-@click.option("--all", "whole", is_flag=True, help="The whole history.")
+@click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
 @click.option("--start", type=click.IntRange(min=0), help="The version to start at.")
-def log_(place: Place, *, limit: int, whole: bool, start: int | None) -> None:
+def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> None:
     """List the versions, newest first."""
-    entries = place.open().history(start, None if whole else limit)
+    entries = place.open().history(start, None if all_versions else limit)
     if place.as_json:
         for entry in entries:
             terminal.json_line(_entry_json(entry))
@@ -107,9 +108,15 @@ def log_(place: Place, *, limit: int, whole: bool, start: int | None) -> None:
 @common
 @at_version
 @at_timestamp
-@click.option("--where", help="SQL over the columns; leaves out segments that cannot match.")
-@click.option("--chunk", "only", multiple=True, metavar="NAME", help="Such as 2013-01-07, or 2013.")
-@click.option("--chunks", "by_chunk", is_flag=True, help="Sums by time chunk.")
+@click.option("--where", help="SQL condition; omits segments that cannot match.")
+@click.option(
+    "--chunk",
+    "only",
+    multiple=True,
+    metavar="NAME",
+    help="Only this time chunk, such as 2013-01-07 or 2013. Repeatable.",
+)
+@click.option("--chunks", "by_chunk", is_flag=True, help="List time chunks with their totals.")
 def ls(
     place: Place,
     *,
@@ -120,16 +127,16 @@ def ls(
     by_chunk: bool,
 ) -> None:
     """List the live segments, or the time chunks."""
-    found = place.open().snapshot(version, timestamp).segments(where, only or None)
+    segments = place.open().snapshot(version, timestamp).segments(where, only or None)
     if by_chunk:
-        _list_chunks(place, found)
+        _list_chunks(place, segments)
         return
     if place.as_json:
-        for segment in found:
+        for segment in segments:
             terminal.json_line(_segment_json(segment))
         return
-    _table_of_segments([("", segment) for segment in found], mark=False)
-    terminal.note(_sums(found))
+    _table_of_segments([("", segment) for segment in segments], mark=False)
+    terminal.note(_sums(segments))
 
 
 @click.command()
@@ -137,20 +144,20 @@ def ls(
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
 def diff(place: Place, *, a: int, b: int) -> None:
-    """List the segments added and dropped on the way from version A to version B."""
-    found = place.open().diff(a, b)
+    """List the segments added and dropped between version A and version B."""
+    change = place.open().diff(a, b)
     if place.as_json:
         terminal.json_document(
             {
                 "from": a,
                 "to": b,
-                "added": [_segment_json(segment) for segment in found.added],
-                "dropped": [_segment_json(segment) for segment in found.dropped],
+                "added": [_segment_json(segment) for segment in change.added],
+                "dropped": [_segment_json(segment) for segment in change.dropped],
             }
         )
         return
-    _table_of_segments([("-", s) for s in found.dropped] + [("+", s) for s in found.added])
-    terminal.note(f"added {_sums(found.added)}; dropped {_sums(found.dropped)}")
+    _table_of_segments([("-", s) for s in change.dropped] + [("+", s) for s in change.added])
+    terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
 
 
 COMMANDS = [create, log_, inspection.show, ls, diff, inspection.fsck, *upkeep.COMMANDS]
@@ -191,9 +198,9 @@ def _segment_json(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _list_chunks(place: Place, found: Iterable[Segment]) -> None:
+def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
     sums: dict[str, list[int]] = {}
-    for segment in found:
+    for segment in segments:
         total = sums.setdefault(segment.chunk, [0, 0, 0])
         for at, number in enumerate((1, segment.rows, segment.bytes)):
             total[at] += number
@@ -212,11 +219,11 @@ def _list_chunks(place: Place, found: Iterable[Segment]) -> None:
     )
 
 
-def _table_of_segments(found: Sequence[tuple[str, Segment]], *, mark: bool = True) -> None:
+def _table_of_segments(signed: Sequence[tuple[str, Segment]], *, mark: bool = True) -> None:
     columns = ("", "chunk", "rows", "bytes", "version", "key")
     rows = (
         (sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version, keys.key_of(s))
-        for sign, s in found
+        for sign, s in signed
     )
     first = 0 if mark else 1
     terminal.table(
@@ -224,6 +231,6 @@ def _table_of_segments(found: Sequence[tuple[str, Segment]], *, mark: bool = Tru
     )
 
 
-def _sums(found: Sequence[Segment]) -> str:
-    rows, size = sum(s.rows for s in found), sum(s.bytes for s in found)
-    return totals_text(Totals(len(found), rows, size))
+def _sums(segments: Sequence[Segment]) -> str:
+    rows, size = sum(s.rows for s in segments), sum(s.bytes for s in segments)
+    return totals_text(Totals(len(segments), rows, size))

@@ -1,6 +1,6 @@
 """The program `eventlog`: its entry point, importable without the extra `cli`.
 
-Shell layer. Everything that needs click or rich is imported inside `main`.
+Everything that needs click or rich is imported inside `main`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The verbs that look closely: show one version, check all of them (fsck).
-
-Shell layer; needs the extra `cli`.
-"""
+"""The commands show and fsck. Needs the extra `cli`."""
 
 from __future__ import annotations
 
@@ -31,24 +28,24 @@ from eventlog.table.table import Table
 @click.argument("version", type=click.IntRange(min=0), required=False)
 @at_timestamp
 def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
-    """Show one version: its commit, its transactions, what they changed, its state."""
+    """Show one version: commit, transactions, changes and state."""
     opened = place.open()
     snapshot = opened.snapshot(version, timestamp)
     commit, body = opened.log.read(snapshot.version)
-    whole = spills.unpack(commit, opened.log.spill)
+    unpacked = spills.unpack(commit, opened.log.spill)
     void = dict(opened.log.effect(commit).void)
     if place.as_json:
-        terminal.json_document(_show_json(opened, snapshot, commit, whole, void))
+        terminal.json_document(_show_json(opened, snapshot, commit, unpacked, void))
         return
     _show_commit(snapshot, commit, len(body))
-    for transaction in whole.transactions:
+    for transaction in unpacked.transactions:
         _show_transaction(transaction, void.get(transaction.id))
     _show_state(snapshot)
 
 
 @click.command()
 @common
-@click.option("--log-only", is_flag=True, help="Look at no segments and at nothing left over.")
+@click.option("--log-only", is_flag=True, help="Check neither segments nor leftovers.")
 @click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
 @click.option(
     "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
@@ -56,9 +53,9 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 )  # fmt: skip
 @click.option(
     "--version", type=click.IntRange(min=0),
-    help="Look for the segments of this version, not of the newest.",
+    help="Check the segments of this version instead of the newest.",
 )  # fmt: skip
-@click.option("--repair", is_flag=True, help="Write key frames that are missing; nothing else.")
+@click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
 def fsck(
     place: Place,
     *,
@@ -68,10 +65,10 @@ def fsck(
     version: int | None,
     repair: bool,
 ) -> int:
-    """Check that everything stored is what the log says; exit 4 where it is not.
+    """Check that the stored objects agree with the log; exit code 4 if they do not.
 
-    Folds all commits from version 0, and compares every header, delta and key frame with it; looks
-    for the live segments; counts the objects that nothing names.
+    Folds all commits from version 0, compares every header, delta and key frame with the result,
+    looks for the live segments, and counts the objects that nothing refers to.
     """
     table, clock = place.unopened(), SystemClock()
     begun = clock.now_ms()
@@ -93,7 +90,7 @@ def fsck(
 
 
 def totals_text(totals: Totals) -> str:
-    """Return totals for people."""
+    """Return totals as text for display."""
     return (
         f"{terminal.count(totals.segments)} segments, {terminal.count(totals.rows)} rows, "
         f"{size_text(totals.bytes)}"
@@ -101,7 +98,7 @@ def totals_text(totals: Totals) -> str:
 
 
 def _show_json(
-    opened: Table, snapshot: Snapshot, commit: Commit, whole: Commit, void: dict[str, str]
+    opened: Table, snapshot: Snapshot, commit: Commit, unpacked: Commit, void: dict[str, str]
 ) -> dict[str, Any]:
     header = msgspec.to_builtins(commit.header)
     transactions = [
@@ -115,7 +112,7 @@ def _show_json(
             "info": t.info,
             "void": void.get(t.id),
         }
-        for t in whole.transactions
+        for t in unpacked.transactions
     ]
     return {
         "uri": opened.uri,
@@ -204,17 +201,17 @@ def _actions(transaction: Transaction) -> dict[str, int]:
 def _show_report(report: Report, seconds: float) -> None:
     frames = f"{report.keyframes} agree, {report.leaves} leaves read"
     odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
-    looked = None
+    segments = None
     if report.segments is not None:
-        looked = f"{terminal.count(report.segments)} of version {report.segments_version}"
+        segments = f"{terminal.count(report.segments)} of version {report.segments_version}"
     terminal.facts(
         [
             ("table", report.table),
             ("folded from", f"the key frame of version {report.start}" if report.start else None),
             ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
             ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
-            ("key frames", ", ".join([frames, *(f"{n} {what}" for what, n in odd if n)])),
-            ("segments", looked),
+            ("key frames", ", ".join([frames, *(f"{n} {kind}" for kind, n in odd if n)])),
+            ("segments", segments),
             ("checksums", size_text(report.checksummed) if report.checksummed else None),
         ]
     )
@@ -225,15 +222,15 @@ def _show_report(report: Report, seconds: float) -> None:
     _show_leftovers(report)
     _show_findings(report)
     repaired = sum(repair.done for repair in report.repairs)
-    verdict = f"corrupt: {report.errors:,} errors" if report.errors else "all is as the log says"
-    told = f"; {repaired} repaired" if report.repairs else ""
-    terminal.say(f"\n{verdict}{told} ({seconds:.1f} s)")
+    verdict = f"corrupt: {report.errors:,} errors" if report.errors else "no errors"
+    repairs = f"; {repaired} repaired" if report.repairs else ""
+    terminal.say(f"\n{verdict}{repairs} ({seconds:.1f} s)")
 
 
 def _show_leftovers(report: Report) -> None:
     if not report.leftovers:
         return
-    terminal.say("\nobjects that nothing names (no fault):")
+    terminal.say("\nobjects that nothing refers to (not an error):")
     terminal.table(
         ("place", "kind", "objects", "bytes", "example"),
         (

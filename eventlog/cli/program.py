@@ -1,8 +1,7 @@
-"""The click group behind `eventlog`: where verbs come from, and what an error looks like.
+"""The click group of `eventlog`: collects the commands, and prints errors.
 
-Shell layer; needs the extra `cli`. Each import package contributes its verbs through the
-entry-point group `eventlog.commands`, as a list of click commands, so that the core never
-imports upward.
+Needs the extra `cli`. Each package adds its commands through the entry-point group
+`eventlog.commands`, as a list of click commands, so that the core does not import them.
 """
 
 from __future__ import annotations
@@ -28,20 +27,23 @@ INTERRUPTED = 130
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-at_version = click.option("--version", type=click.IntRange(min=0), help="The newest if not given.")
+at_version = click.option(
+    "--version", type=click.IntRange(min=0), help="The version to use; by default the newest."
+)
 at_timestamp = click.option(
-    "--timestamp", help="As it was then: 2013-01-07T05:00:00Z; UTC if it says no offset."
+    "--timestamp",
+    help="The version at this time, such as 2013-01-07T05:00:00Z; UTC if it has no offset.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a verb works and how it answers: the options that every verb has.
+    """The table and the output format of a command: the options that every command has.
 
     Attributes:
         uri: the table's root.
         storage_options: see `eventlog.store.options`.
-        as_json: answer with JSON for programs instead of tables for people.
+        as_json: print JSON for programs instead of tables for people.
     """
 
     uri: str
@@ -52,7 +54,7 @@ class Place:
         """Return a handle to the table.
 
         Raises:
-            TableNotFound: no table lies there.
+            TableNotFound: there is no table at `uri`.
         """
         return Table.open(self.uri, self.storage_options)
 
@@ -62,25 +64,25 @@ class Place:
 
 
 class _OutputClosed(Exception):
-    """Nobody reads standard output any more."""
+    """The reader of standard output has closed it."""
 
 
 class Program(click.Group):
-    """The group of all verbs. Errors become one message and an exit code."""
+    """The group of all commands. An error becomes a message and an exit code."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
-        """Run one verb and exit; `args` are those of this process if None."""
+        """Run one command and exit; `args` are those of this process if None."""
         arguments = list(sys.argv[1:] if args is None else args)
         extra.pop("standalone_mode", None)
         sys.exit(self._run(arguments, prog_name, extra))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run one verb; a closed standard output is not left to click, which exits with 1."""
+        """Run one command; handles a closed standard output, for which click would exit with 1."""
         try:
             answer = super().invoke(ctx)
-            if sys.stdout is not None:  # it is where the program was started without one
+            if sys.stdout is not None:  # None if the program was started without one
                 sys.stdout.flush()
         except BrokenPipeError:
             raise _OutputClosed from None
@@ -91,7 +93,7 @@ class Program(click.Group):
         try:
             code = super().main(arguments, prog_name, standalone_mode=False, **extra)
         except _OutputClosed:
-            # Whoever read our output has enough.
+            # The reader, such as `head`, needs no more output.
             _discard_output()
             return 0
         except (click.Abort, KeyboardInterrupt):
@@ -106,14 +108,14 @@ class Program(click.Group):
         except EventLogError as error:
             _show(error, as_json=as_json, debug=debug)
             return error.exit_code
-        except Exception as error:  # noqa: BLE001 - the last line of defence: a message, not a trace
+        except Exception as error:  # noqa: BLE001 - print a message instead of a traceback
             _show(error, as_json=as_json, debug=debug)
             return 1
         return code if isinstance(code, int) else 0
 
 
 def build() -> Program:
-    """Return the program with the verbs of every installed package."""
+    """Return the program with the commands of every installed package."""
     program = Program(name="eventlog", help=_HELP, context_settings={"max_content_width": 100})
     for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
         for command in entry.load():
@@ -123,9 +125,9 @@ def build() -> Program:
 
 @contextmanager
 def committed(version: int) -> Iterator[None]:
-    """Guard the answer of a verb that has committed: no failure to print it fails the verb.
+    """A context for the output of a command that has committed: a failure to print is no error.
 
-    Whoever runs a verb that exits with an error runs it again, and that could take effect twice.
+    A caller that sees an error exit code may run the command again, and commit twice.
     """
     try:
         yield
@@ -136,23 +138,23 @@ def committed(version: int) -> Iterator[None]:
     except OSError as error:
         _discard_output()
         click.echo(
-            f"eventlog: version {version} is committed; the answer could not be written: {error}",
+            f"eventlog: version {version} is committed; the output could not be written: {error}",
             err=True,
         )
 
 
 def _discard_output() -> None:
-    """Send what is left to print nowhere: Python would complain again at its own flush."""
+    """Discard the rest of the output, so that Python's flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def common(function: Function) -> Function:
-    """Give a verb the argument URI and the options of every verb; it gets them as `place`."""
+    """Add the argument URI and the options of every command; the function gets a `Place`."""
 
     def called(
         *, uri: str, storage_option: dict[str, str], as_json: bool, debug: bool, **rest: Any
     ) -> Any:
-        del debug  # read from the arguments, so that it also serves errors of usage
+        del debug  # read from the raw arguments, so that it applies to usage errors too
         return function(Place(uri, storage_option, as_json), **rest)
 
     called.__name__, called.__doc__ = function.__name__, function.__doc__
@@ -162,7 +164,7 @@ def common(function: Function) -> Function:
 
 
 def options(function: Function) -> Function:
-    """Give a verb the options --json, --storage-option and --debug, as keyword arguments."""
+    """Add the options --json, --storage-option and --debug, passed as keyword arguments."""
     for option in (
         click.option("--debug", is_flag=True, help="Show the traceback of an error."),
         click.option(
@@ -172,7 +174,7 @@ def options(function: Function) -> Function:
             callback=pairs,
             help="Overrides the AWS environment: endpoint_url, region, profile, … Repeatable.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
     ):
         function = option(function)
     return function
@@ -182,13 +184,13 @@ def pairs(
     _context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str]:
     """Parse a repeatable option of the form NAME=VALUE."""
-    found: dict[str, str] = {}
+    parsed: dict[str, str] = {}
     for value in values:
         name, separator, text = value.partition("=")
         if not separator or not name:
             raise click.BadParameter(f"{value!r} is not of the form NAME=VALUE", param=parameter)
-        found[name] = text
-    return found
+        parsed[name] = text
+    return parsed
 
 
 _HELP = """A table format on object storage with no server.
@@ -212,7 +214,7 @@ def _show(error: Exception, *, as_json: bool, debug: bool) -> None:
     if as_json:
         terminal.json_error(type(error).__name__, str(error), 1)
     else:
-        click.echo(f"eventlog: {message} (--debug shows where)", err=True)
+        click.echo(f"eventlog: {message} (--debug shows the traceback)", err=True)
 
 
 _FACTS = ("table", "key", "version", "transaction")

@@ -1,7 +1,7 @@
-"""How the program answers: tables for people, JSON for programs, progress on stderr.
+"""The program's output: tables for people, JSON for programs, progress on stderr.
 
-Shell layer; needs the extra `cli`. Colours, boxes and progress bars only on a terminal; elsewhere a
-table is plain text in aligned columns, nothing is cut off and nothing is wrapped.
+Needs the extra `cli`. Colours and progress bars are used only on a terminal; elsewhere a table is
+plain text in aligned columns, and nothing is truncated or wrapped.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 _GAP = "  "
-_NARROWEST = 16  # characters that a folded column has at least
-# Called with what is being done, how much of it is done, and how much there is (None: unknown).
+_NARROWEST = 16  # minimum width of a folded column, in characters
+# Called with the phase, the work done, and the total (None: unknown).
 Advance = Callable[[str, int, int | None], None]
 
 
@@ -31,19 +31,19 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line about the answer, beside it: on stderr."""
+    """Print a remark about the output on stderr."""
     click.echo(text, err=True)
 
 
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """Print rows under their column names; `right` names the columns of numbers."""
+    """Print rows under their column names; the columns in `right` are right-aligned."""
     texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
     console = Console()
     excess = sum(widths) + len(_GAP) * len(widths) - console.width
-    # One long column may be folded; where that is not enough the terminal wraps whole lines.
+    # The widest column may be folded; if that is not enough, the terminal wraps whole lines.
     if sys.stdout is None or not sys.stdout.isatty() or max(widths) - excess < _NARROWEST:
         _plain(columns, texts, widths, right)
         return
@@ -52,12 +52,12 @@ def table(
         justify: Literal["left", "right"] = "right" if name in right else "left"
         grid.add_column(name, justify=justify, overflow="fold", no_wrap=width < max(widths))
     for row in texts:
-        grid.add_row(*(Text(cell) for cell in row))  # what lies in a table is no markup
+        grid.add_row(*(Text(cell) for cell in row))  # Text: cells are not markup
     console.print(grid)
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:
-    """Print names and values in two columns, one pair a line; a value of None is left out."""
+    """Print names and values in two columns, one pair per line; skips values of None."""
     shown = [(name, str(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -86,7 +86,7 @@ def count(number: int) -> str:
 
 
 def signed(number: int) -> str:
-    """Return a change: with its sign, or nothing where there is none."""
+    """Return a number with its sign; an empty string for 0."""
     return f"{number:+,}" if number else ""
 
 
@@ -102,7 +102,7 @@ def iso(value: datetime | int) -> str:
 
 @contextmanager
 def progress() -> Iterator[Advance]:
-    """Yield a function that moves a bar on stderr; it does nothing where stderr is no terminal."""
+    """Yield a function that updates a progress bar on stderr, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return

@@ -1,6 +1,6 @@
-"""The verbs that keep a table: pin, unpin and pins, claims, restore, clock.
+"""The commands that maintain a table: pin, unpin, pins, claims, restore, clock.
 
-Shell layer; needs the extra `cli`.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
 from eventlog.table.restoration import commit_restoration, restoration
 
-_owner = click.option("--owner", help="Whose pin it is; this user on this host if not given.")
+_owner = click.option("--owner", help="Owner of the pin; by default this user on this host.")
 
 
 @click.command()
@@ -30,21 +30,23 @@ _owner = click.option("--owner", help="Whose pin it is; this user on this host i
 @click.argument("version", type=click.IntRange(min=0), required=False)
 @_owner
 def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
-    """Hold VERSION (the newest if not given) against vacuum, under NAME."""
+    """Protect VERSION (by default the newest) from vacuum with a pin called NAME."""
     held = place.open().pin(name, version, owner=owner)
     if place.as_json:
         terminal.json_document({"name": name, "version": held})
     else:
-        terminal.say(f"pin {name} holds version {held} and what came after, until `eventlog unpin`")
+        terminal.say(
+            f"pin {name} protects version {held} and all later versions until `eventlog unpin`"
+        )
 
 
 @click.command()
 @common
 @click.argument("name")
 @_owner
-@click.option("--break", "breaking", is_flag=True, help="Also where somebody else owns the pin.")
+@click.option("--break", "breaking", is_flag=True, help="Remove it even if another owner set it.")
 def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None:
-    """Give up the pin NAME."""
+    """Remove the pin NAME."""
     if breaking and owner is not None:
         raise InvalidInput("give --owner or --break, not both")
     table = place.open()
@@ -55,13 +57,13 @@ def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None
     if place.as_json:
         terminal.json_document({"name": name, "broken": breaking})
     else:
-        terminal.say(f"pin {name} is {'broken' if breaking else 'given up'}")
+        terminal.say(f"pin {name} is {'broken' if breaking else 'removed'}")
 
 
 @click.command()
 @common
 def pins(place: Place) -> None:
-    """List the pins, the oldest version first."""
+    """List the pins, oldest version first."""
     held = place.open().snapshot().meta.pins
     ordered = sorted(held.items(), key=lambda item: (item[1].version, item[0]))
     if place.as_json:
@@ -77,18 +79,18 @@ def pins(place: Place) -> None:
 
 @click.command()
 @common
-@click.option("--break", "broken", metavar="ID", help="Remove this claim, whoever's it is.")
+@click.option("--break", "broken", metavar="ID", help="Remove this claim, whoever owns it.")
 @click.option(
     "--silent",
     type=click.FloatRange(min=0, max=86_400),
     default=SILENT_S,
     show_default=True,
-    help="Watch for so many seconds first: a claim that its holder renews is not broken.",
+    help="Seconds to watch the claim first; it is not broken if its holder renews it.",
 )
 def claims(place: Place, *, broken: str | None, silent: float) -> None:
-    """List the claims that stand, or break one whose holder is dead.
+    """List the current claims, or break one whose holder is dead.
 
-    Whatever its holder still commits under it is void: nothing is at risk, only work.
+    Later commits under a broken claim are void: its holder may lose work, but the table is safe.
     """
     table = place.open()
     if broken is not None:
@@ -127,11 +129,11 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
 @click.command()
 @common
 @click.argument("version", type=click.IntRange(min=0))
-@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 def restore(place: Place, *, version: int, dry_run: bool) -> None:
-    """Make the segments of VERSION the live ones again; nothing is copied.
+    """Make the segments of VERSION live again; nothing is copied.
 
-    Schema and properties stay as they are. Rows that others commit meanwhile are a conflict.
+    Schema and properties stay as they are. Rows committed in the meantime are a conflict.
     """
     table = place.open()
     head = table.snapshot()
@@ -155,7 +157,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
         return
     back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
     terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
-    terminal.say(f"to version {version} again: {totals_text(target.totals)}")
+    terminal.say(f"back to version {version}: {totals_text(target.totals)}")
     terminal.say(f"drops {terminal.count(drops)} segments, brings back {totals_text(back)}")
     terminal.say(_verdict(committed, head.version, changed=bool(actions)))
 
@@ -163,19 +165,21 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
 @click.command()
 @common
 @click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
-@click.option("--time", "text", metavar="TIME", help="With --set: the true time, if no clock is.")
+@click.option(
+    "--time", "text", metavar="TIME", help="With --set: the true time, if no clock is right."
+)
 def clock(place: Place, *, setting: bool, text: str | None) -> None:
-    """Show the table's time beside the clocks, or correct it.
+    """Show the table's time and the clocks, or correct the table's time.
 
-    Commits go on from the time of the newest one: stamped by a clock that was years off, the table
-    takes nothing more, or keeps old versions for years. --set sets its time to the store's, or
-    where that tells none to this machine's.
+    The time of a commit is never before that of the previous one. After a commit by a clock that
+    was years off, the table may refuse further commits, or keep old versions for years. --set
+    corrects its time to that of the store, or of this machine if the store reports none.
     """
     if text is not None and not setting:
-        raise InvalidInput("--time is what --set sets the table's time to: give both")
+        raise InvalidInput("--time is the time for --set: give both, or neither")
     table = place.open()
     head = table.snapshot()
-    told, here_ms = table.store.now_ms(), table.clock.now_ms()
+    store_ms, here_ms = table.store.now_ms(), table.clock.now_ms()
     odd = timing.odd(head.header, store_time_ms(table.store, table.clock))
     committed = table.set_clock(text) if setting else None
     after = table.head()
@@ -186,7 +190,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
                 "version": after.version,
                 "table": terminal.iso(after.header.time),
                 "machine": terminal.iso(here_ms),
-                "store": None if told is None else terminal.iso(told),
+                "store": None if store_ms is None else terminal.iso(store_ms),
                 "odd": odd,
                 "committed": committed,
                 "corrections": [
@@ -200,7 +204,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         [
             ("table", f"{terminal.moment(after.header.time)}, version {after.version}"),
             ("this machine", terminal.moment(here_ms)),
-            ("store", "tells no time" if told is None else terminal.moment(told)),
+            ("store", "reports no time" if store_ms is None else terminal.moment(store_ms)),
             *(
                 ("corrected", f"{terminal.moment(old)}, version {v}, to {terminal.moment(new)}")
                 for v, old, new in corrections
@@ -225,7 +229,7 @@ def _claim_json(name: str, held: Claim) -> dict[str, Any]:
 
 
 def _scope(held: Claim) -> str:
-    """Return what is claimed, for people: segments, a chunk's name, or the range."""
+    """Return the scope of a claim as text: number of segments, the whole table, or the range."""
     if held.segments:
         return f"{len(held.segments)} segments"
     if (held.start, held.end) == (MIN_MS, MAX_MS):

@@ -1,5 +1,5 @@
-"""The demo: a year of flights written by Spark jobs at once, compacted, and read by three engines.
+"""The demo: a year of flights, appended by concurrent Spark jobs, compacted, read by three engines.
 
-A program that uses the library as its users do: it imports all of it, and nothing imports the demo.
+A program that uses the library as its users do. It may import everything, and nothing imports it.
 Start at `demo`; `load` simulates a day of overload with the real planner and queue.
 """

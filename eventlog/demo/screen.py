@@ -1,4 +1,4 @@
-"""What the demo prints. Needs the extra `cli`."""
+"""The output of the demo. Needs the extra `cli`."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Screen:
             terminal.say(text)
 
     def opening(self, uri: str, rows: int, server: LocalServer | None) -> None:
-        """Say what is about to happen and where."""
+        """Announce the demo, and where its table is."""
         where = f"on the S3 server at {server.endpoint_url}" if server else "in a local folder"
         self._title("A table of flights")
         self.say(f"{rows:,} flights that left New York in 2013, into {uri}")
         self.say(f"{where}, in time chunks of one day. No other service runs.")
 
     def jobs(self, feeds: Mapping[str, int]) -> None:
-        """Say which jobs start."""
-        self._title(f"{len(feeds)} Spark jobs append at once, to the same days")
+        """Announce the jobs."""
+        self._title(f"{len(feeds)} concurrent Spark jobs append to the same days")
         for number, (name, rows) in enumerate(feeds.items(), 1):
             self.say(f"  job {number}: {rows:>7,} flights of {name}")
 
@@ -70,56 +70,58 @@ class Screen:
             numbers,
         )
 
-    def versions(self, found: Mapping[int, Mapping[str, Any]]) -> None:
+    def versions(self, answers: Mapping[int, Mapping[str, Any]]) -> None:
         """Show the same query at several versions."""
-        self._title(f"A query at {len(found)} versions: July, flights and mean departure delay")
-        self._answers({f"version {version}": answer for version, answer in found.items()})
+        self._title(f"A query at {len(answers)} versions: July, flights and mean departure delay")
+        self._answers({f"version {version}": answer for version, answer in answers.items()})
 
     def one_day(self, where: str, rows: int, pruning: Pruning) -> None:
-        """Show what reading one day took."""
+        """Show how many segments were read for one day."""
         self._title("One day of the year")
         self.say(f"  where {where}")
         left_out = pruning.considered - pruning.read
         self.say(
             f"  {rows:,} rows from {pruning.read:,} segments; {left_out:,} of "
-            f"{pruning.considered:,} were left out unread"
+            f"{pruning.considered:,} were pruned without being read"
         )
 
     def engines(self, answers: Mapping[str, Mapping[str, Any]], *, equal: bool) -> None:
-        """Show one question answered by several engines."""
+        """Show the answers of several engines to the same query."""
         self._title("July again, from three engines")
         self._answers(answers)
         self.say("  the answers are equal" if equal else "  THE ANSWERS DIFFER")
 
     def late(self, sizes: Sequence[int], batches: int) -> None:
-        """Say which late flights arrive."""
+        """Announce the late flights."""
         self._title(
             f"{len(sizes)} Spark jobs append late flights of February, while compaction runs"
         )
-        self.say("  so that the two meet, the last append of each job comes after a first round")
+        self.say(
+            "  so that they overlap, each job's last append waits for the first compaction round"
+        )
         for number, rows in enumerate(sizes, 1):
             self.say(f"  late job {number}: {rows:>5,} flights in {batches} appends")
 
-    def compaction(self, found: Ongoing) -> None:
-        """Show what compaction did beside them, and why."""
-        self.say("  the planner, of what it found first:")
-        for reason in found.reasons:
+    def compaction(self, ongoing: Ongoing) -> None:
+        """Show the result of compaction during the late appends."""
+        self.say("  the planner's reasons for its first tasks:")
+        for reason in ongoing.reasons:
             self.say(f"    {reason}")
         self.say(
-            f"  segments: {found.before:,} before, {found.after:,} after; "
-            f"{found.compactions} replacements in {found.rounds} rounds"
+            f"  segments: {ongoing.before:,} before, {ongoing.after:,} after; "
+            f"{ongoing.compactions} replacements in {ongoing.rounds} rounds"
         )
         self.say(
-            f"  conflicts: {found.conflicts or 'none'} of compaction, "
-            f"{found.failed_appends or 'none'} of {found.appends} late appends"
+            f"  conflicts: {ongoing.conflicts or 'none'} of compaction, "
+            f"{ongoing.failed_appends or 'none'} of {ongoing.appends} late appends"
         )
         self.say(
-            "  late appends between a replacement's plan and its commit, beside which they stand: "
-            f"{found.arrived}; replacements between late appends: {found.between}"
+            "  late appends between the plan of a replacement and its commit: "
+            f"{ongoing.arrived}; replacements between late appends: {ongoing.between}"
         )
-        if not (found.arrived and found.between):
-            self.say("  COMPACTION AND LATE APPENDS DID NOT MEET")
-        if not found.stable:
+        if not (ongoing.arrived and ongoing.between):
+            self.say("  COMPACTION AND LATE APPENDS DID NOT OVERLAP")
+        if not ongoing.stable:
             self.say("  THE PLANNER STILL FINDS WORK")
 
     def requests(
@@ -138,8 +140,8 @@ class Screen:
         self._table(("step", *header), rows, header)
 
     def closing(self, uri: str, result: Result, *, kept: bool) -> None:
-        """Say whether all is there, and how to look further."""
-        self._title("Is everything there, exactly once?")
+        """Show whether all rows were read back, and which commands to try next."""
+        self._title("Is every row there, exactly once?")
         if result.exact:
             self.say(
                 f"  yes: all {result.rows:,} rows read back equal the {result.expected:,} given"
@@ -148,11 +150,11 @@ class Screen:
             self.say(f"  NO: {result.rows:,} rows were read back, {result.expected:,} were given")
         self.say()
         if not kept:
-            self.say("The S3 server ends with the demo. To keep the table and look further:")
+            self.say("The S3 server stops with the demo. To keep the table and explore it:")
             self.say("  eventlog demo --local flights")
             uri = "flights"
         else:
-            self.say("To look further:")
+            self.say("To explore the table:")
         for line in (
             f"eventlog log {uri}",
             f"eventlog chunks {uri}",

@@ -1,5 +1,5 @@
-"""The audit of a whole log: what each commit says against what the fold makes of it.
+"""The check of a whole table: every commit and key frame is compared with the fold of the log.
 
-Imports the rooms below, `recovery` and `table` included. Start at `check`; `walk` reads,
-`audit` compares, `leftovers` and `repair` are what may follow.
+Imports the packages below, including `recovery` and `table`. Start at `check`; `walk` reads the
+log, `audit` compares, `leftovers` counts unnamed objects, `repair` writes missing key frames.
 """

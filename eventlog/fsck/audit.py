@@ -1,8 +1,8 @@
-"""The audit: does every commit say what the transactions before it and in it amount to?
+"""The audit: compares every commit with the fold of all transactions up to it.
 
-Pure layer. Commits go in one by one, in order; the live set is held in memory and changed in place,
-so that a step costs what its commit changed. Everything derived can be recomputed from the commits
-alone. The fold is `eventlog.state.fold`, the one that writers and readers use.
+No I/O, except through the functions passed to `Audit`. Commits are added one by one, in order. The
+live set is kept in memory and changed in place, so the cost of a step is proportional to the
+changes of its commit. The fold is `eventlog.state.fold`, the one that writers and readers use.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the audit of one commit found.
+    """The result of the audit of one commit.
 
     Attributes:
-        void: id to reason of the transactions without effect.
-        drops: the segments that it made not live.
-        problems: what the commit says and what the fold does not arrive at; empty if all is well.
+        void: the transactions without effect: id to reason.
+        drops: the segments that it dropped.
+        problems: differences between the commit and the fold; empty if there are none.
     """
 
     void: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What one version changed, for deltas that span it; `meta` is the small state after it."""
+    """The changes of one version, to compute later deltas; `meta` is the small state after it."""
 
     version: int
     meta: Meta
@@ -61,13 +61,13 @@ class _Change:
 
 
 class Audit:
-    """Folds a log commit by commit and compares every commit with what the fold arrives at.
+    """Folds a log commit by commit and compares every commit with the result.
 
     Args:
-        recall: returns the state at a version whose changes are no longer kept: one from before
-            the last two key frames in use. Raises what the log raises.
-        earlier: returns by id those of the adds' segments that were live at a version. Raises what
-            the log raises.
+        recall: returns the state at a version whose changes are no longer kept, since it is older
+            than the last two key frames in use. Raises the errors of the log.
+        earlier: returns those of the adds' segments that were live at a version, by id. Raises the
+            errors of the log.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Audit:
         self._state: fold.State | None = None
         self._live: dict[str, Segment] = {}
         self._changes: deque[_Change] = deque()
-        # The oldest version from which the kept changes lead on; -1 is the empty state.
+        # The oldest version from which deltas can be computed; -1 is the empty state.
         self._floor = -1
-        # The key frame in use and the delta since; None: to be put together from the changes.
-        self._road: tuple[int | None, Delta] | None = (None, Delta())
+        # The key frame in use and the delta since; None: to be computed from the changes.
+        self._expected: tuple[int | None, Delta] | None = (None, Delta())
 
     @property
     def version(self) -> int:
@@ -114,25 +114,25 @@ class Audit:
             delta: the delta that it carries, read from its spill if it has one.
 
         Raises:
-            Corrupt: it does not follow, or its header is not what the fold arrives at. The audit
-                stays where it was; `resume` takes it on.
+            Corrupt: it does not follow the previous commit, or its header differs from the fold.
+                The audit keeps its state; continue with `resume`.
         """
         effect = fold.effect_of(self._state, commit)
         fold.apply(effect, self._live)
         self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
         self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
-        problems = self._check_road(commit, delta, effect)
+        problems = self._check_delta(commit, delta, effect)
         for transaction in commit.transactions:
             if transaction.id in effect.accepted:
                 problems += self._check_restored(transaction)
         return Step(dict(effect.void), effect.drops, tuple(problems))
 
     def resume(self, header: Header, commit_hash: str, past: Past) -> None:
-        """Take a version's own word for its state, behind a commit that cannot be folded."""
+        """Continue from the state that a version claims, after a commit that cannot be folded."""
         self._live = dict(past.live)
         self._state = fold.State(header, commit_hash, past.meta, self._live)
         self._changes = deque([_Change(header.version, past.meta, (), ())])
-        self._floor, self._road = header.version, None
+        self._floor, self._expected = header.version, None
 
     def check_keyframe(self, root: KeyFrame) -> list[str]:
         """Return the fields in which a key frame root differs from the state just folded."""
@@ -147,55 +147,57 @@ class Audit:
             "state hash": (root.state_hash, header.state_hash),
             "small state": (root.state, state.meta),
         }
-        wrong = [name for name, (said, folded) in wanted.items() if said != folded]
+        wrong = [name for name, (stored, folded) in wanted.items() if stored != folded]
         if self.foreign(root.segments):
             wrong.append("segments")
         if not wrong:
             return []
-        return [f"the key frame is not what the log folds to: {', '.join(wrong)} differ"]
+        return [f"the key frame differs from the folded state: {', '.join(wrong)}"]
 
     def foreign(self, entries: Iterable[Segment]) -> list[Segment]:
-        """Return the entries that are not live, or not the same, at the version just folded."""
+        """Return the entries that are not live, or differ, at the version just folded."""
         return [entry for entry in entries if self._live.get(entry.id) != entry]
 
-    def _check_road(self, commit: Commit, delta: Delta, effect: fold.Effect) -> list[str]:
-        """Compare the road that the commit carries: key frame, delta and `state` diff."""
+    def _check_delta(self, commit: Commit, delta: Delta, effect: fold.Effect) -> list[str]:
+        """Compare the commit's delta and `state`, both relative to its key frame, with the fold."""
         base = commit.header.keyframe
         if (-1 if base is None else base) < self._floor:
-            self._road = None
-            return self._check_long_road(commit, delta)
-        if self._road is not None and self._road[0] == base:
-            road = self._road[1].then(effect.adds, effect.drops)
+            self._expected = None
+            return self._check_old_delta(commit, delta)
+        if self._expected is not None and self._expected[0] == base:
+            expected = self._expected[1].then(effect.adds, effect.drops)
         else:
-            road = Delta()
+            expected = Delta()
             for change in self._changes:
                 if base is None or change.version > base:
-                    road = road.then(change.adds, change.drops)
+                    expected = expected.then(change.adds, change.drops)
             self._forget(base)
-        self._road = (base, road)
+        self._expected = (base, expected)
         past = next((c.meta for c in self._changes if c.version == base), Meta())
         problems = _state_problems(past, commit, effect.meta)
-        if delta != road:
-            problems.append(f"the delta does not lead here from {_named(base)}")
+        if delta != expected:
+            problems.append(f"the delta from {_named(base)} does not give the folded segments")
         return problems
 
     def _check_restored(self, transaction: Transaction) -> list[str]:
-        """Return what a transaction restores that was not so at the version it names (R12.3)."""
+        """Return the problems of a restore: adds that were not live at its version (R12.3)."""
         named = [a.version for a in transaction.actions if isinstance(a, Restore)]
         adds = [a for a in transaction.actions if isinstance(a, Add)]
         if not named or not adds:
             return []
-        found: dict[str, Segment] = {}
+        live: dict[str, Segment] = {}
         try:
             for version in named:
-                found |= self._earlier(version, adds)
+                live |= self._earlier(version, adds)
         except (Corrupt, NotFound) as error:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
-        wrong = [add.id for add in adds if not _same_object(add, found.get(add.id))]
+        wrong = [add.id for add in adds if not _same_object(add, live.get(add.id))]
         where = f"version {', '.join(map(str, named))}"
-        return [f"it restores segment {i}, which was not live like this at {where}" for i in wrong]
+        return [
+            f"it restores segment {i}, which was not live, or differed, at {where}" for i in wrong
+        ]
 
-    def _check_long_road(self, commit: Commit, delta: Delta) -> list[str]:
+    def _check_old_delta(self, commit: Commit, delta: Delta) -> list[str]:
         state = self._state
         assert state is not None  # noqa: S101 - called after a fold
         base = commit.header.keyframe
@@ -205,16 +207,16 @@ class Audit:
             return [f"it starts from {_named(base)}, which cannot be resolved: {error.message}"]
         problems = _state_problems(past.meta, commit, state.meta)
         live = dict(past.live)
-        # Drops are of key frame segments, and come first: an object may be added again.
+        # Drops are of segments in the key frame, and come first: a segment may be added again.
         gone = [live.pop(i, None) for i in delta.drops]
         live.update(delta.adds)
         if None in gone or live != self._live:
-            problems.append(f"the delta does not lead here from {_named(base)}")
+            problems.append(f"the delta from {_named(base)} does not give the folded segments")
         return problems
 
     def _forget(self, base: int | None) -> None:
-        """Where the key frame in use moves on, drop the changes before the one in use till now."""
-        last = self._road[0] if self._road else None
+        """If the key frame in use changes, forget the changes before the previous one."""
+        last = self._expected[0] if self._expected else None
         if last is None or base is None or base < last:
             return
         while self._changes[0].version < last:
@@ -223,7 +225,7 @@ class Audit:
 
 
 def _same_object(add: Add, segment: Segment | None) -> bool:
-    """Say whether an add names the object of a segment, and says the same of it."""
+    """Say whether an add equals a segment in all their common fields."""
     names = Add.__struct_fields__
     return segment is not None and all(getattr(add, n) == getattr(segment, n) for n in names)
 
@@ -233,10 +235,10 @@ def _state_problems(past: Meta, commit: Commit, meta: Meta) -> list[str]:
     try:
         patched = codec.meta_patch(past, commit.state)
     except Corrupt as error:
-        return [f"its state cannot be laid over {base}: {error.message}"]
+        return [f"its state field cannot be applied to {base}: {error.message}"]
     if patched == meta:
         return []
-    return [f"its state field does not lead here from {base}"]
+    return [f"its state field, applied to {base}, does not give the folded small state"]
 
 
 def _named(base: int | None) -> str:

@@ -1,8 +1,8 @@
-"""`fsck`: is everything that is stored what the log says it is?
+"""`fsck`: checks that the stored objects agree with the log.
 
-Shell layer. Folds the whole log and compares every key frame with it (`eventlog.fsck.walk`), looks
-for the segments of a version, counts what nothing names, and on request writes key frames that are
-missing (`eventlog.fsck.repair`). Deletes nothing, and writes nothing else.
+Folds the whole log and compares every key frame with it (`eventlog.fsck.walk`), looks for the
+segments of a version, counts objects that nothing refers to, and on request writes missing key
+frames (`eventlog.fsck.repair`). It deletes nothing, and writes nothing else.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, store_time_ms
 from eventlog.table.table import Table
 
-_MAX_SOUGHT = 1000  # lost segments for which others are looked for: that reads them, and the log
-_AROUND = "what it was compacted from is there: `eventlog scan --fallback` reads its rows from that"
+_MAX_SOUGHT = 1000  # lost segments for which a fallback is searched, which reads segments and log
+_AROUND = "its compaction inputs still exist: `eventlog scan --fallback` reads its rows from them"
 
 
 def fsck(
@@ -49,23 +49,23 @@ def fsck(
     """Check a table: chain, fold, every header, delta and key frame, segments, leftovers.
 
     Args:
-        table: a handle; `Table(store)` opens one without reading a head that may be damaged.
-        objects: also look that every live segment is there, in its size, and count what nothing
-            names: one listing of everything but the log.
+        table: a handle; `Table(store)` creates one without reading a head that may be damaged.
+        objects: also check that every live segment exists and has the right size, and count the
+            objects that nothing refers to: one listing of everything but the log.
         checksums: also read those segments and compare their sha256; implies `objects`.
-        start: trust the key frame of this version and fold from there; None: from version 0.
-        version: look for the segments of this version; None: of the newest.
-        repair: write key frames that are missing, or that of the newest version where readers
-            would have to step back over a damaged one. Nothing is ever overwritten or deleted.
-        progress: called as the work goes on.
+        start: trust the key frame of this version and fold from there; from version 0 if None.
+        version: check the segments of this version; of the newest if None.
+        repair: write missing key frames, and one for the newest version if readers would otherwise
+            have to skip a damaged one. Nothing is ever overwritten or deleted.
+        progress: called repeatedly with the phase, the work done and the total.
 
     Raises:
-        InvalidInput: there is no key frame to start from, or `version` lies before it.
-        TableNotFound: no commit lies under this root.
-        Unavailable: the store does not answer; nothing is known.
+        InvalidInput: there is no key frame to start from, or `version` is before it.
+        TableNotFound: there is no commit under this root.
+        Unavailable: the store does not answer; the result is unknown.
         UnsupportedFormat: the log needs a newer release.
         VersionNotFound: there is no such `version`.
-        VersionVacuumed: `version` lies below the horizon, where segments may be gone.
+        VersionVacuumed: `version` is below the horizon, where segments may be gone.
     """
     listed = list_log(table.store)
     if listed.head < 0:
@@ -73,22 +73,22 @@ def fsck(
             f"no table at {table.uri}: check the path, or create it", table=table.uri
         )
     if version is not None and version < (start or 0):
-        raise InvalidInput(f"version {version} lies before version {start}, where the fold starts")
+        raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
     run = _Run(table, listed, start, version, progress or (lambda *_: None))
     run.fold()
     if objects or checksums:
         run.look_at_objects()
     if checksums:
         run.compare_checksums()
-    run.tell_losses()
-    run.tell_time()
+    run.report_losses()
+    run.check_time()
     if repair:
         run.repair()
     return run.report()
 
 
 class _Run:
-    """One run: what was walked, what was looked for, what was found."""
+    """One run of fsck, with its intermediate results."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Run:
         self._sought: Mapping[str, Segment] | None = None
         self._pending_seen = False
         self._repairs: tuple[Repair, ...] = ()
-        self._good = self._bad = self._lacking = 0  # key frames, as they were found
+        self._good = self._bad = self._lacking = 0  # key frames, before any repair
         self._checksummed = 0
         self._lost: list[tuple[str, Segment]] = []
 
@@ -116,8 +116,8 @@ class _Run:
         """Walk the log.
 
         Raises:
-            VersionNotFound: the version wanted is not there.
-            VersionVacuumed: it was given up.
+            VersionNotFound: the version to check does not exist.
+            VersionVacuumed: it is below the horizon.
         """
         audit, head, uri = self._walk.audit, self._listed.head, self._store.uri
         if self._version > head:
@@ -129,11 +129,11 @@ class _Run:
         self._bad = len(frames.bad | frames.with_bad_leaves.keys())
 
     def look_at_objects(self) -> None:
-        """Compare the live segments with one listing of `data/`; count what nothing names."""
+        """Compare the live segments with a listing, and count objects that nothing refers to."""
         self._sought = self._segments()
         wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
         held = self._held(wanted)
-        total, whole = len(wanted), self._walk.audit.version == self._listed.head
+        total, at_head = len(wanted), self._walk.audit.version == self._listed.head
         for place in PLACES:
             for row in self._store.list(place):
                 segment = wanted.pop(row.key, None)
@@ -141,13 +141,16 @@ class _Run:
                 if segment is not None:
                     self._compare_size(segment, row)
                     self._progress("segments", total - len(wanted), total)
-                if whole:
+                if at_head:
                     self._count_leftover(place, row)
         if wanted:
-            self._tell_missing(wanted)
+            self._report_missing(wanted)
         for key, (hold, _) in held.items():
-            told = f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} holds, "
-            self._findings.add("error", told + "is missing", key, hold.version)
+            message = (
+                f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} protects, "
+                "is missing"
+            )
+            self._findings.add("error", message, key, hold.version)
         pending = self._pending()
         if pending is not None and not self._pending_seen:
             message = "the last vacuum's record is missing: the next vacuum starts without it"
@@ -165,26 +168,26 @@ class _Run:
                 continue  # reported as missing
             self._checksummed += segment.bytes
             if digest != segment.checksum:
-                said = f"the segment's sha256 is {digest}, the log says {segment.checksum}"
-                self._lost.append((said, segment))
+                problem = f"the segment's sha256 is {digest}, but {segment.checksum} in the log"
+                self._lost.append((problem, segment))
 
-    def tell_losses(self) -> None:
-        """Note the lost segments, and of each whether its rows can be read from others."""
+    def report_losses(self) -> None:
+        """Report the lost segments, and for each whether its rows can be read from others."""
         lost = {segment.id: segment for _, segment in self._lost}
         missing = set(lost)
         if 0 < len(lost) <= _MAX_SOUGHT:
             log = self._walk.log
             try:
-                found = fallback.find(log, log.snapshot(self._version), lost.values())
-                missing = {segment.id for segment in found.missing}
+                instead = fallback.find(log, log.snapshot(self._version), lost.values())
+                missing = {segment.id for segment in instead.missing}
             except (Corrupt, NotFound):
-                pass  # found before
-        for said, segment in self._lost:
-            told = said if segment.id in missing else f"{said}; {_AROUND}"
-            self._findings.add("error", told, keys.key_of(segment), segment.version)
+                pass  # reported before
+        for problem, segment in self._lost:
+            message = problem if segment.id in missing else f"{problem}; {_AROUND}"
+            self._findings.add("error", message, keys.key_of(segment), segment.version)
 
-    def tell_time(self) -> None:
-        """Say where the newest commit's time is far from the clock's, and what can be done."""
+    def check_time(self) -> None:
+        """Report if the newest commit's time is far from the clock's, and what can be done."""
         header = self._walk.audit.header
         if header is None or header.version != self._listed.head:
             return
@@ -193,11 +196,11 @@ class _Run:
             self._findings.add("warning", problem, keys.commit_key(header.version), header.version)
 
     def repair(self) -> None:
-        """Write the key frames that are missing."""
+        """Write the missing key frames."""
         self._repairs = repair_frames(self._walk, self._findings, self._table.clock)
 
     def report(self) -> Report:
-        """Return what was found."""
+        """Return the report of this run."""
         walk, sought = self._walk, self._sought
         return Report(
             table=self._store.uri,
@@ -213,7 +216,7 @@ class _Run:
             segments_version=None if sought is None else self._version,
             segments=None if sought is None else len(sought),
             checksummed=self._checksummed,
-            leftovers=walk.unnamed.found(),
+            leftovers=walk.unnamed.counted(),
             repairs=self._repairs,
             errors=self._findings.errors,
             warnings=self._findings.warnings,
@@ -221,47 +224,52 @@ class _Run:
         )
 
     def _segments(self) -> Mapping[str, Segment]:
-        """Return the live segments of the version wanted, or of the last one that is known."""
+        """Return the live segments of the version to check, or of the last version folded."""
         audit, head = self._walk.audit, self._listed.head
         if self._version != head and self._walk.kept is not None:
             return self._walk.kept
         if self._version == head and audit.version == head:
             return audit.live
         known = audit.version if self._version == head else None
-        told = f"the segments looked for are those of version {known}"
+        consequence = f"the segments of version {known} are checked instead"
         if known is None:
-            told = "its segments cannot be looked for"
+            consequence = "its segments cannot be checked"
         key = keys.commit_key(self._version)
-        message = f"version {self._version} cannot be resolved: {told}"
+        message = f"version {self._version} cannot be resolved: {consequence}"
         self._findings.add("warning", message, key, self._version)
         self._version = self._version if known is None else known
         return {} if known is None else audit.live
 
     def _held(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
-        """Return what pins and replicas hold beside the known segments; check the record of it.
+        """Return the segments, besides `known`, that pins and replicas protect, by key.
 
-        What was dropped and does not stand in the last vacuum's record is lost at the next one.
+        Also checks that the last vacuum's record has those that were dropped; the next vacuum would
+        delete the others.
         """
         meta, log = self._walk.audit.meta, self._walk.log
-        found: dict[str, tuple[Hold, Segment]] = {}
+        held: dict[str, tuple[Hold, Segment]] = {}
         try:
             for hold in holds(meta):
                 entries = segments.to_segments(log.snapshot(hold.version).entries())
                 named = {keys.key_of(segment): (hold, segment) for segment in entries}
-                found |= {key: one for key, one in named.items() if key not in known}
-            for key in lacking(found, meta, log):
-                told = "the last vacuum's record lacks this segment: the next one would delete it"
-                self._findings.add("error", told, key, found[key][0].version)
+                held |= {key: entry for key, entry in named.items() if key not in known}
+            for key in lacking(held, meta, log):
+                message = (
+                    "the last vacuum's record lacks this segment: the next vacuum would delete it"
+                )
+                self._findings.add("error", message, key, held[key][0].version)
         except (Corrupt, NotFound) as error:
-            message = f"what is held cannot be resolved: {error.message}"
+            message = (
+                f"the versions that pins and replicas hold cannot be resolved: {error.message}"
+            )
             key = keys.commit_key(self._listed.head)
             self._findings.add("warning", message, key, self._listed.head)
-        return found
+        return held
 
     def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
         if row.size != segment.bytes:
-            said = f"the segment has {row.size:,} bytes, the log says {segment.bytes:,}"
-            self._lost.append((said, segment))
+            problem = f"the segment has {row.size:,} bytes, but {segment.bytes:,} in the log"
+            self._lost.append((problem, segment))
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
@@ -270,14 +278,17 @@ class _Run:
         if kind is not None:
             unnamed.count(place, kind, row.key, row.size)
 
-    def _tell_missing(self, wanted: Mapping[str, Segment]) -> None:
-        """Say what is missing, unless a vacuum went past the version while this run looked."""
+    def _report_missing(self, wanted: Mapping[str, Segment]) -> None:
+        """Report missing segments, unless a vacuum passed the version during this run."""
         try:
             horizon = Log(self._store).head().meta.horizon
         except EventLogError:
-            horizon = 0  # then what was folded is the last word
+            horizon = 0  # the head cannot be read, so the folded state decides
         if self._version < horizon:
-            message = f"vacuum went on to version {horizon}: {len(wanted):,} segments may be gone"
+            message = (
+                f"a vacuum has moved the horizon to version {horizon} in the meantime: "
+                f"{len(wanted):,} segments may be gone"
+            )
             key = keys.commit_key(self._version)
             self._findings.add("warning", message, key, self._version)
             return
@@ -295,10 +306,10 @@ class _Run:
 
 
 def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:
-    """Return the held keys that the last vacuum's record lacks, and the next one would delete.
+    """Return the held keys that the last vacuum's record lacks, so the next one would delete them.
 
     Raises:
-        Corrupt: the version that the record is of cannot be resolved.
+        Corrupt: the version of the record cannot be resolved.
         NotFound: likewise.
     """
     last, waiting = meta.swept, dict[str, sweep.Dropped]()
@@ -308,8 +319,8 @@ def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> l
         try:
             waiting = sweep.from_object(log.frame(last.pending), last.pending.drops)
         except Corrupt:
-            return []  # then the next vacuum starts without it, and looks at everything
-    # What was added or dropped after the record is still to be read.
+            return []  # the next vacuum ignores the record, and looks at everything
+    # The next vacuum reads later adds and drops from the commits.
     older = {k: s for k, (_, s) in held.items() if s.version <= last.version and k not in waiting}
     live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
     return [key for key, segment in older.items() if segment.id not in live]

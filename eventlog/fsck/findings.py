@@ -1,7 +1,6 @@
-"""What `fsck` tells: findings, leftovers, repairs, and the report of them all.
+"""The report of `fsck`: findings, leftovers, repairs.
 
-Words layer: values, and the list that collects them. The names of the fields are those of the
-report in JSON, and stay as they are.
+The fields have the names that the JSON report uses, which must not change.
 """
 
 from __future__ import annotations
@@ -9,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-MAX_LISTED = 10_000  # findings, and void transactions, that a report names; all are counted
+MAX_LISTED = 10_000  # findings, and void transactions, that a report lists; all are counted
 
 Severity = Literal["error", "warning"]
-# What a leftover is, by the place where it lies:
-# under data/     dropped: no longer live, waits for vacuum; staged: of an upload that may be under
-#                 way; abandoned: of one that can never be committed; earlier: of before what was
-#                 folded, so that nobody can tell
-# under _frames/  unnamed: leaves and spills that nothing names; swept: records of earlier vacuums;
-#                 earlier
+# The kinds of leftovers, by place:
+# under data/     dropped: no longer live, waits for vacuum; staged: of an upload that may be in
+#                 progress; abandoned: of an upload that can no longer be committed; earlier: of an
+#                 epoch before the folded versions, so the kind is unknown
+# under _frames/  unnamed: leaves and spills that nothing refers to; swept: records of earlier
+#                 vacuums; earlier: unknown, since earlier versions were not folded
 # under _intents/ open: may still take effect; ended: its window has passed
 # under _probe/   probe
-# anywhere        foreign: a key that is none of the format's
+# anywhere        foreign: the key does not belong to the format
 LeftoverKind = Literal[
     "dropped", "staged", "abandoned", "earlier", "unnamed", "swept", "open", "ended", "probe",
     "foreign",
@@ -29,7 +28,7 @@ LeftoverKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be: an error breaks FORMAT.md, a warning does not.
+    """One problem: an error violates FORMAT.md, a warning does not.
 
     Attributes:
         severity: error or warning.
@@ -48,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VoidTransaction:
-    """A transaction that the log holds and the fold refused, which is no fault."""
+    """A transaction in the log that the fold refused, which is not an error."""
 
     version: int
     transaction: str
@@ -57,7 +56,7 @@ class VoidTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Objects of one kind that nothing in the table names; never a fault."""
+    """Objects of one kind that nothing in the table refers to; never an error."""
 
     place: str
     kind: LeftoverKind
@@ -68,7 +67,7 @@ class Leftovers:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was done about a key frame object, or why nothing could be done."""
+    """What was done to repair a key frame object, or why it could not be repaired."""
 
     key: str
     version: int
@@ -78,27 +77,27 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What fsck looked at and what it found.
+    """What fsck checked and found.
 
     Attributes:
         table: the root URI.
         start: the version that the fold started from: 0, or that of the trusted key frame.
         head: the newest version.
-        versions: commits that were folded and agree with their header.
-        transactions: transactions in those commits.
+        versions: number of commits that were folded and agree with their header.
+        transactions: number of transactions in those commits.
         void: those of them without effect; the first `MAX_LISTED`.
-        keyframes: key frames that agree with the fold, leaves included.
-        bad_keyframes: those that do not. Readers step over them.
-        missing_keyframes: those that commits start from, or that is due, and are not there.
-        leaves: leaf objects that were read and agree.
-        segments_version: the version whose segments were looked for; None: they were not.
-        segments: live segments that were looked for; None likewise.
+        keyframes: number of key frames that agree with the fold, leaves included.
+        bad_keyframes: number of those that do not. Readers skip them.
+        missing_keyframes: number of missing key frames that commits start from, or that are due.
+        leaves: number of leaf objects that were read and agree.
+        segments_version: the version whose segments were checked; None if none were.
+        segments: number of live segments that were checked; None if none were.
         checksummed: bytes of segments that were read and hashed.
-        leftovers: objects that nothing names.
+        leftovers: objects that nothing refers to.
         repairs: what was repaired, and what could not be.
-        errors: number of errors that stand, those that were repaired left out.
-        warnings: likewise.
-        findings: in the order in which they were met; the first `MAX_LISTED`.
+        errors: number of errors, without those that were repaired.
+        warnings: number of warnings, likewise.
+        findings: in the order of discovery; the first `MAX_LISTED`.
     """
 
     table: str
@@ -122,12 +121,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no error stands; warnings may be there."""
+        """Whether there are no errors left; there may be warnings."""
         return not self.errors
 
 
 class Findings:
-    """The findings of one run, as they come; bounded, whatever a table holds."""
+    """The findings of one run; all are counted, and the first `MAX_LISTED` are kept."""
 
     def __init__(self) -> None:
         self._listed: list[Finding] = []
@@ -140,22 +139,22 @@ class Findings:
 
     @property
     def errors(self) -> int:
-        """The number of errors that stand."""
+        """The number of errors that were not repaired."""
         return self._counts["error"]
 
     @property
     def warnings(self) -> int:
-        """The number of warnings that stand."""
+        """The number of warnings that were not repaired."""
         return self._counts["warning"]
 
     def add(self, severity: Severity, message: str, key: str, version: int | None = None) -> None:
-        """Note one finding."""
+        """Add one finding."""
         self._counts[severity] += 1
         if len(self._listed) < MAX_LISTED:
             self._listed.append(Finding(severity, message, key, version))
 
     def repaired(self, key: str) -> None:
-        """Note that what was found of this object stands no more."""
+        """Mark the findings about this object as repaired."""
         for at, finding in enumerate(self._listed):
             if finding.key == key and not finding.repaired:
                 self._listed[at] = replace(finding, repaired=True)

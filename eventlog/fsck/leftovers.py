@@ -1,7 +1,8 @@
-"""Leftovers: which stored objects nothing in the table names, and why they lie there.
+"""Leftovers: stored objects that nothing in the table refers to, and why they exist.
 
-Pure layer. Crashed uploads, dropped segments before their vacuum and windows that passed leave
-objects behind (FORMAT.md "Crashes"); they are counted, never called a fault.
+No I/O. Crashed uploads, dropped segments before their vacuum, and published transactions whose
+window has passed leave objects behind (FORMAT.md "Crashes"). They are counted, and never reported
+as errors.
 """
 
 from __future__ import annotations
@@ -19,45 +20,45 @@ PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PR
 
 
 class UnnamedObjects:
-    """Counts the objects that nothing names.
+    """Counts the objects that nothing refers to.
 
     Args:
-        start: the version from which on everything is known; 0 for the whole history.
+        start: the version from which on the history is known; 0 for the whole history.
     """
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
-        # Eight of the sixteen bytes of every id that was dropped: a history has many.
+        # Eight of the sixteen bytes of every dropped id, to save memory: a history has many.
         self._dropped = array("Q")
         self._sorted = True
         self._frames: set[bytes] = set()
         self._records: set[bytes] = set()
         self._found: dict[tuple[str, LeftoverKind], Leftovers] = {}
 
-    def blind_before(self, version: int) -> None:
-        """Note that the versions before this one could not be read."""
+    def unknown_before(self, version: int) -> None:
+        """Note that versions before this one could not be read."""
         self.start = max(self.start, version)
 
     def note_drops(self, segments: Iterable[Segment]) -> None:
-        """Note what a commit dropped."""
+        """Note the segments that a commit dropped."""
         self._dropped.extend(_short(segment.id) for segment in segments)
         self._sorted = False
 
     def note_commit(self, commit: Commit) -> None:
-        """Note the objects under `_frames/` that a commit names."""
+        """Note the objects under `_frames/` that a commit refers to."""
         spills = [t.spill for t in commit.transactions] + [commit.delta.spill]
         self.note_frames(spill.sha256 for spill in spills if spill is not None)
         sweeps = (a for t in commit.transactions for a in t.actions if isinstance(a, Swept))
         self._records |= {_bytes(s.sweep.pending.sha256) for s in sweeps if s.sweep.pending}
 
     def note_frames(self, sha256s: Iterable[str]) -> None:
-        """Note objects under `_frames/` that something names."""
+        """Note objects under `_frames/` that something refers to."""
         self._frames.update(map(_bytes, sha256s))
 
     def judge(
         self, key: str, meta: Meta, head: int, live: Mapping[str, Segment]
     ) -> LeftoverKind | None:
-        """Return what kind of leftover the object under `key` is; None where something names it.
+        """Return the kind of leftover of the object under `key`; None if something refers to it.
 
         Args:
             key: under one of `PLACES`.
@@ -82,8 +83,8 @@ class UnnamedObjects:
         objects, total = known.objects + 1, known.bytes + size
         self._found[place, kind] = Leftovers(place, kind, objects, total, known.example)
 
-    def found(self) -> tuple[Leftovers, ...]:
-        """Return what was counted, by place and kind."""
+    def counted(self) -> tuple[Leftovers, ...]:
+        """Return the counted leftovers, by place and kind."""
         order = sorted(self._found, key=lambda at: (PLACES.index(at[0]), at[1]))
         return tuple(self._found[at] for at in order)
 
@@ -135,4 +136,4 @@ def _bytes(digest: str) -> bytes:
     try:
         return bytes.fromhex(digest)
     except ValueError:
-        return b""  # a name that no key can have
+        return b""  # not a valid hash, so no key has this name

@@ -1,9 +1,8 @@
-"""Repair: key frames and leaves that are missing are written, and nothing else.
+"""Repair: writes missing key frames and leaves, and nothing else.
 
-Shell layer. Key frames are derived, so that they can be made again from the log; nothing is ever
-overwritten or deleted here. What is damaged and still there must be removed by hand, and meanwhile
-the newest version gets a key frame of its own, so that readers do not step back (FORMAT.md R9.4 to
-R9.6).
+Key frames are derived, so they can be built again from the log. Nothing is ever overwritten or
+deleted here. Damaged objects must be removed by hand. Until then, the newest version gets a key
+frame of its own, so that readers need not fall back to an older one (FORMAT.md R9.4 to R9.6).
 """
 
 from __future__ import annotations
@@ -30,70 +29,70 @@ from eventlog.store.port import Body
 from eventlog.store.retry import retrying
 
 _TAKEN = (
-    "it cannot be replaced, since nothing is ever overwritten; readers step over it. Remove the "
+    "it cannot be replaced, since nothing is ever overwritten; readers skip it. Remove the "
     "object {key} by hand, then run `eventlog fsck --repair` again"
 )
 
 
 def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
-    """Write what is missing, oldest first, and return what was done.
+    """Write missing objects, oldest first, and return what was done.
 
     Args:
-        walk: that is over.
-        findings: those of the walk; what is repaired is marked there.
-        clock: waits between tries.
+        walk: a completed walk.
+        findings: those of the walk; repaired ones are marked there.
+        clock: for the pauses between tries.
     """
     repairer = _Repairer(walk, findings, clock)
     frames = walk.frames
     if walk.broken:
         for version in sorted(frames.bad | frames.missing | frames.with_bad_leaves.keys()):
-            why = "not written: the commits themselves are damaged, and it would speak for them"
-            repairer.tell(keys.keyframe_key(version), version, why)
+            why = "not written: commits are damaged, and a key frame would hide that from readers"
+            repairer.note(keys.keyframe_key(version), version, why)
         return tuple(repairer.repairs)
     for bad in [leaf for leaf in frames.leaves.values() if leaf is not None]:
-        repairer.mend_leaf(bad)
+        repairer.write_leaf(bad)
     for version in sorted(frames.missing):
         repairer.write_root(version, "written: it was missing")
     for version in sorted(frames.bad):
         key = keys.keyframe_key(version)
-        repairer.tell(key, version, _TAKEN.format(key=key))
+        repairer.note(key, version, _TAKEN.format(key=key))
     if walk.audit.version == walk.listed.head:
-        repairer.relieve_head()
+        repairer.repair_head()
     return tuple(repairer.repairs)
 
 
 class _Repairer:
-    """Writes key frames and leaves from the state that the log folds to."""
+    """Writes key frames and leaves from the folded state."""
 
     def __init__(self, walk: Walk, findings: Findings, clock: Clock) -> None:
         self._log, self._frames, self._head = walk.log, walk.frames, walk.listed.head
         self._first, self._findings, self._clock = walk.unnamed.start, findings, clock
         self.repairs: list[Repair] = []
 
-    def tell(self, key: str, version: int, message: str, *, done: bool = False) -> None:
-        """Note what was done, or why nothing was."""
+    def note(self, key: str, version: int, message: str, *, done: bool = False) -> None:
+        """Note what was done, or why nothing was done."""
         self.repairs.append(Repair(key, version, done, message))
         if done:
             self._findings.repaired(key)
 
-    def mend_leaf(self, bad: BadLeaf) -> None:
-        """Put a missing leaf again, byte for byte: its name is the hash of its content."""
+    def write_leaf(self, bad: BadLeaf) -> None:
+        """Write a missing leaf again, byte for byte: its key is the hash of its content."""
         key = keys.frame_key(bad.leaf.sha256)
         if not bad.missing:
-            # The same entries in the same order have the same name: no other key can hold them.
-            self.tell(key, bad.version, f"{bad.problem}: {_TAKEN.format(key=key)}")
+            # The same entries have the same hash, so they cannot be stored under another key.
+            self.note(key, bad.version, f"{bad.problem}: {_TAKEN.format(key=key)}")
             return
         try:
             body = self._leaf_bytes(bad, key)
             done = body is not None and self._stored(key, body)
         except EventLogError as error:
-            self.tell(key, bad.version, f"not written: {error.message}")
+            self.note(key, bad.version, f"not written: {error.message}")
             return
         if not done:
-            message = "not written: this library does not make the same bytes of its entries"
-            self.tell(key, bad.version, message)
+            message = "not written: this release of pyarrow does not encode it to the same bytes"
+            self.note(key, bad.version, message)
             return
-        self.tell(key, bad.version, "written: it was missing", done=True)
+        self.note(key, bad.version, "written: it was missing", done=True)
         self._frames.leaves[bad.leaf.sha256] = None
         for version, lacking in list(self._frames.with_bad_leaves.items()):
             lacking.discard(bad.leaf.sha256)
@@ -108,17 +107,17 @@ class _Repairer:
             snapshot = self._log.snapshot(version)
             damaged = self._write(snapshot, _shared) and self._write(snapshot, _whole)
         except EventLogError as error:
-            self.tell(key, version, f"not written: {error.message}")
+            self.note(key, version, f"not written: {error.message}")
             return
         if damaged:
-            why = f"the key frame of version {version} would name this damaged leaf"
-            self.tell(damaged, version, f"{why}: {_TAKEN.format(key=damaged)}")
+            why = f"the key frame of version {version} would refer to this damaged leaf"
+            self.note(damaged, version, f"{why}: {_TAKEN.format(key=damaged)}")
             return
-        self.tell(key, version, message, done=True)
+        self.note(key, version, message, done=True)
         self._frames.good.add(version)
 
-    def relieve_head(self) -> None:
-        """Give the newest version its own key frame, if it is due or the one named is unusable."""
+    def repair_head(self) -> None:
+        """Write the newest version's key frame, if it is due or the one in use is unusable."""
         frames, head = self._frames, self._head
         base = self._log.header(head).keyframe
         if head in frames.good | frames.newer:
@@ -129,12 +128,12 @@ class _Repairer:
                 self.write_root(head, "written: it was due")
             return
         if head in frames.bad or head in frames.with_bad_leaves:
-            message = "readers step back until the next commit that writes a key frame"
-            self.tell(keys.keyframe_key(head), head, message)
+            message = "readers step back to an older key frame until a commit writes a new one"
+            self.note(keys.keyframe_key(head), head, message)
             return
         self.write_root(
             head,
-            "written for the newest version, so that its readers do not step back over the "
+            "written for the newest version, so that readers need not step back over the "
             f"unusable key frame of version {base}",
         )
 
@@ -142,46 +141,46 @@ class _Repairer:
         """Store a key frame, its leaves first; return the key of a damaged leaf that it needs.
 
         Raises:
-            AlreadyExists: another one is there by now.
+            AlreadyExists: another key frame has been written in the meantime.
         """
         frame = make(self._log, snapshot)
         named = {keys.frame_key(leaf.sha256): leaf for leaf in frame.root.leaves}
         for key, leaf in named.items():
             body = frame.objects.get(key)
-            whole = self._stored(key, body) if body else not self._frames.leaves.get(leaf.sha256)
-            if not whole:
+            sound = self._stored(key, body) if body else not self._frames.leaves.get(leaf.sha256)
+            if not sound:
                 return key
         root_key = keys.keyframe_key(snapshot.version)
         if not self._stored(root_key, codec.encode_keyframe(frame.root)):
-            raise AlreadyExists("somebody else wrote it meanwhile", key=root_key)
+            raise AlreadyExists("another process has written it in the meantime", key=root_key)
         return None
 
     def _stored(self, key: str, body: Body) -> bool:
-        """Create an object; say whether these bytes are there now, whoever put them.
+        """Create an object; return whether it has these bytes now, even if it existed before.
 
         Raises:
-            InvalidInput: the store refuses.
-            Unavailable: it does not answer.
+            InvalidInput: the store refuses the request.
+            Unavailable: the store does not answer.
         """
         store = self._log.store
         return retrying(self._clock)(store.put_if_absent, key, body) or store.get(key) == body
 
     def _leaf_bytes(self, bad: BadLeaf, key: str) -> bytes | None:
-        """Return the bytes that a leaf had, or None where they cannot be made."""
+        """Return the bytes that a leaf had, or None if they cannot be reproduced."""
         snapshot = self._log.snapshot(bad.version)
         try:
-            made = _shared(self._log, snapshot).objects.get(key)
+            rebuilt = _shared(self._log, snapshot).objects.get(key)
         except (Corrupt, KeyNotFound):
-            made = None
-        if made is not None:
-            return made
+            rebuilt = None
+        if rebuilt is not None:
+            return rebuilt
         entries = snapshot.entries().sort_by(segments.ORDER)
         columns = [entries.column(name).to_pylist() for name in ("chunk_start", "chunk_end", "id")]
         order = [EntryKey(a, b, c.hex()) for a, b, c in zip(*columns, strict=True)]
         start = bisect_left(order, first_key(bad.leaf))
         end = bisect_left(order, bad.end) if bad.end else len(order)
         part = entries.slice(start, end - start)
-        # The columns of statistics are those of the leaves that were rewritten with it.
+        # The columns of statistics depend on the leaves that were written with it: try both forms.
         for table in (part, segments.from_segments(segments.to_segments(part))):
             body = segments.to_parquet(table)
             if codec.sha256(body) == bad.leaf.sha256:
@@ -190,13 +189,13 @@ class _Repairer:
 
 
 def _shared(log: Log, snapshot: Snapshot) -> Frame:
-    """Return the key frame as its committer makes it: over the leaves of the one before it."""
+    """Return the key frame that a committer would write: it shares leaves with the previous one."""
     snapshot, leaves = log.touched(snapshot)
     return _build(snapshot, snapshot.base, snapshot.delta, leaves)
 
 
 def _whole(log: Log, snapshot: Snapshot) -> Frame:  # noqa: ARG001 - as `_shared`
-    """Return the key frame of the whole state, cut afresh: its leaves have other names."""
+    """Return the key frame of the same state with new leaves only, which have other keys."""
     live = segments.to_segments(snapshot.entries())
     return _build(snapshot, None, Delta({segment.id: segment for segment in live}), {})
 

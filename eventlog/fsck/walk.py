@@ -1,7 +1,7 @@
-"""The walk over a whole log: every commit folded, every key frame and leaf compared with the fold.
+"""The walk over a whole log: folds every commit, compares every key frame and leaf with the fold.
 
-Shell layer. Reads a window of commits ahead and hands them to the pure `eventlog.fsck.audit`, so
-that memory follows the live segments and not the length of the history. Trusts no cache of a
+Reads a window of commits ahead and passes them to `eventlog.fsck.audit`, so that the memory is
+proportional to the live segments and not to the length of the history. Does not use the caches of a
 handle.
 """
 
@@ -28,13 +28,13 @@ from eventlog.state.delta import Delta
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
-# Called with what is being read, how many are done, and how many there are.
+# Called with the phase, the number done, and the total.
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
 class Listed:
-    """The keys under `_log/`: the newest version, the key frames, and what is neither."""
+    """The keys under `_log/`: the newest version, the key frames, and keys that are neither."""
 
     head: int = -1
     keyframes: set[int] = field(default_factory=set)
@@ -43,12 +43,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class BadLeaf:
-    """A leaf that is missing or damaged, as the first key frame that names it has it.
+    """A leaf that is missing or damaged, as described by the first key frame that names it.
 
     Attributes:
         version: of that key frame.
         leaf: its entry there.
-        end: where the next leaf begins; None for the last one.
+        end: the first entry of the next leaf; None for the last leaf.
         missing: whether there is no object under its key.
         problem: what is wrong with it.
     """
@@ -62,15 +62,15 @@ class BadLeaf:
 
 @dataclass(slots=True)
 class Frames:
-    """What was found of the key frames.
+    """The state of the key frames.
 
     Attributes:
         good: versions whose key frame agrees with the fold, leaves included.
-        bad: versions whose root is damaged, or says something else.
-        newer: versions whose root is of a newer format, and not compared.
-        with_bad_leaves: versions whose root is sound, and the leaves that it lacks.
-        missing: versions whose key frame is named or due, and is not there.
-        leaves: by sha256, those that were read; None where nothing is wrong.
+        bad: versions whose root is damaged, or does not agree.
+        newer: versions whose root has a newer format, and is not compared.
+        with_bad_leaves: versions whose root is sound, with their missing or damaged leaves.
+        missing: versions whose key frame is referred to or due, but does not exist.
+        leaves: by sha256, those that were read; None if nothing is wrong.
     """
 
     good: set[int] = field(default_factory=set)
@@ -82,17 +82,17 @@ class Frames:
 
 
 def list_log(store: ObjectStore) -> Listed:
-    """Return what lies under `_log/`."""
-    found = Listed()
+    """Return the keys under `_log/`."""
+    listed = Listed()
     for row in store.list(keys.LOG_PREFIX):
         parsed = keys.parse_log_key(row.key)
         if parsed is None:
-            found.foreign.append(row.key)
+            listed.foreign.append(row.key)
         elif parsed[1]:
-            found.keyframes.add(parsed[0])
+            listed.keyframes.add(parsed[0])
         else:
-            found.head = max(found.head, parsed[0])
-    return found
+            listed.head = max(listed.head, parsed[0])
+    return listed
 
 
 class Walk:
@@ -100,10 +100,11 @@ class Walk:
 
     Args:
         store: of the table.
-        listed: what `list_log` found.
-        findings: where to note what is wrong.
-        start: the key frame to start from, taken at its word; None for the empty state.
-        wanted: a version whose live segments are to be kept.
+        listed: the result of `list_log`.
+        findings: receives the problems.
+        start: the version of the key frame to start from, which is trusted; None for the empty
+            state.
+        wanted: a version whose live segments are kept in `kept`.
 
     Raises:
         InvalidInput: there is no key frame to start from.
@@ -121,7 +122,7 @@ class Walk:
         if start is not None and (start not in listed.keyframes or start > listed.head):
             known = sorted(v for v in listed.keyframes if v <= listed.head)
             raise InvalidInput(
-                f"version {start} has no key frame to start from; the newest that there are: "
+                f"version {start} has no key frame to start from; the newest key frames are: "
                 f"{', '.join(map(str, known[-8:])) or 'none'}",
                 table=store.uri,
                 version=start,
@@ -132,38 +133,38 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = Frames()
-        self._entries: dict[str, Leaf] = {}  # of leaves, as the last root that names them has them
+        self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
         self.kept: Mapping[str, Segment] | None = None
         self.void: list[VoidTransaction] = []
         self.versions = self.transactions = 0
-        self.broken = False  # whether a commit is damaged, so that the fold vouches for nothing
+        self.broken = False  # whether a commit is damaged, so that the fold cannot be trusted
         self._in_step = start is None
 
     def run(self, progress: Progress) -> None:
         """Fold every version up to the head, and compare the key frames on the way."""
         for key in self.listed.foreign:
-            self._find("warning", "this key is none of the log's; readers ignore it", key)
+            self._find("warning", "this key does not belong to the log; readers ignore it", key)
         first, end = self._first or 0, self.listed.head + 1
         with threads() as pool:
-            # A commit has at most 8 MiB, and about 32 KB as a rule.
+            # A commit has at most 8 MiB, and usually about 32 KB.
             for version, body in read_ahead(pool, range(first, end), self._fetch):
                 self._take(version, body, pool)
                 if version == self._wanted and self.audit.version == version:
                     self.kept = dict(self.audit.live)
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
-            self._take_stray(version)
+            self._check_stray(version)
         self._look_at_head()
 
     def _fetch(self, version: int) -> tuple[int, bytes | None]:
-        # Bytes only: what is decoded, and its spills, would take many times the room.
+        # Bytes only: decoded commits and their spills would take many times the memory.
         try:
             return version, self._store.get(keys.commit_key(version))
         except KeyNotFound:
             return version, None
 
     def _take(self, version: int, body: bytes | None, pool: ThreadPoolExecutor) -> None:
-        """Fold one version; behind one that cannot be folded, go on from the next one's word."""
+        """Fold one version; after one that cannot be folded, trust the state of the next one."""
         read = self._decode(version, body)
         if read is None:
             self.broken, self._in_step = True, False
@@ -174,12 +175,12 @@ class Walk:
             if not self._in_step:
                 self._resume(commit, body or b"")
         if version in self.listed.keyframes:
-            self._take_keyframe(version, pool)
+            self._check_keyframe(version, pool)
 
     def _decode(self, version: int, body: bytes | None) -> tuple[Commit, Delta, str] | None:
         key = keys.commit_key(version)
         if body is None:
-            self._find("error", "the commit is missing: the log has a gap", key, version)
+            self._find("error", "the commit is missing: there is a gap in the log", key, version)
             return None
         try:
             commit = codec.decode_commit(body, version)
@@ -220,20 +221,21 @@ class Walk:
                 snapshot = self.log.resolve(commit, body)
             past = _past(snapshot)
         except (Corrupt, NotFound) as error:
-            if version - self.audit.version <= 2 or version == self.listed.head:  # say it once
+            # Reported once per gap.
+            if version - self.audit.version <= 2 or version == self.listed.head:
                 message = f"its state cannot be resolved: {error.message}"
                 self._find("error", message, keys.commit_key(version), version)
             self.broken = True
             return
         self.audit.resume(commit.header, snapshot.commit_hash, past)
-        self.unnamed.blind_before(version)
+        self.unnamed.unknown_before(version)
         self._in_step = True
 
     def _look_for_base(self, commit: Commit) -> None:
         base = commit.header.keyframe
         if base is None or base in self.listed.keyframes or base in self.frames.missing:
             return
-        self._miss(base, "commits start from this key frame, and it is not there")
+        self._note_missing(base, "commits start from this key frame, but it does not exist")
 
     def _look_at_head(self) -> None:
         head = self.listed.head
@@ -242,35 +244,36 @@ class Walk:
         try:
             snapshot = self.log.snapshot(head)
         except (Corrupt, NotFound):
-            return  # found before
-        # Over an older key frame than it names, it would seem due earlier than it is.
+            return  # reported before
+        # A snapshot over an older key frame than its commit names has a longer delta, and would
+        # seem due too early.
         base = snapshot.base.version if snapshot.base else None
         if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot):
-            self._miss(head, "the newest version's key frame is due, and not there")
+            self._note_missing(head, "the newest version's key frame is due, but does not exist")
 
-    def _take_stray(self, version: int) -> None:
-        """Note a key frame beyond the head, unless its commit came while the log was listed."""
+    def _check_stray(self, version: int) -> None:
+        """Report a key frame past the head, unless its commit arrived after the listing."""
         try:
             self.log.header(version)
         except (Corrupt, NotFound):
             self.frames.bad.add(version)
-            message = "a key frame of a version that the log does not have"
+            message = "this key frame is of a version that the log does not have"
             self._find("error", message, keys.keyframe_key(version), version)
 
-    def _miss(self, version: int, message: str) -> None:
+    def _note_missing(self, version: int, problem: str) -> None:
         self.frames.missing.add(version)
-        told = f"{message}; readers take an older one"
-        self._find("warning", told, keys.keyframe_key(version), version)
+        message = f"{problem}; readers use an older one"
+        self._find("warning", message, keys.keyframe_key(version), version)
 
-    def _take_keyframe(self, version: int, pool: ThreadPoolExecutor) -> None:
+    def _check_keyframe(self, version: int, pool: ThreadPoolExecutor) -> None:
         key = keys.keyframe_key(version)
         try:
             root = self.log.keyframe(version)
         except UnsupportedFormat as error:
-            # A newer release may write what this one needs not: the log itself can be read.
+            # Only the key frame needs a newer release; the log itself can be read.
             self.frames.newer.add(version)
-            told = f"{error.message}; readers of this release step over this key frame"
-            self._find("warning", told, key, version)
+            message = f"{error.message}; readers of this release skip this key frame"
+            self._find("warning", message, key, version)
             return
         except (Corrupt, NotFound) as error:
             problems = [error.message]
@@ -278,17 +281,17 @@ class Walk:
             problems = ["it cannot be compared with its commit"]
             if self.audit.version == version:
                 problems = self.audit.check_keyframe(root)
-            self._take_leaves(root, pool)
+            self._check_leaves(root, pool)
         for problem in problems:
-            message = f"{problem}; readers step over this key frame"
+            message = f"{problem}; readers skip this key frame"
             self._find("error", message, key, version)
         if problems:
             self.frames.bad.add(version)
         elif version not in self.frames.with_bad_leaves:
             self.frames.good.add(version)
 
-    def _take_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
-        """Read the leaves of which no earlier root said the same; they are named by content."""
+    def _check_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
+        """Read the leaves that earlier roots do not have with the same entry, and check them."""
         self.unnamed.note_frames(leaf.sha256 for leaf in root.leaves)
         known = self.frames.leaves
         nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
@@ -303,7 +306,7 @@ class Walk:
         for bad in (known[leaf.sha256] for leaf in root.leaves):
             if bad is not None:
                 self.frames.with_bad_leaves.setdefault(root.version, set()).add(bad.leaf.sha256)
-                message = f"{bad.problem}; readers step over this key frame"
+                message = f"{bad.problem}; readers skip this key frame"
                 self._find("error", message, keys.frame_key(bad.leaf.sha256), root.version)
 
     def _fetch_leaf(self, leaf: Leaf) -> tuple[Leaf, bytes | None]:
@@ -322,7 +325,7 @@ class Walk:
         except Corrupt as error:
             return error.message
         if self.audit.version == version and self.audit.foreign(entries):
-            return "the leaf holds entries that the log does not fold to"
+            return "the leaf has entries that are not in the folded state"
         return None
 
     def _recall(self, version: int) -> Past:

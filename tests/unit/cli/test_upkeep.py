@@ -45,14 +45,14 @@ def table(tmp_path):
 
 def test_pin_unpin_and_pins(table):
     assert document("pin", table.uri, "audit", 1) == {"name": "audit", "version": 1}
-    assert "holds version 3" in done("pin", table.uri, "newest", "--owner", "ci").stdout
+    assert "protects version 3" in done("pin", table.uri, "newest", "--owner", "ci").stdout
     found = [json.loads(line) for line in done("pins", table.uri, "--json").stdout.splitlines()]
     assert [(p["name"], p["version"]) for p in found] == [("audit", 1), ("newest", 3)]
     assert found[1].keys() == {"name", "version", "owner", "token", "time"}
     header, first, second = done("pins", table.uri).stdout.splitlines()
     assert header.split() == ["name", "version", "owner", "since"]
     assert (first.split()[:2], second.split()[:3]) == (["audit", "1"], ["newest", "3", "ci"])
-    assert "given up" in done("unpin", table.uri, "audit").stdout
+    assert "is removed" in done("unpin", table.uri, "audit").stdout
     assert list(table.refresh().meta.pins) == ["newest"]
 
 
@@ -158,7 +158,7 @@ def test_fsck_repairs(table):
     table.store.delete([key])
     text = done("fsck", table.uri).stdout
     assert "1 missing" in text
-    assert "all is as the log says" in text
+    assert "no errors" in text
     told = done("fsck", table.uri, "--repair").stdout
     assert f"{key}: written" in told
     assert "1 repaired" in told
