@@ -151,7 +151,9 @@ def from_object(body: bytes, rows: int) -> dict[str, Dropped]:
     if table.column_names != _PENDING.names:
         raise Corrupt("the record of the last vacuum has the wrong columns")
     columns = (column.to_pylist() for column in table.columns)
-    rows = {key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)}
-    for key in rows:
+    dropped = {
+        key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)
+    }
+    for key in dropped:
         epoch_of(key)
-    return rows
+    return dropped

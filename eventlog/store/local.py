@@ -199,7 +199,7 @@ class LocalStore:
         except FileExistsError:
             return self._is_own(temporary, path, key)
         except NotADirectoryError:
-            raise InvalidInput("the key lies under another object", key=key) from None
+            raise InvalidInput("the key is under that of another object", key=key) from None
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise self._without_links(error, key) from error
@@ -209,7 +209,7 @@ class LocalStore:
     def _is_own(self, temporary: str, path: str, key: str) -> bool:
         # NFS may apply a link twice, and answer only the second time.
         if os.path.isdir(path):  # noqa: PTH112
-            raise InvalidInput("other objects lie under this key", key=key)
+            raise InvalidInput("there are other objects under this key", key=key)
         try:
             return os.path.samestat(os.stat(temporary), os.stat(path))  # noqa: PTH116
         except OSError:

@@ -537,10 +537,10 @@ class Table:
             with suppress(Unavailable):  # best effort: it only helps other writers
                 committer.read_ahead(self.head())
 
-        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as beside:
-            looking = beside.submit(look)
+        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
+            preparations = pool.submit(look)
             yield
-            looking.result()
+            preparations.result()
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, even if it is not due, and return its version."""

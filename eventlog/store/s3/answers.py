@@ -49,29 +49,29 @@ def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput |
     status, code = status_of(answer), _code(answer)
     if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS:
         return None
-    said = f"{code or status}: {answer.get('Error', {}).get('Message', '')}".rstrip(": ")
+    detail = f"{code or status}: {answer.get('Error', {}).get('Message', '')}".rstrip(": ")
     text: str | None = None
     if code == "NoSuchBucket":
         text = f"bucket {bucket!r} does not exist: create it, or correct the URI"
     elif code == "RequestTimeTooSkewed":
-        text = f"S3 refused to {verb}: this machine's clock is wrong; set it ({said})"
+        text = f"S3 refused to {verb}: this machine's clock is wrong; set it ({detail})"
     elif status in (401, 403) or code in _CREDENTIAL_CODES:
         text = (
-            f"S3 denied to {verb} in bucket {bucket!r} ({said}): check the credentials "
+            f"S3 denied to {verb} in bucket {bucket!r} ({detail}): check the credentials "
             "(AWS_ACCESS_KEY_ID, AWS_PROFILE or the storage options) and what they are allowed"
         )
     elif status == 501:
         text = (
-            f"this store does not support what eventlog needs to {verb} ({said}): conditional "
+            f"this store does not support what eventlog needs to {verb} ({detail}): conditional "
             "writes (PutObject with If-None-Match: *) are required"
         )
     elif 300 <= status < 400:
         text = (
-            f"bucket {bucket!r} is in another region or at another endpoint ({said}): "
+            f"bucket {bucket!r} is in another region or at another endpoint ({detail}): "
             "set the storage option region or endpoint_url"
         )
     elif 400 <= status < 500:
-        text = f"S3 refused to {verb} in bucket {bucket!r} ({said})"
+        text = f"S3 refused to {verb} in bucket {bucket!r} ({detail})"
     return InvalidInput(text) if text else None
 
 
@@ -79,9 +79,9 @@ def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogErr
     """Return the error to raise for a read, listing or delete that failed."""
     if status_of(answer) == 404 and _code(answer) != "NoSuchBucket":
         return KeyNotFound("no such object")
-    said = f"status {status_of(answer)} {_code(answer)}".rstrip()
+    detail = f"status {status_of(answer)} {_code(answer)}".rstrip()
     return refusal(answer, verb, bucket) or Unavailable(
-        f"S3 could not {verb} in bucket {bucket!r} ({said}): try again later"
+        f"S3 could not {verb} in bucket {bucket!r} ({detail}): try again later"
     )
 
 

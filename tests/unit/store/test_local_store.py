@@ -177,7 +177,7 @@ def test_reads_that_fail_are_unavailable(store, monkeypatch, number):
 
 def test_a_key_that_needs_a_directory_where_an_object_is(store):
     store.put_if_absent("a/b", b"x")
-    with pytest.raises(InvalidInput, match="other objects lie under"):
+    with pytest.raises(InvalidInput, match="other objects under"):
         store.put_if_absent("a", b"x")
     with pytest.raises(InvalidInput, match="under another object"):
         store.put_if_absent("a/b/c", b"x")
