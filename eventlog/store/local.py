@@ -199,7 +199,7 @@ class LocalStore:
         except FileExistsError:
             return self._is_own(temporary, path, key)
         except NotADirectoryError:
-            raise InvalidInput("the key is under that of another object", key=key) from None
+            raise InvalidInput("the key is under another object", key=key) from None
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise self._without_links(error, key) from error
