@@ -1,14 +1,14 @@
-# What CI runs is what you run. From a bare clone: `make demo`, `make test`.
-# The environment is .venv, made by the first target that needs it.
+# CI runs these targets too. From a bare clone: `make demo`, `make test`.
+# The environment is .venv, created by the first target that needs it.
 
 SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON := .venv/bin/python
 
-# Written by .ci/setup: the environment is made again when the list of packages changes.
+# Written by .ci/setup: the environment is recreated when the list of packages changes.
 STAMP := .venv/.setup-done
 
-# Tests start many processes, which read compiled modules sooner than they compile them.
+# Tests start many processes, which load compiled modules faster than they compile them.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
@@ -24,9 +24,9 @@ $(STAMP): pyproject.toml $(wildcard .ci/constraints.txt)
 java:
 	@.ci/java
 
-setup: java $(STAMP) ## make .venv with everything, and check that Spark finds Java 17+
+setup: java $(STAMP) ## create .venv with all dependencies, and check that Spark finds Java 17+
 
-demo: setup ## see it work, from an empty folder to a queried table
+demo: setup ## a demonstration, from an empty folder to a queried table
 	@.venv/bin/eventlog demo
 
 lint: $(STAMP) ## ruff: rules and format
@@ -36,7 +36,7 @@ lint: $(STAMP) ## ruff: rules and format
 types: $(STAMP) ## mypy, strict
 	@$(PYTHON) -m mypy
 
-unit: $(STAMP) ## the tests of single modules, and of the shape of the code
+unit: $(STAMP) ## the tests of single modules, and of the code's structure
 	@$(PYTEST) tests/unit tests/tidy
 
 check: $(STAMP) ## lint, types and unit tests: a minute
@@ -45,35 +45,35 @@ check: $(STAMP) ## lint, types and unit tests: a minute
 all-tests: $(STAMP)
 	@$(PYTEST)
 
-test: setup ## lint, types, and every test that is quick and needs no server
+test: setup ## lint, types, and every quick test that needs no server
 	@$(MAKE) --no-print-directory -j lint types all-tests
 
-# One state of the code has one outcome; test-long varies what these hold still.
+# Deterministic: one state of the code has one outcome. test-long varies the seeds.
 check test: export PYTHONHASHSEED := 0
 
 EXAMPLES ?= 300
 
-test-long: setup ## tests that others stand for in make test, and EXAMPLES=300 fresh examples a property
+test-long: setup ## the slow tests that make test leaves out, and EXAMPLES=300 fresh examples per property
 	@EVENTLOG_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'not localstack and not bench and not soak'
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
 
-# Long runs: their length is given on the command line, and they stop by themselves.
+# Long runs: their length is given on the command line.
 MINUTES ?= 1
 SECONDS ?= 60
 SEEDS ?= 20000
 
-simulate: $(STAMP) ## the protocol under a scheduler that owns everything: SEEDS=20000 fresh seeds
+simulate: $(STAMP) ## the protocol under a deterministic scheduler: SEEDS=20000 fresh seeds
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/run.py $(SEEDS)
 
-contention: $(STAMP) ## 1 to 32 writers of one table in simulated time: SECONDS=60 of it
+contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)
 
 model: $(STAMP) ## every state of a model of the protocol, a million of them
 	@PYTHONPATH=tests $(PYTHON) tests/model/run.py
 
-mutants: $(STAMP) ## the protocol with one guard removed at a time: which test notices
+mutants: $(STAMP) ## the protocol with one guard removed at a time: which test fails
 	@PYTHONPATH=tests $(PYTHON) tests/mutants/run.py
 
 fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
@@ -83,29 +83,29 @@ soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MIN
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration tests/spark
 
-tables: $(STAMP) ## tests/README.md: which test covers which hazard and scenario, from the marks
+tables: $(STAMP) ## update the tables of hazards and scenarios in tests/README.md from the marks
 	@$(PYTHON) tests/tidy/coverage.py
 
-docs: $(STAMP) ## the documents as a site, with an API reference: build/site
+docs: $(STAMP) ## the documentation site with an API reference: build/site
 	@$(PYTHON) docs/make_site.py build
 
-docs-serve: $(STAMP) ## the same on localhost:8000, as it changes
+docs-serve: $(STAMP) ## the same on localhost:8000, rebuilt on changes
 	@$(PYTHON) docs/make_site.py serve
 
-bench: setup ## measure, side by side with the peers that pip installs
+bench: setup ## benchmarks, beside other table formats that pip installs
 	@$(PYTHON) tests/bench/run.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
 	@$(PYTHON) -m eventlog.demo.load --out docs/guides/queue.png
 
-bundle: $(STAMP) ## what the Lambda function runs, in dist/lambda.zip, measured and tried
+bundle: $(STAMP) ## the Lambda function's bundle, dist/lambda.zip, measured and tested
 	@$(PYTHON) -m eventlog.compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"
 
 build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist
 
-clean: ## remove what builds and tests leave; .venv and .localstack stay
+clean: ## remove files left by builds and tests; keep .venv and .localstack
 	@rm -rf dist build spark-warehouse metastore_db derby.log bench-results fuzz-crashes \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./.venv -prune -o -path ./.localstack -prune -o -name __pycache__ -type d -print0 \

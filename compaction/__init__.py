@@ -1,4 +1,4 @@
-"""Compaction and vacuum, beside readers and writers that go on undisturbed.
+"""Compaction and vacuum; readers and writers work on undisturbed meanwhile.
 
 Imports eventlog and readers only.
 """

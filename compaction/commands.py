@@ -1,4 +1,4 @@
-"""The verbs of upkeep: vacuum here; compact and chunks in `eventlog.compaction.compact_commands`.
+"""The verb vacuum, and the list of this package's verbs; see also `compact_commands`.
 
 Imports eventlog only; needs the extra `cli`.
 """
@@ -26,19 +26,21 @@ from eventlog.state.small.holds import Hold, holds
     "--run/--dry-run",
     "run",
     default=False,
-    help="Delete; without it nothing is changed, only shown.",
+    help="Delete; by default only show what would be deleted.",
 )
 @click.option(
     "--retention-hours",
     type=click.FloatRange(min=0),
-    help="Versions stay readable for so long; the property retention_hours (168) if not given.",
+    help="How long versions stay readable; default: property retention_hours (168).",
 )
 @click.option(
     "--staging-hours",
     type=click.FloatRange(min=0),
-    help="An upload may take so long; the property staging_hours (24) if not given.",
+    help="How long an upload may take; default: property staging_hours (24).",
 )
-@click.option("--full", is_flag=True, help="List the whole table, not only what came since.")
+@click.option(
+    "--full", is_flag=True, help="List the whole table, not only objects since the last vacuum."
+)
 def vacuum_(
     place: Place,
     *,
@@ -47,9 +49,9 @@ def vacuum_(
     staging_hours: float | None,
     full: bool,
 ) -> None:
-    """Show what no kept version needs any more, and delete it with --run.
+    """Show the objects that no kept version needs; delete them with --run.
 
-    Versions below the horizon can then no longer be read; the log itself always stays. Pins and
+    Versions below the horizon can then no longer be read; the log itself is always kept. Pins and
     replicas hold the horizon back (eventlog pin, unpin, pins).
     """
     table = place.open()
@@ -70,13 +72,13 @@ def vacuum_(
     _show(report)
     for hold in held:
         terminal.note(
-            f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version} and all that "
-            "came after it"
+            f"{hold.kind} {hold.name!r} of {hold.owner} keeps version {hold.version} and all later "
+            "ones"
         )
     terminal.note(
-        "nothing was changed: --run deletes what goes"
+        "nothing was changed: --run deletes these objects"
         if report.dry_run
-        else "uploads above the fence were not looked at: a dry run counts them"
+        else "uploads above the fence were not counted: a dry run counts them"
     )
 
 
@@ -88,8 +90,8 @@ _MOST_HOURS = 876_000  # a hundred years
 def _hours(number: float | None) -> timedelta | None:
     if number is None:
         return None
-    if not number <= _MOST_HOURS:  # so written, it refuses NaN too
-        raise InvalidInput(f"hours are a number from 0 to {_MOST_HOURS:,}")
+    if not number <= _MOST_HOURS:  # in this form it refuses NaN too
+        raise InvalidInput(f"hours must be a number from 0 to {_MOST_HOURS:,}")
     return timedelta(hours=number)
 
 
@@ -106,7 +108,10 @@ def _json(report: VacuumReport) -> dict[str, Any]:
 
 
 _FACTS = ("table", "dry_run", "version", "fence", "horizon")
-_WHAT = {"dropped": "dropped at or below the horizon", "unnamed": "named by no kept version"}
+_REASONS = {
+    "dropped": "dropped at or below the horizon",
+    "unnamed": "referenced by no kept version",
+}
 
 
 def _show(report: VacuumReport) -> None:
@@ -119,9 +124,9 @@ def _show(report: VacuumReport) -> None:
         ]
     )
     terminal.say()
-    goes = "would go" if report.dry_run else "gone"
-    rows = [(goes, _WHAT[kind], sums) for kind, sums in report.gone.items()]
-    rows += [("stays", why, sums) for why, sums in report.kept.items()]
+    goes = "would be deleted" if report.dry_run else "deleted"
+    rows = [(goes, _REASONS[kind], sums) for kind, sums in report.gone.items()]
+    rows += [("kept", why, sums) for why, sums in report.kept.items()]
     terminal.table(
         ("", "why", "objects", "bytes"),
         ((sign, why, *_sums(sums)) for sign, why, sums in rows),

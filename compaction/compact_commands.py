@@ -1,6 +1,6 @@
 """The verbs of compaction: compact (plan, explain, run) and chunks.
 
-Imports eventlog only, and compaction's own; needs the extra `cli`.
+Imports eventlog and compaction only; needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_SHOWN_CHUNKS = 3  # of a task, before its further chunks are only counted
-_SHOWN_CLAIMS = 3  # that stood in the way
+_SHOWN_CHUNKS = 3  # of a task; further chunks are only counted
+_SHOWN_CLAIMS = 3  # of other writers that blocked tasks
 
 at_version = click.option(
     "--at", "--version", "version", type=click.IntRange(min=0), metavar="VERSION",
-    help="As of that version; the newest if not given.",
+    help="Plan as of this version; default: the newest.",
 )  # fmt: skip
 
 
 def policy_options(function: _Function) -> _Function:
-    """Give a verb the options of a `Policy`; it gets the policy as `policy`."""
+    """Add the options of a `Policy` to a verb, which receives it as `policy`."""
 
     def called(
         place: Place,
@@ -65,7 +65,7 @@ def policy_options(function: _Function) -> _Function:
         }
         chosen: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
         if target_mb is not None and max_task_mb is None:
-            # A larger target alone asks for larger tasks, not for an error about them.
+            # A larger target alone implies larger tasks instead of an error.
             least = 4 * chosen["target_bytes"]
             chosen["max_task_bytes"] = max(Policy().max_task_bytes, least)
         return function(place, policy=Policy(**chosen).check(), **rest)
@@ -80,21 +80,21 @@ def policy_options(function: _Function) -> _Function:
 
 _MB = click.FloatRange(min=0, min_open=True, max=2**40)
 _OPTIONS = (
-    click.option("--target-mb", type=_MB, help="Greatest size of a segment, MiB (128)."),
+    click.option("--target-mb", type=_MB, help="Largest size of a segment, MiB (128)."),
     click.option(
-        "--granularity", type=click.Choice(GRANULARITIES), help="Cut segments of any other anew."
+        "--granularity",
+        type=click.Choice(GRANULARITIES),
+        help="Recut segments of other granularities.",
     ),
-    click.option("--sort-by", metavar="A,B", help="Columns to sort by; the table's if not given."),
-    click.option("--order", type=click.Choice(ORDERS), help="What goes first (priority)."),
-    click.option("--max-task-mb", type=_MB, help="Greatest size of a task, MiB (2048)."),
+    click.option("--sort-by", metavar="A,B", help="Columns to sort by; default: the table's."),
+    click.option("--order", type=click.Choice(ORDERS), help="Which tasks run first (priority)."),
+    click.option("--max-task-mb", type=_MB, help="Largest size of a task, MiB (2048)."),
     click.option(
         "--max-tasks",
         type=click.IntRange(min=1),
-        help="Tasks that run at once (4; with Spark, its parallelism).",
+        help="Tasks running at once (4; with Spark, its parallelism).",
     ),
-    click.option(
-        "--memory-mb", type=_MB, help="Memory for a run, with Spark for a task, MiB (512)."
-    ),
+    click.option("--memory-mb", type=_MB, help="Memory per run, with Spark per task, MiB (512)."),
 )
 
 
@@ -102,9 +102,11 @@ _OPTIONS = (
 @common
 @policy_options
 @at_version
-@click.option("--run/--dry-run", "run", default=False, help="Do it; without it, only show.")
 @click.option(
-    "--explain", "chunk", metavar="CHUNK", help="Why this chunk is, or is not, compacted."
+    "--run/--dry-run", "run", default=False, help="Compact; by default only show the plan."
+)
+@click.option(
+    "--explain", "chunk", metavar="CHUNK", help="Explain why this chunk is, or is not, compacted."
 )
 @click.option(
     "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
@@ -119,11 +121,11 @@ def compact(
     chunk: str | None,
     driver: Literal["local", "spark"],
 ) -> int:
-    """Show which segments are worth rewriting, in what order and why; do it with --run.
+    """Show which segments are worth rewriting, in what order and why. Rewrite them with --run.
 
-    Readers and writers are never in its way, nor it in theirs. Exit code of --run: 1 if a task
-    failed; 3 if nothing was done, because claims of others stood in the way of every task or others
-    were faster; else 0.
+    It never blocks readers and writers, nor they it. Exit code of --run: 1 if a task failed; 3 if
+    no task was done because of claims of other writers, or because others had done the work; else
+    0.
     """
     if run and (chunk is not None or version is not None):
         raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
@@ -134,11 +136,11 @@ def compact(
     if run:
         return _run(table, policy, driver, place)
     now_ms = None if version is not None else table.clock.now_ms()
-    found = plan(table, policy, version=version, now_ms=now_ms)
+    current_plan = plan(table, policy, version=version, now_ms=now_ms)
     if place.as_json:
-        terminal.json_document(_plan_json(found))
+        terminal.json_document(_plan_json(current_plan))
     else:
-        _show_plan(found)
+        _show_plan(current_plan)
     return 0
 
 
@@ -147,7 +149,7 @@ def compact(
 @policy_options
 @at_version
 def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
-    """List the time chunks: segments by size, and what compaction has to say of each."""
+    """List the time chunks: segments by size, and the verdict of compaction on each."""
     snapshot = place.open().snapshot(version)
     known, entries = known_of(snapshot), snapshot.entries()
     bounds = sorted({policy.target_bytes // 64, policy.target_bytes // 8, policy.good_bytes})
@@ -183,8 +185,8 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
         right=("segments", "rows", "bytes", *names, "priority"),
     )
     unstable = sum(verdict.act == "compact" for _, verdict in scored)
-    found = _number(len(scored), "chunk")
-    terminal.note(f"{found} at version {snapshot.version}; {unstable:,} to compact")
+    total = _number(len(scored), "chunk")
+    terminal.note(f"{total} at version {snapshot.version}; {unstable:,} to compact")
 
 
 COMMANDS = [compact, chunks]
@@ -224,7 +226,7 @@ def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place:
 
 
 def _exit_code(report: RunReport) -> int:
-    """Return what the program says of a run: 3 where others were in the way of all of it."""
+    """Return the exit code of a run: 3 if other writers prevented all of it."""
     if report.count("failed"):
         return 1
     return CommitConflict.exit_code if report.outcomes and not report.count("done") else 0
@@ -253,7 +255,7 @@ def _show_run(report: RunReport) -> None:
     )
     claimed = [o.error for o in report.outcomes if o.status == "claimed" and o.error]
     for error in list(dict.fromkeys(claimed))[:_SHOWN_CLAIMS]:
-        terminal.note(f"not done: {error}; `eventlog claims` lists who holds what")
+        terminal.note(f"not done: {error}; `eventlog claims` lists the claims")
     parts = [f"{report.count('done'):,} of {report.planned:,} tasks done"]
     others = ("superseded", "claimed", "failed", "out of time")
     parts += [f"{report.count(name):,} {name}" for name in others if report.count(name)]
@@ -262,39 +264,39 @@ def _show_run(report: RunReport) -> None:
     terminal.note(", ".join(parts))
 
 
-def _show_plan(found: Plan) -> None:
-    if found.tasks:
+def _show_plan(plan: Plan) -> None:
+    if plan.tasks:
         terminal.table(
             ("task", "chunks", "segments", "bytes", "priority", "color", "reason"),
             (
                 (
                     task.id[:8],
                     _chunk_names(task.chunks),
-                    f"{len(task.inputs):,} -> {_expected(task, found.policy)}",
+                    f"{len(task.inputs):,} -> {_expected(task, plan.policy)}",
                     size_text(task.bytes),
                     f"{task.priority:.3f}",
                     task.color,
                     task.reason,
                 )
-                for task in found.tasks
+                for task in plan.tasks
             ),
             right=("segments", "bytes", "priority"),
         )
-    for skipped in found.skipped:
+    for skipped in plan.skipped:
         until = f" until {terminal.moment(skipped.until)}" if skipped.until else ""
         terminal.say(f"skipped: chunk {skipped.chunk}, {skipped.why}{until}")
-    terminal.note(_summary(found))
+    terminal.note(_summary(plan))
 
 
-def _summary(found: Plan) -> str:
-    size = sum(task.bytes for task in found.tasks)
-    chunks = _number(len(found.verdicts), "chunk")
-    looked = f"{chunks} in {_number(found.spans, 'span')} looked at"
-    if found.since is not None:
-        looked += f" (what changed since version {found.since}, or was noted then)"
-    tasks = _number(len(found.tasks), "task")
-    ends = f"{tasks} of {size_text(size)}; --run performs them" if found.tasks else "no tasks"
-    return f"version {found.version}: {looked}, {found.empty:,} empty between them; {ends}"
+def _summary(plan: Plan) -> str:
+    size = sum(task.bytes for task in plan.tasks)
+    chunks = _number(len(plan.verdicts), "chunk")
+    looked = f"{chunks} in {_number(plan.spans, 'span')} examined"
+    if plan.since is not None:
+        looked += f" (changed since version {plan.since}, or noted then)"
+    tasks = _number(len(plan.tasks), "task")
+    ends = f"{tasks} of {size_text(size)}; --run performs them" if plan.tasks else "no tasks"
+    return f"version {plan.version}: {looked}, {plan.empty:,} empty between them; {ends}"
 
 
 def _number(count: int, noun: str) -> str:
@@ -307,7 +309,7 @@ def _chunk_names(names: tuple[str, ...]) -> str:
 
 
 def _expected(task: Task, policy: Policy) -> str:
-    """Return how many segments come out of a task; where it cuts coarser ones, at least so many."""
+    """Return how many segments a task makes; if it cuts coarser ones, a lower bound."""
     sizes: dict[TimeChunk, int] = {}
     for segment in task.inputs:
         chunk = home(parse_chunk(segment.chunk), task.granularity)
@@ -346,7 +348,7 @@ def _rewrite_text(v: Verdict) -> str | None:
         return None
     return (
         f"{v.inputs:,} segments, {size_text(v.input_bytes)}, into {v.outputs:,}; "
-        f"queries are spared {v.saved:,}"
+        f"saves queries {v.saved:,}"
     )
 
 
@@ -366,20 +368,20 @@ def _state_text(state: ChunkState | None) -> str:
 
 
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(verdict)
-    return found
+    values: dict[str, Any] = msgspec.to_builtins(verdict)
+    return values
 
 
-def _plan_json(found: Plan) -> dict[str, Any]:
+def _plan_json(plan: Plan) -> dict[str, Any]:
     return {
-        "table": found.table,
-        "version": found.version,
-        "time_ms": found.time,
-        "granularity": found.granularity,
-        "since": found.since,
-        "spans": found.spans,
-        "empty": found.empty,
-        "policy": msgspec.to_builtins(found.policy),
+        "table": plan.table,
+        "version": plan.version,
+        "time_ms": plan.time,
+        "granularity": plan.granularity,
+        "since": plan.since,
+        "spans": plan.spans,
+        "empty": plan.empty,
+        "policy": msgspec.to_builtins(plan.policy),
         "tasks": [
             {
                 "id": task.id,
@@ -394,7 +396,7 @@ def _plan_json(found: Plan) -> dict[str, Any]:
                 "reason": task.reason,
                 "inputs": [segment.id for segment in task.inputs],
             }
-            for task in found.tasks
+            for task in plan.tasks
         ],
-        "skipped": msgspec.to_builtins(found.skipped),
+        "skipped": msgspec.to_builtins(plan.skipped),
     }

@@ -1,16 +1,14 @@
 """A Lambda function that compacts the tables whose commits S3 announces.
 
-Shell. `handler` is what AWS calls. An event names tables (`eventlog.compaction.aws.events`); of
-each, what is worth it is planned and rewritten, task by task, for as long as size and time allow.
-What is left over is asked for again by a message to the function's own queue, or waits for the
-schedule.
+AWS calls `handler`. An event names tables (`eventlog.compaction.aws.events`). Each is planned and
+rewritten, task by task, within limits of size and time. For remaining work the function sends a
+message to its own queue, or leaves it to the schedule.
 
-Deliveries come at least once, late, out of order and at the same time (hazard I4). None of that
-matters: a task has the same id wherever it is planned, and takes effect once.
+Events are delivered at least once, late, out of order and concurrently (hazard I4). This is safe: a
+task has the same id wherever it is planned, and takes effect once.
 
-Settings are environment variables (`eventlog.compaction.aws.settings`). The module needs neither
-Spark nor any other extra: a bundle of the base dependencies runs it
-(`eventlog.compaction.aws.bundle`).
+Settings are environment variables (`eventlog.compaction.aws.settings`). The module needs no extra:
+a bundle of the base dependencies can run it (`eventlog.compaction.aws.bundle`).
 """
 
 from __future__ import annotations
@@ -29,19 +27,20 @@ from eventlog.compaction.aws.settings import Settings
 from eventlog.compaction.aws.work import Budget, Context, Progress, compact, say
 from eventlog.errors import EventLogError, VersionNotFound
 
-MAX_TURNS = 500  # continuations in a row; what is left then is left to the schedule
-MAX_OPEN = 64  # tables of which a container keeps handles
+MAX_TURNS = 500  # continuations in a row; remaining work is then left to the schedule
+MAX_OPEN = 64  # number of table handles that a container keeps
 RESUME_DELAY_S = 5
 
 logger = logging.getLogger(__name__)
 
 
 def handler(event: Any, context: Context) -> dict[str, Any]:
-    """Compact the tables that an event asks for.
+    """Compact the tables that an event names.
 
     Args:
-        event: of SQS, S3, EventBridge, SNS or a schedule; see `eventlog.compaction.aws.events`.
-        context: of the invocation.
+        event: an event of SQS, S3, EventBridge, SNS or a schedule; see
+            `eventlog.compaction.aws.events`.
+        context: Lambda's context of the invocation.
 
     Returns:
         `{"batchItemFailures": [{"itemIdentifier": id}, …]}`: the messages of an SQS batch that are
@@ -49,8 +48,8 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
 
     Raises:
         InvalidInput: a setting is wrong.
-        EventLogError: an event that is no SQS batch was not dealt with; the service that sent it
-            sends it again.
+        EventLogError: an event that is not an SQS batch failed; the service that sent it retries
+            it.
     """
     write_lines("eventlog")
     settings = Settings.of(os.environ)
@@ -60,11 +59,11 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
 
 
 class Container:
-    """What lives between invocations: settings, and handles of tables with what they know.
+    """The state kept between invocations: settings, and table handles with their caches.
 
     Args:
-        settings: see there.
-        send: posts a message: (queue URL, body, delay in seconds); boto3 if None.
+        settings: the settings of the function.
+        send: sends a message, given (queue URL, body, delay in seconds); with boto3 if None.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class Container:
     ) -> None:
         self.settings = settings
         self._send = send or _send
-        self._settled: dict[str, int] = {}  # table -> newest version at which nothing was left
+        self._settled: dict[str, int] = {}  # table -> newest version at which no work remained
         self._tables: Cache[str, Table] = Cache(
             MAX_OPEN, dropped=lambda uri: self._settled.pop(uri, None)
         )
 
     def respond(self, event: Any, context: Context) -> dict[str, Any]:
-        """Do what `handler` says, with these settings."""
+        """Handle an event with these settings; see `handler`."""
         messages = parse(event)
         failed = self._refuse(messages)
         budget = Budget(context, self.settings.reserve_ms)
@@ -89,20 +88,20 @@ class Container:
             if self._failed(work, budget):
                 failed.update(work.messages or (None,))
         if None in failed:
-            raise EventLogError("the event was not dealt with: the lines before this one say why")
+            raise EventLogError("the event failed: the log lines before this one say why")
         return {"batchItemFailures": [{"itemIdentifier": name} for name in sorted(failed)]}
 
     def _refuse(self, messages: Iterable[Message]) -> set[Any]:
-        """Log the messages that nobody understands, and return their ids."""
+        """Log the messages that could not be parsed, and return their ids."""
         broken = [message for message in messages if message.error]
         for message in broken:
             say(logging.ERROR, "message not understood", message=message.id, why=message.error)
         return {message.id for message in broken}
 
     def _failed(self, work: Work, budget: Budget) -> bool:
-        """Do a piece of work; say whether the messages that ask for it have to come again."""
+        """Do a piece of work. Return whether its messages must be delivered again."""
         if not is_within(work.table, self.settings.allowed):
-            # Well-formed, and no business of this function: coming again would not change it.
+            # Well-formed, but not allowed here: delivering it again would not change that.
             say(logging.WARNING, "table not allowed", table=work.table)
             return False
         try:
@@ -112,19 +111,19 @@ class Container:
             if progress.unfinished:
                 self._resume(work, progress)
         except Exception as error:
-            # One table's trouble must not block the others of the batch.
+            # A failure of one table must not block the others of the batch.
             facts = {"table": work.table, "why": f"{type(error).__name__}: {error}"}
             logger.exception("table failed", extra={"facts": facts})
-            self._tables.forget(work.table)  # whatever it remembers, it may be why
+            self._tables.forget(work.table)  # its cached state may be the cause
             self._settled.pop(work.table, None)
             return True
         return bool(progress.errors)
 
     def _is_news(self, work: Work) -> bool:
-        """Say whether any of the commits brought rows, as far as their headers tell.
+        """Return whether any of the commits added rows, by their headers.
 
-        A commit of compaction itself, or of claims and properties, is no reason to look: else each
-        would call for the next one.
+        Commits of compaction itself, or of claims and properties, are ignored; otherwise each would
+        trigger the next one.
         """
         if not work.versions:
             return True
@@ -136,7 +135,7 @@ class Container:
             except VersionNotFound:
                 say(logging.WARNING, "no such commit", table=work.table, version=version)
                 continue
-            # What others had published may ride along in a compaction's commit.
+            # A commit of compaction may carry transactions of other writers.
             own = changes.operation == "compact" and changes.transactions == 1
             if changes.adds and not own:
                 return True
@@ -152,7 +151,7 @@ class Container:
         return progress
 
     def _resume(self, work: Work, progress: Progress) -> None:
-        """Have the rest of the work asked for again."""
+        """Send a message that requests the rest of the work."""
         if self.settings.queue_url is None or work.turn >= MAX_TURNS:
             say(logging.WARNING, "left to the schedule", table=work.table, turn=work.turn)
             return
@@ -168,11 +167,11 @@ class Container:
 
 
 @dataclass
-class _Kept:
+class _State:
     container: Container | None = None
 
 
-_kept = _Kept()
+_kept = _State()
 
 
 def _send(queue_url: str, body: str, delay_s: int) -> None:

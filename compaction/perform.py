@@ -1,8 +1,8 @@
-"""Performing one task of compaction, from claim to commit: one effect, however often it comes.
+"""Performs one task of compaction, from claim to commit. Idempotent.
 
-Imports eventlog and readers only. The commit's transaction has the task's id, so that a task that
-is delivered twice, to whatever processes, finds its own trace (hazard I4). Nothing is ever deleted
-here: what a failed attempt staged is vacuum's (hazard C7).
+Imports eventlog and readers only. The commit's transaction has the task's id, so a task that is
+delivered twice, to any processes, finds the earlier commit (hazard I4). Nothing is ever deleted
+here: vacuum removes what a failed attempt staged (hazard C7).
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of a task. Travels as JSON.
+    """The outcome of a task. Passed between processes as JSON.
 
     Attributes:
-        task: its id.
-        status: `done`: the replacement is in the log. `superseded`: others replaced what it was to
-            replace, so that there is nothing to do. `claimed`: a claim stands in the way whose
-            holder may be alive. `failed`: see `error`. `out of time`: it stopped at its
-            deadline. Unless it is done, nothing of this attempt is visible; after a CommitUnknown
-            (`failed`) it may still land, and the next attempt then finds it done.
-        version: the version that holds the replacement, if it is done.
-        passed: commits of others that got in between this attempt's last look at the table and its
-            own commit; None where this attempt committed nothing.
-        rows: rewritten by this attempt; 0 where another had done it.
+        task: the task's id.
+        status: `done`: the replacement is in the log. `superseded`: its inputs were already
+            replaced, so there is nothing to do. `claimed`: a conflicting claim is held by a process
+            that may be alive. `failed`: see `error`. `out of time`: it stopped at its deadline.
+            Unless it is done, nothing of this attempt is visible; after a CommitUnknown (`failed`)
+            the commit may still land, and the next attempt then reports it done.
+        version: the version that contains the replacement, if it is done.
+        passed: number of other commits between this attempt's last read of the head and its own
+            commit; None if this attempt committed nothing.
+        rows: number of rows rewritten by this attempt; 0 if another attempt had done it.
         bytes_in: size of the inputs.
-        bytes_out: size of what this attempt made of them.
+        bytes_out: size of the segments that this attempt made.
         segments_in: number of inputs.
-        made: ids of the segments that this attempt made of them.
-        seconds: what it took.
-        error: why not, for people.
+        made: ids of the segments that this attempt made.
+        seconds: how long it took.
+        error: why it is not done, as text.
     """
 
     task: str
@@ -82,7 +82,7 @@ class Outcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _OutOfTime(Exception):
-    """The deadline came."""
+    """The deadline has passed."""
 
 
 def perform(
@@ -93,24 +93,24 @@ def perform(
     progress: Progress | None = None,
     deadline_s: float | None = None,
 ) -> Outcome:
-    """Rewrite a task's inputs and commit the replacement, once whoever else does the same.
+    """Rewrite a task's inputs and commit the replacement. Takes effect once, even if repeated.
 
-    A task whose inputs are at least `policy.claim_bytes` takes an exclusive claim on them, one that
-    changes the granularity on the whole range of its chunks. All attempts at one task share it, and
-    it ends with the one that took it, or with the one that commits. A claim in the way whose holder
-    is presumed dead is broken first (`eventlog.table.leases.is_silent`); what this handle saw in
-    earlier calls counts for that. What arrives in the chunks meanwhile stays beside the new
-    segments.
+    A task with inputs of at least `policy.claim_bytes` takes an exclusive claim on them; a task
+    that changes the granularity takes one on the whole range of its chunks. All attempts at one
+    task share the claim. It ends with the attempt that took it, or with the one that commits. A
+    conflicting claim whose holder is presumed dead is broken first
+    (`eventlog.table.leases.is_silent`); observations of this handle in earlier calls count for
+    that. Segments added to the chunks meanwhile stay beside the new ones.
 
     Args:
         t: the table.
-        task: what `eventlog.compaction.plan` made.
-        policy: sizes, sort order, memory, what needs a claim.
+        task: a task made by `eventlog.compaction.plan`.
+        policy: sizes, sort order, memory, and which tasks need a claim.
         progress: see `eventlog.compaction.rewriting.rewrite.rewrite`.
-        deadline_s: seconds from now after which it stops before its commit.
+        deadline_s: seconds from now after which it stops, unless it is committing.
 
     Returns:
-        What became of it. Errors of whatever kind are in there.
+        The outcome. Errors of any kind are part of it, not raised.
     """
     attempt = _Attempt(t, task, policy, deadline_s)
     try:
@@ -120,7 +120,7 @@ def perform(
     except _OutOfTime:
         outcome = attempt.outcome("out of time", error=f"it was given {deadline_s} s")
     # against outcome-of-foreseen-errors-only
-    except Exception as error:  # whatever one task meets, others must go on
+    except Exception as error:  # no error of one task may stop the others
         outcome = attempt.judged(error)
         if outcome.status == "failed" and not isinstance(error, EventLogError):
             logger.exception("task %s", task.id)
@@ -130,20 +130,20 @@ def perform(
 
 
 def needs_claim(task: Task, policy: Policy) -> bool:
-    """Say whether a task costs so much, or reaches so far, that it takes a claim."""
+    """Return whether a task is large enough to need a claim, or changes the granularity."""
     return task.bytes >= policy.claim_bytes or cuts_anew(task)
 
 
 def cuts_anew(task: Task) -> bool:
-    """Say whether a task makes segments of another granularity than some of its inputs."""
+    """Return whether a task makes segments of another granularity than some of its inputs."""
     cuts = {parse_chunk(name).granularity for name in {s.chunk for s in task.inputs}}
     return cuts != {task.granularity}
 
 
 def replacement(t: Table, task: Task, made: Rewritten, lease: Lease | None) -> Transaction:
-    """Return the transaction that puts what was made in the place of the inputs.
+    """Return the transaction that replaces the inputs with the new segments.
 
-    It releases the claim that it runs under.
+    It releases the claim that it carries.
     """
     # against rewrite-that-does-not-say-so
     actions: list[Action] = [Replace(version=task.version, deletes=0)]
@@ -173,11 +173,11 @@ class _Attempt:
         self._lease: Lease | None = None
 
     def run(self, work: Callable[[Callable[[], None]], Rewritten]) -> Outcome:
-        """Do what is left to do of the task."""
+        """Do what remains of the task."""
         t, task = self._t, self._task
         if not task.inputs:
             return self.outcome("superseded", error="it has no inputs")
-        known = self._settled(t.refresh())
+        known = self._already_ended(t.refresh())
         if known is not None:
             return known
         with ExitStack() as stack:
@@ -186,12 +186,12 @@ class _Attempt:
                 if isinstance(claimed, Outcome):
                     return claimed
                 self._lease = stack.enter_context(claimed)
-                # Whoever had it before may have done the work.
-                known = self._settled(t.refresh())
+                # An earlier holder of the claim may have done the work.
+                known = self._already_ended(t.refresh())
                 if known is not None:
                     return known
                 # against taken-over-without-a-sign
-                if claimed.joined:  # whoever took it may have been dead for long
+                if claimed.joined:  # its first holder may be dead
                     self._renew()
             made = work(self._pulse)
             self._pulse()
@@ -210,34 +210,35 @@ class _Attempt:
         )
 
     def judged(self, error: Exception) -> Outcome:
-        """Return what a failure means: also that another attempt, or another task, was faster."""
+        """Return the outcome of a failure; another attempt or task may have done the work."""
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, EventLogError):
             try:
-                known = self._settled(self._t.refresh())
+                known = self._already_ended(self._t.refresh())
             except EventLogError as problem:
-                text += f"; and the table could not be looked at: {problem}"
+                text += f"; and the table could not be read: {problem}"
             else:
                 if known is not None:
                     return known
         return self.outcome("failed", error=text)
 
     def outcome(self, status: Status, **facts: object) -> Outcome:
-        """Return an outcome with what is the same in all of them."""
+        """Return an outcome with the common fields filled in."""
         task = self._task
-        found = Outcome(
+        outcome = Outcome(
             task=task.id,
             status=status,
             bytes_in=task.bytes,
             segments_in=len(task.inputs),
             seconds=round(self._t.clock.elapsed_s() - self._started_s, 3),
         )
-        return replace(found, **facts)
+        return replace(outcome, **facts)
 
-    def _settled(self, head: Snapshot) -> Outcome | None:
-        """Return the outcome where the inputs are gone; None where all of them are live.
+    def _already_ended(self, head: Snapshot) -> Outcome | None:
+        """Return the outcome if inputs are no longer live; None if all are live.
 
-        A segment of the same id that came back in another version is another one (a restore).
+        A segment that a restore brought back has the same id but another version, and counts as
+        another segment.
         """
         task = self._task
         live = head.live([drop_of(segment) for segment in task.inputs])
@@ -258,7 +259,7 @@ class _Attempt:
             return self._t.claim(
                 Ms(min(chunk.start for chunk in chunks)),
                 Ms(max(chunk.end for chunk in chunks)),
-                # Parts of one large chunk may be rewritten side by side.
+                # Parts of one large chunk may be rewritten concurrently.
                 segments=() if cuts_anew(task) else task.inputs,
                 group=task.id,  # against each-delivery-a-claim-of-its-own
                 owner=writer_name(),
@@ -270,7 +271,7 @@ class _Attempt:
             return self.outcome("claimed", error=lost.message)
 
     def _pulse(self) -> None:
-        """Stop at the deadline; show now and then that the claim's holder is alive.
+        """Stop at the deadline; renew the claim now and then.
 
         Raises:
             ClaimLost: it was revoked or broken.

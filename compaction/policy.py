@@ -1,6 +1,6 @@
-"""What compaction aims at and what it may cost: one value with documented defaults.
+"""The goals and limits of compaction, as one value with documented defaults.
 
-Pure. Imports eventlog only. Sizes are bytes of stored objects unless said otherwise.
+Imports eventlog only. Sizes are bytes of stored objects unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -28,34 +28,37 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of compaction.
 
     Attributes:
-        target_bytes: greatest size of a segment. 1 KiB to 5 GiB.
+        target_bytes: largest size of a segment. 1 KiB to 5 GiB.
         small_ratio: a segment of at least this share of `target_bytes` is good: it is not rewritten
             to make it larger (hysteresis). Above 0, at most 1; at 1 only full segments are good.
-        min_gain: small segments are merged if that lowers their number by at least so many for each
-            `target_bytes` rewritten; at most 1,000. 0 merges whenever the number falls.
-        granularity: cut every segment by this granularity; None keeps what there is: small segments
-            are merged within the table's granularity, and coarser ones within their own.
-        sort_by: columns by which a task sorts its rows; None takes the table's `order_by`.
-        max_task_bytes: greatest size of a task's inputs, except that a segment is never divided
-            between tasks. At least four times `target_bytes`, so that a cut task makes good
+        min_gain: small segments are merged if that reduces their number by at least this many per
+            `target_bytes` rewritten. At most 1,000; 0 merges whenever the number falls.
+        granularity: cut every segment to this granularity. None keeps the present ones: small
+            segments are merged within the table's granularity, coarser ones within their own.
+        sort_by: columns by which a task sorts its rows; the table's `order_by` if None.
+        max_task_bytes: largest size of a task's inputs; a larger single segment is still one task.
+            At least four times `target_bytes`, so that a part of a chunk still yields good
             segments.
-        small_task_bytes: neighbouring tasks below it are joined, up to `max_task_bytes`.
-        max_tasks: tasks that run at once. 1 to 10,000. On Spark the session's parallelism takes the
-            place of the default where it is larger (`eventlog.compaction.runner.limits_on`).
-        max_running_bytes: greatest size of the inputs of all tasks that run at once; a task above
-            it runs alone. At least 1.
-        max_queue: tasks that wait; above it those of lowest priority are deferred. 1 to 1,000,000.
-        order: what runs first: "priority" is what spares queries most for the bytes it costs,
-            "newest" the latest chunks. In both, a task gains on the others as it ages.
-        ageing_versions: versions after its last change at which a chunk goes before all younger
-            ones, in either order. At least 1.
+        small_task_bytes: neighbouring tasks below this size are joined, up to `max_task_bytes`.
+        max_tasks: tasks that run at once. 1 to 10,000. On Spark the session's parallelism replaces
+            the default if it is larger (`eventlog.compaction.runner.limits_on`).
+        max_running_bytes: largest total size of the inputs of running tasks; a task above it runs
+            alone. At least 1.
+        max_queue: largest number of waiting tasks; beyond it those of lowest priority are deferred.
+            1 to 1,000,000.
+        order: which tasks run first: with "priority" those that save queries the most per byte
+            rewritten, with "newest" the latest chunks. In both, a task's priority rises with age.
+        ageing_versions: number of versions after its last change at which a chunk precedes all
+            younger ones, in either order. At least 1.
         backoff_s: seconds that a chunk rests after its task failed; doubled for each further
             failure in a row, up to `max_backoff_s`. At least 0.
         max_backoff_s: see `backoff_s`. At most ten years.
-        claim_bytes: a task whose inputs are at least so large takes a claim, so that nobody starts
-            the same work beside it; smaller ones only lose a race at the end. At least 0.
+        claim_bytes: a task with inputs of at least this size takes a claim, so that no other
+            process starts the same work; a smaller one can only lose the race at its commit. At
+            least 0.
         memory_bytes: bytes of Arrow data that one task may hold. At least 1 MiB. Tasks that run at
-            once in one program share it; on Spark each has it, in each slot of an executor.
+            once in one program share it; on Spark each task, in each slot of an executor, has this
+            much.
     """
 
     target_bytes: int = 128 * MIB
@@ -85,15 +88,17 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidInput(
-                    f"policy {name} is a whole number from {low} to {high}, not {value!r}"
+                    f"policy {name} must be a whole number from {low} to {high}, not {value!r}"
                 )
         if self.max_task_bytes < 4 * self.target_bytes:
-            raise InvalidInput(f"policy max_task_bytes is at least {4 * self.target_bytes} here")
-        # So written, both refuse NaN too.
+            raise InvalidInput(
+                f"policy max_task_bytes must be at least {4 * self.target_bytes} here"
+            )
+        # In this form both refuse NaN too.
         if not arguments.is_number(self.small_ratio) or not 0 < self.small_ratio <= 1:
-            raise InvalidInput("policy small_ratio is above 0 and at most 1")
+            raise InvalidInput("policy small_ratio must be above 0 and at most 1")
         if not arguments.is_number(self.min_gain) or not 0 <= self.min_gain <= _MAX_GAIN:
-            raise InvalidInput(f"policy min_gain is from 0 to {_MAX_GAIN}")
+            raise InvalidInput(f"policy min_gain must be from 0 to {_MAX_GAIN}")
         if self.granularity is not None:
             check_granularity(self.granularity)
         arguments.choice(self.order, "policy order", ORDERS)
@@ -103,21 +108,21 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def good_bytes(self) -> int:
-        """The least size of a segment that is good."""
+        """The smallest size in bytes of a good segment."""
         return math.ceil(self.small_ratio * self.target_bytes)
 
     def backoff_ms(self, failures: int) -> int:
-        """Return how long a chunk rests after so many failures in a row (at least 1)."""
+        """Return how long in ms a chunk rests after this many failures in a row (at least 1)."""
         doubled = self.backoff_s << min(failures - 1, 40)  # against rest-that-does-not-grow
         return 1000 * min(doubled, self.max_backoff_s)
 
     def digest(self, granularity: Granularity) -> str:
-        """Return a digest of all that decides whether a chunk is stable: 64 hexadecimal digits.
+        """Return a digest of the settings that decide whether a chunk is stable: 64 hex digits.
 
-        Limits of cost and order are no part of it: chunks need no new analysis when they change.
+        Limits of cost and the order are not included: chunks need no new analysis when they change.
 
         Args:
-            granularity: the table's.
+            granularity: the table's granularity.
         """
         parts = {
             "target_bytes": self.target_bytes,

@@ -1,9 +1,9 @@
-"""Vacuum: reclaim the storage of what no version that is kept can show.
+"""Vacuum: deletes objects that no kept version needs.
 
-Imports eventlog only. Shell: commit the marks, read what is live behind them, then delete
-(FORMAT.md R12.5; hazard V3). A vacuum that dies anywhere has deleted only what was dead, and the
-next one starts where the last record says. Its cost follows the commits and uploads since then, not
-the table.
+Imports eventlog only. Commits the marks (fence and horizon), reads what is live after them, then
+deletes (FORMAT.md R12.5; hazard V3). A vacuum that crashes at any point has deleted dead objects
+only, and the next one continues from the last record. Its cost depends on the commits and uploads
+since then, not on the size of the table.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
 
 _BATCH = 1000  # keys of one delete request
-_LOOKED_UP = 5000  # listed keys that are compared with the live set at once
-_HEADERS = 256  # between two notes of progress
+_LOOKED_UP = 5000  # listed keys that are compared with the live set per step
+_HEADERS = 256  # headers between two calls of progress
 _MAX_CONFLICTS = 20
 
-# Called with what is being done, how much of it is done, and how much there is (0: unknown).
+# Called with the name of the step, the amount done, and the total (0: unknown).
 Progress = Callable[[str, int, int], None]
 
 logger = logging.getLogger(__name__)
@@ -62,19 +62,19 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What a vacuum did, or would do.
+    """What a vacuum deleted and kept, or would.
 
     Attributes:
-        table: the root URI.
-        dry_run: whether nothing was changed.
-        version: the version whose live set was spared.
-        fence: staged objects of epochs below it are dead.
-        horizon: versions below it are given up.
-        gone: what was (or would be) deleted: `dropped` segments, and `unnamed` objects, which no
-            version that is kept or was looked at names: unfinished uploads, and what was dropped
+        table: the table's root URI.
+        dry_run: whether it was a dry run, which changes nothing.
+        version: the version whose live segments were kept.
+        fence: staged objects of epochs below it can no longer be committed.
+        horizon: versions below it can no longer be read.
+        gone: what was (or would be) deleted, by kind: `dropped` segments, and `unnamed` objects,
+            which no kept or examined version references: unfinished uploads, and segments dropped
             long before the first vacuum.
-        kept: why what is not live stays: `retention`, `pin 'name' of owner`, `replica 'name' of
-            owner`, `staging`. Uploads above the fence are looked for by a dry run only.
+        kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
+            `replica 'name' of owner`, `staging`. Only a dry run counts uploads above the fence.
     """
 
     table: str
@@ -95,27 +95,28 @@ def vacuum(
     full: bool = False,
     progress: Progress | None = None,
 ) -> VacuumReport:
-    """Delete the segments that no kept version can show, and uploads that nobody finished.
+    """Delete the segments that no kept version needs, and abandoned uploads.
 
-    Versions below the horizon become `VersionVacuumed`; the log itself always stays. Pins and
-    replicas hold the horizon back. Safe beside any number of writers, readers and other vacuums,
-    and after its own death at any point: run it again.
+    Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins and
+    replicas hold the horizon back. Safe to run beside any number of writers, readers and other
+    vacuums. If it crashes at any point, run it again.
 
     Args:
         t: the table.
-        dry_run: only look, and report what would go and what holds the rest back.
+        dry_run: delete nothing; report what would be deleted, and why the rest is kept.
         retention: how long versions stay readable; the property `retention_hours` if None.
-        staging: how long an upload may take before it is fenced; the property `staging_hours`.
-        full: list the whole table instead of what came since the last vacuum: finds what a stale
-            listing missed, and what was uploaded late, into an epoch that was listed already.
-        progress: called as the work goes on.
+        staging: how long an upload may take before it is fenced; the property `staging_hours` if
+            None.
+        full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
+            stale listing missed, and late uploads into an epoch that was already listed.
+        progress: called with (name of the step, amount done, total or 0).
 
     Raises:
-        CommitConflict: others kept changing pins or marks; nothing was deleted, try again.
-        CommitUnknown: see `Table.commit`; of the marks, so that nothing was deleted.
-        Corrupt: the log breaks its format, or commits were removed; nothing more is deleted on a
-            log that does not add up.
-        InvalidInput: a negative time.
+        CommitConflict: other writers kept changing pins or marks; nothing was deleted, try again.
+        CommitUnknown: it is not known whether the marks were committed; nothing was deleted. See
+            `Table.commit`.
+        Corrupt: the log breaks its format, or commits were removed; nothing more is deleted.
+        InvalidInput: retention or staging is negative or not a timedelta.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
     """
@@ -125,42 +126,42 @@ def vacuum(
     if not dry_run and not full and _nothing_new(t, head):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
         return _Sweep(t, head, idle, lambda *_: None).report(dry_run=False)
-    head, found = _mark(t, ages, dry_run=dry_run)
-    run = _Sweep(t, head, found, progress or (lambda *_: None))
+    head, marks = _mark(t, ages, dry_run=dry_run)
+    run = _Sweep(t, head, marks, progress or (lambda *_: None))
     last = None if full else head.meta.swept
     run.gather(last)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
-    # A record that says nothing new would be news for the next vacuum, and so on for ever.
-    if not dry_run and (last is None or (last.fence, last.horizon) != (found.fence, found.horizon)):
+    # A record without changes would give the next vacuum something to do, and so on for ever.
+    if not dry_run and (last is None or (last.fence, last.horizon) != (marks.fence, marks.horizon)):
         run.record()
     return run.report(dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ages:
-    """How old a version is that may be given up, and an upload that may be fenced (ms)."""
+    """The age (ms) at which a version may be vacuumed, and an upload fenced."""
 
     retention_ms: int
     staging_ms: int
 
     @classmethod
     def of(cls, head: Snapshot, retention: timedelta | None, staging: timedelta | None) -> _Ages:
-        """Return the ages asked for, or those that the table's properties say."""
+        """Return the given ages, or those in the table's properties."""
         hours = {
             name: setting(head.properties, f"{name}_hours") for name in ("retention", "staging")
         }
         kept = timedelta(hours=hours["retention"]) if retention is None else retention
         upload = timedelta(hours=hours["staging"]) if staging is None else staging
         if not all(isinstance(a, timedelta) and a >= timedelta(0) for a in (kept, upload)):
-            raise InvalidInput("retention and staging are datetime.timedelta of 0 or more")
+            raise InvalidInput("retention and staging must be datetime.timedelta of 0 or more")
         return cls(*(int(age / timedelta(milliseconds=1)) for age in (kept, upload)))
 
 
 def _check_newest(t: Table, head: Snapshot) -> None:
-    """Refuse to delete by a log that lost its end: key frames come after their commits.
+    """Refuse to delete if the log lost its end: key frames are written after their commits.
 
     Raises:
-        Corrupt: there is a key frame of a version that is not there.
+        Corrupt: there is a key frame of a version that does not exist.
     """
     rows = t.store.list(keys.LOG_PREFIX, limit=HEAD_PAGE)
     parsed = (keys.parse_log_key(row.key) for row in rows)
@@ -168,11 +169,11 @@ def _check_newest(t: Table, head: Snapshot) -> None:
     if newest <= head.version:
         return
     try:
-        t.log.header(newest)  # others were faster than our look
+        t.log.header(newest)  # committed after the head was read
     except VersionNotFound:
         raise Corrupt(
             f"there is a key frame of version {newest}, but no such commit: commits were removed; "
-            "nothing is deleted. Bring them back, or run `eventlog fsck`",
+            "nothing is deleted. Restore them, or run `eventlog fsck`",
             table=t.uri,
             key=keys.keyframe_key(newest),
             version=newest,
@@ -180,9 +181,9 @@ def _check_newest(t: Table, head: Snapshot) -> None:
 
 
 def _nothing_new(t: Table, head: Snapshot) -> bool:
-    """Say whether nothing waits, and nothing came since the last vacuum but its own record.
+    """Return whether nothing is pending and nothing was committed since the last vacuum's record.
 
-    Else a vacuum of an idle table would sweep up behind its own commits for ever.
+    Without this, every vacuum of an idle table would process the commits of the one before.
     """
     last, meta = head.meta.swept, head.meta
     if last is None or last.pending is not None or head.version != last.version + 1:
@@ -194,26 +195,26 @@ def _nothing_new(t: Table, head: Snapshot) -> bool:
 
 
 def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
-    """Commit fence and horizon as far as they go; return the snapshot that carries them."""
-    for _ in range(_MAX_CONFLICTS):  # lost races: each time another transaction, on a newer head
+    """Commit fence and horizon if they advance. Return the snapshot with them, and the marks."""
+    for _ in range(_MAX_CONFLICTS):  # after a conflict: another transaction, on a newer head
         head = t.refresh()
         check_writable(head.header)  # against newer-table-vacuumed
-        found = _marks(t, head, ages)
+        marks = _marks(t, head, ages)
         actions: list[Action] = []
-        if found.fence > head.meta.fence:  # against no-fence-committed
-            actions.append(Fence(found.fence))
-        if found.horizon > head.meta.horizon:  # against no-horizon-committed
-            actions.append(Horizon(found.horizon))
+        if marks.fence > head.meta.fence:  # against no-fence-committed
+            actions.append(Fence(marks.fence))
+        if marks.horizon > head.meta.horizon:  # against no-horizon-committed
+            actions.append(Horizon(marks.horizon))
         if dry_run or not actions:
-            return head, found
+            return head, marks
         try:
             version = t.commit(t.transaction("vacuum", actions))
-        except CommitConflict as error:  # a pin came, or another vacuum went further
-            logger.info("vacuum looks again: %s", error)
+        except CommitConflict as error:  # a pin was added, or another vacuum advanced the marks
+            logger.info("vacuum retries on a newer head: %s", error)
             continue  # against conflict-of-marks-ignored
-        return t.snapshot(version), found  # against live-set-read-before-the-marks
+        return t.snapshot(version), marks  # against live-set-read-before-the-marks
     raise CommitConflict(
-        f"fence and horizon were changed by others {_MAX_CONFLICTS} times in a row; nothing was "
+        f"other writers changed the fence or horizon {_MAX_CONFLICTS} times in a row; nothing was "
         "deleted, try again",
         table=t.uri,
     )
@@ -228,8 +229,8 @@ def _marks(t: Table, head: Snapshot, ages: _Ages) -> Marks:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What the log and the listing say of objects that may have to go."""
+class _Candidates:
+    """Objects that may have to be deleted, by the log and the listing."""
 
     dropped: dict[str, Dropped] = field(default_factory=dict)
     waiting: tuple[Dropped, ...] = ()
@@ -237,17 +238,17 @@ class _Found:
 
 
 class _Sweep:
-    """One sweep behind the marks: everything is judged by the one snapshot that carries them."""
+    """One sweep after the marks are committed, judged by the one snapshot that has them."""
 
     def __init__(self, t: Table, head: Snapshot, marks: Marks, progress: Progress) -> None:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
-        self._found = _Found()
+        self._candidates = _Candidates()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
-        self._last: Sweep | None = None  # None: the record of the last run is lost
+        self._last: Sweep | None = None  # None: there is no record, or it is lost
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
-        """Collect what was dropped: left by the last vacuum, and by the commits since."""
+        """Collect dropped segments: those the last vacuum left, and those of later commits."""
         left = None if last is None else self._left(last)
         self._last = None if left is None else last
         dropped = left or {}
@@ -256,52 +257,52 @@ class _Sweep:
             for segment in _drops_of(self._t, version):
                 key = keys.key_of(segment)
                 dropped[key] = Dropped(key, version, segment.bytes)
-        self._found.dropped = dropped
+        self._candidates.dropped = dropped
 
     def judge(self, *, delete: bool) -> None:
-        """Judge every candidate, and delete what is dead unless only looking."""
-        found, marks = self._found, self._marks
+        """Judge every candidate, and delete the dead ones if `delete` is set."""
+        candidates, marks = self._candidates, self._marks
         if self._last is None:
-            # Of very many candidates: one pass over all leaves instead of one for each part.
+            # Without a record there are many candidates: read all leaves once, not once per part.
             self._every = frozenset(self._head.entries().column("id").to_pylist())
-        live = self._live(found.dropped)
-        told = sweep.verdict(found.dropped, live, marks.fence, marks.horizon)
-        found.waiting = told.waiting
-        self._take("dropped", told.dead, delete=delete)
+        live = self._live(candidates.dropped)
+        verdict = sweep.verdict(candidates.dropped, live, marks.fence, marks.horizon)
+        candidates.waiting = verdict.waiting
+        self._take("dropped", verdict.dead, delete=delete)
         start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start, whole=not delete):
             live = self._live(listed)
-            dead = sweep.unnamed(listed, live, found.dropped, marks.fence)
+            dead = sweep.unnamed(listed, live, candidates.dropped, marks.fence)
             self._take("unnamed", dead, delete=delete)
-            for young in sweep.unnamed(listed, live, found.dropped, keys.MAX_VERSION):
+            for young in sweep.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
                 if sweep.epoch_of(young.key) >= marks.fence:
-                    found.young.add(young.bytes)
+                    candidates.young.add(young.bytes)
 
     def record(self) -> None:
-        """Note how far this vacuum came, so that the next one starts here."""
+        """Record how far this vacuum got, so that the next one starts there."""
         pending = None
-        if self._found.waiting:  # against waiting-not-recorded
-            body = sweep.to_object(self._found.waiting)
-            pending = Spill(sha256(body), len(body), 0, len(self._found.waiting))
+        if self._candidates.waiting:  # against waiting-not-recorded
+            body = sweep.to_object(self._candidates.waiting)
+            pending = Spill(sha256(body), len(body), 0, len(self._candidates.waiting))
             put_once(self._t.store, self._t.clock, keys.frame_key(pending.sha256), body)
         marks = self._marks
         done = Sweep(marks.fence, marks.horizon, self._head.version, pending)
         try:
             self._t.commit(self._t.transaction("vacuum", [Swept(done)]))
         except CommitConflict as error:
-            logger.info("another vacuum came further, its record stands: %s", error)
-        except CommitUnknown as error:  # all is deleted; without a record the next one looks again
-            logger.warning("whether this vacuum is on record is not known: %s", error)
+            logger.info("another vacuum got further, its record stands: %s", error)
+        except CommitUnknown as error:  # deletion is done; without a record it is repeated
+            logger.warning("it is not known whether this vacuum was recorded: %s", error)
 
     def report(self, *, dry_run: bool) -> VacuumReport:
-        """Return what was found, and done unless only looked for."""
+        """Return the report."""
         kept: dict[str, Sums] = {}
-        for one in self._found.waiting:
-            kept.setdefault(sweep.reason(one, self._marks), Sums()).add(one.bytes)
-        if self._found.young.objects:
+        for waiting in self._candidates.waiting:
+            kept.setdefault(sweep.reason(waiting, self._marks), Sums()).add(waiting.bytes)
+        if self._candidates.young.objects:
             staging = kept.setdefault("staging", Sums())
-            staging.objects += self._found.young.objects
-            staging.bytes += self._found.young.bytes
+            staging.objects += self._candidates.young.objects
+            staging.bytes += self._candidates.young.bytes
         return VacuumReport(
             table=self._t.uri,
             dry_run=dry_run,
@@ -313,17 +314,17 @@ class _Sweep:
         )
 
     def _left(self, last: Sweep) -> dict[str, Dropped] | None:
-        """Return what the last vacuum left, or None where nobody can tell any more."""
+        """Return what the last vacuum left pending, or None if its record is lost."""
         if last.pending is None:
             return {}
         try:
             return sweep.from_object(self._t.log.frame(last.pending), last.pending.drops)
         except Corrupt as error:
-            logger.warning("the last vacuum's record is lost, looking at everything: %s", error)
+            logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
             return None  # against lost-record-taken-for-empty
 
     def _with_drops(self, start: int) -> Iterator[int]:
-        """Yield the versions after `start` that dropped segments: a header each."""
+        """Yield the versions after `start` that dropped segments. Reads a header per version."""
         log, last = self._t.log, self._head.version
         versions = range(start + 1, last + 1)
         for header in each(log.header, versions, count=HEADER_THREADS, window=history.PAGE):
@@ -333,31 +334,31 @@ class _Sweep:
                 self._progress("versions", header.version - start, last - start)
 
     def _listed(self, start: int, *, whole: bool) -> Iterator[dict[str, int]]:
-        """Yield key and size of the segments' objects from epoch `start` to the fence, in parts.
+        """Yield key and size of segment objects from epoch `start` to the fence, in parts.
 
-        Keys that no writer of this table would build are nobody's to delete (hazard V4).
+        Keys that no writer of this table would create are never deleted (hazard V4).
         """
         part: dict[str, int] = {}
         after = f"{keys.SEGMENTS_PREFIX}{start:012d}"
-        for found in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
-            parsed = keys.parse_segment_key(found.key)  # against foreign-keys-deleted
+        for listed in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
+            parsed = keys.parse_segment_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:
                 continue
             # against uploads-above-the-fence-deleted
             if parsed[0] >= self._marks.fence and not whole:
-                break  # keys are in the order of their epochs
-            part[found.key] = found.size
+                break  # keys are ordered by epoch
+            part[listed.key] = listed.size
             if len(part) == _LOOKED_UP:
                 yield part
                 part = {}
         yield part
 
     def _live(self, candidates: Iterable[str]) -> set[str]:
-        """Return the keys whose segment's id is live at the version that carries the marks.
+        """Return the keys whose segment's id is live at the version that has the marks.
 
-        An id is enough to be spared, wherever the log says that its object lies.
+        A live id is enough to keep an object, even if the log has it under another key.
         """
-        found: set[str] = set()
+        live: set[str] = set()
         left = iter(candidates)
         while batch := list(islice(left, _LOOKED_UP)):
             named = {key: parsed for key in batch if (parsed := keys.parse_segment_key(key))}
@@ -365,33 +366,33 @@ class _Sweep:
                 ids = {p[2] for p in named.values() if bytes.fromhex(p[2]) in self._every}
             else:
                 ids = set(self._head.live([Drop(p[2], p[1], "") for p in named.values()]))
-            found |= {key for key, parsed in named.items() if parsed[2] in ids}
-        return found
+            live |= {key for key, parsed in named.items() if parsed[2] in ids}
+        return live
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
-        """Delete what is dead, or only count it."""
+        """Delete the dead objects, or only count them."""
         for first in range(0, len(dead), _BATCH):
             batch = dead[first : first + _BATCH]
             if delete:
-                self._t.verify()  # by the log of another table everything here would be dead
-                self._t.store.delete([one.key for one in batch])
-            for one in batch:
-                self._gone[kind].add(one.bytes)
+                self._t.verify()  # judged by another table's log, everything here would be dead
+                self._t.store.delete([item.key for item in batch])
+            for item in batch:
+                self._gone[kind].add(item.bytes)
             if delete:
                 self._progress("deletes", sum(sums.objects for sums in self._gone.values()), 0)
 
 
 def _drops_of(t: Table, version: int) -> Sequence[Segment]:
-    """Return the segments that a commit made not live, by the fold's own word.
+    """Return the segments that a commit dropped, according to the fold.
 
     Raises:
-        Corrupt: the commit says otherwise.
+        Corrupt: the commit's header has another number of drops.
     """
     commit, _ = t.log.read(version)
     effect = t.log.effect(commit)
     if len(effect.drops) != commit.header.changes.drops:
         raise Corrupt(
-            "the commit does not drop what its header says: run `eventlog fsck`; nothing more is "
+            "the commit's drops differ from its header: run `eventlog fsck`; nothing more is "
             "deleted",
             table=t.uri,
             version=version,

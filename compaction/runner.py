@@ -1,8 +1,8 @@
-"""The runner: a plan carried out within its limits, by a driver.
+"""Runs a plan within its limits, by one of the drivers.
 
-Imports eventlog only, and compaction's own. The queue decides what runs (`planner.queueing`), a
-driver performs it, and the log is told how it ended (`planner.assessing`). Nothing here is needed
-for safety: a runner may be killed at any moment, and several may run at once.
+Imports eventlog and compaction only. The queue decides what runs (`planner.queueing`), a driver
+performs it, and the results are recorded in the log (`planner.assessing`). Safety does not depend
+on this module: a runner may be killed at any moment, and several may run at once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 DriverName = Literal["local", "spark"]
 Progress = Callable[[str, int, int], None]
 _Work = Callable[[Task, Progress], Outcome]
-# How an outcome counts for the notes in the log; what is not here is as if it had not been tried.
+# How outcomes are recorded in the log; other outcomes count as not attempted.
 _ENDS: dict[str, End] = {"done": "done", "superseded": "superseded", "failed": "failed"}
 _MAX_TASKS = 10_000
 _MAX_ERROR = 500
-_ERROR_START = 200  # of an error that is cut: its kind is said first, its cause last
+_ERROR_START = 200  # kept of a long error, whose kind is at its start and whose cause at its end
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """What a run did.
 
     Attributes:
-        planned: tasks that there were.
-        outcomes: of each task that was performed, in the order in which they ended.
-        shed: tasks that the queue had no room for, or whose predecessor failed: for another run.
-        noted: the version that notes how it went; None: there was nothing to note.
+        planned: number of planned tasks.
+        outcomes: the outcome of each task that was performed, in the order in which they ended.
+        shed: tasks left for another run: the queue was full, or their predecessor failed.
+        noted: the version that records the results; None if there was nothing to record.
     """
 
     planned: int
@@ -58,7 +58,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     noted: int | None
 
     def count(self, status: str) -> int:
-        """Return how many tasks ended so: done, superseded, claimed, failed, out of time."""
+        """Return how many tasks ended with a status; see `Outcome.status`."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
 
@@ -71,67 +71,65 @@ def run(
     spark: SparkSession | None = None,
     progress: Progress | None = None,
 ) -> RunReport:
-    """Compact: perform the tasks, at most so many and so large at once as the policy says.
+    """Compact: perform the tasks within the policy's limits on number and size.
 
-    Ingestion neither waits nor fails because of it, and it never fails because of ingestion. Tasks
-    that fail do not stop the others; the log notes how all of them ended. A run that is interrupted
-    stops its tasks, notes in the log how far it came, and raises what interrupted it.
+    It never blocks ingestion or makes it fail, and never fails because of ingestion. Tasks that
+    fail do not stop the others; the results are recorded in the log. An interrupted run stops its
+    tasks, records in the log what was done, and raises the exception that interrupted it.
 
     Args:
         t: the table.
-        tasks: what to do; what `plan` says now if None.
-        driver: local: in threads of this program, which share `policy.memory_bytes`; spark: on the
-            executors of a session, each task a job of its own (see `limits_on` for how many at
-            once). There `policy.memory_bytes` is that of one task: an executor that performs
-            several at once, one in each of its slots, needs as many times as much.
+        tasks: the tasks to perform; those of a new `plan` if None.
+        driver: `local`: threads of this program, which share `policy.memory_bytes`. `spark`: the
+            executors of a session, one job per task (see `limits_on` for how many at once). There
+            `policy.memory_bytes` is for one task: an executor needs it once for each of its slots.
         policy: the settings; the defaults if None.
-        spark: the session of the driver spark; the active one if None.
-        progress: is told ("bytes", done, of so many), in the thread of the caller: by the local
-            driver while a task runs, by the driver spark when one has ended.
+        spark: the session for the driver `spark`; the active one if None.
+        progress: called with ("bytes", done, total) in the caller's thread: by the driver `local`
+            while a task runs, by the driver `spark` when one has ended.
 
     Raises:
-        InvalidInput: a setting is wrong, there is no such driver, or it lacks a session.
+        InvalidInput: a setting is wrong, there is no such driver, or there is no Spark session.
         Unavailable: the store does not answer.
     """
     chosen = (policy or Policy()).check()
     if driver not in ("local", "spark"):
-        raise InvalidInput(f"driver is local or spark, not {driver!r}")
-    found = plan(t, chosen, now_ms=t.clock.now_ms()).tasks if tasks is None else tuple(tasks)
-    if not found:
+        raise InvalidInput(f"driver must be local or spark, not {driver!r}")
+    planned = plan(t, chosen, now_ms=t.clock.now_ms()).tasks if tasks is None else tuple(tasks)
+    if not planned:
         return RunReport(planned=0, outcomes=(), shed=(), noted=record(t, chosen))
     if driver == "spark":
         limits, work = _on_executors(t, chosen, spark)
-        crew = _Workers(work, min(limits.max_tasks, len(found)))
+        workers = _Workers(work, min(limits.max_tasks, len(planned)))
     else:
         limits, threads = chosen, min(chosen.max_tasks, os.cpu_count() or 1)
-        crew = _Workers(_in_threads(t, chosen, threads), threads)
-    going = _Run(t, limits, crew, progress or (lambda *_: None))
+        workers = _Workers(_in_threads(t, chosen, threads), threads)
+    execution = _Run(t, limits, workers, progress or (lambda *_: None))
     try:
-        going.drain(found)
+        execution.drain(planned)
     except BaseException:
-        going.stop()
-        _note(t, chosen, going.results())
+        execution.stop()
+        _note(t, chosen, execution.results())
         raise
     finally:
-        crew.stop()
+        workers.stop()
     return RunReport(
-        planned=len(found),
-        outcomes=tuple(outcome for _, outcome in going.ended + going.claimed),
-        shed=tuple(going.shed),
-        noted=record(t, chosen, going.results()),
+        planned=len(planned),
+        outcomes=tuple(outcome for _, outcome in execution.ended + execution.claimed),
+        shed=tuple(execution.shed),
+        noted=record(t, chosen, execution.results()),
     )
 
 
 def limits_on(policy: Policy, parallelism: int | None) -> Policy:
-    """Return the limits of the driver spark: a cluster takes more at once than one program does.
+    """Return the limits for the driver `spark`: a cluster can run more at once than one program.
 
-    Where `max_tasks` is the default and the session's default parallelism is larger, that takes its
-    place; where `max_running_bytes` is the default too, it grows in proportion. Any other value of
-    either stays.
+    If `max_tasks` is the default and the session's default parallelism is larger, that replaces it;
+    if `max_running_bytes` is the default too, it grows in proportion. Other values are kept.
 
     Args:
         policy: the settings.
-        parallelism: the session's; None where it does not say (Spark Connect).
+        parallelism: the session's default parallelism; None if unknown (Spark Connect).
     """
     usual = Policy()
     if parallelism is None or policy.max_tasks != usual.max_tasks:
@@ -144,13 +142,13 @@ def limits_on(policy: Policy, parallelism: int | None) -> Policy:
 
 
 def _in_threads(t: Table, policy: Policy, threads: int) -> _Work:
-    """Return what performs a task in this program, in so many threads that share the memory."""
+    """Return a function that performs a task in one of several threads that share the memory."""
     share = replace(policy, memory_bytes=max(MIB, policy.memory_bytes // threads))
-    return lambda task, told: perform(t, task, share, progress=told)
+    return lambda task, report: perform(t, task, share, progress=report)
 
 
 def _on_executors(t: Table, policy: Policy, spark: SparkSession | None) -> tuple[Policy, _Work]:
-    """Return the limits, and what performs a task as a job of Spark."""
+    """Return the limits, and a function that performs a task as a Spark job."""
     from eventlog.compaction.spark import active, parallelism, perform_on  # noqa: PLC0415 - the extra spark
 
     session = spark or active()
@@ -159,100 +157,100 @@ def _on_executors(t: Table, policy: Policy, spark: SparkSession | None) -> tuple
 
 
 class _Stopped(BaseException):
-    """The run ends before its tasks do: no failure of theirs."""
+    """The run was stopped before its tasks ended; they did not fail."""
 
 
 class _Workers:
-    """Threads that perform tasks. What they have to tell is heard one by one, by who asks.
+    """Threads that perform tasks and queue their events for one consumer.
 
-    A task is known by the id under which the queue has it.
+    Tasks are named by their id in the queue.
     """
 
     def __init__(self, work: _Work, threads: int) -> None:
         self._work = work
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="eventlog-compact")
-        self._told: SimpleQueue[tuple[str, int | Outcome]] = SimpleQueue()
+        self._events: SimpleQueue[tuple[str, int | Outcome]] = SimpleQueue()
         self._stopped = Event()
 
     def start(self, name: str, task: Task) -> None:
-        """Begin a task."""
+        """Start a task."""
         self._pool.submit(self._perform, name, task)
 
-    def hear(self) -> tuple[str, int | Outcome]:
-        """Wait for news of a task that was started: how many bytes it has done, or its outcome."""
-        return self._told.get()
+    def next_event(self) -> tuple[str, int | Outcome]:
+        """Wait for the next event of a started task: the bytes that it has done, or its outcome."""
+        return self._events.get()
 
     def stop(self) -> list[tuple[str, Outcome]]:
-        """End what runs, and return what had ended by then and was not heard yet.
+        """Stop the running tasks. Return the outcomes that were not consumed yet.
 
-        A task in a thread stops where it would tell of its progress. One on an executor runs to its
-        end unless Spark cancels it, as it does when the program is interrupted.
+        A task in a thread stops when it next reports progress. One on an executor runs to its end
+        unless Spark cancels it, as Spark does when the program is interrupted.
         """
         self._stopped.set()
         self._pool.shutdown(cancel_futures=True)
-        unheard: list[tuple[str, Outcome]] = []
+        outcomes: list[tuple[str, Outcome]] = []
         while True:
             try:
-                name, news = self._told.get_nowait()
+                name, event = self._events.get_nowait()
             except Empty:
-                return unheard
-            if isinstance(news, Outcome):
-                unheard.append((name, news))
+                return outcomes
+            if isinstance(event, Outcome):
+                outcomes.append((name, event))
 
     def _perform(self, name: str, task: Task) -> None:
-        def told(_what: str, done: int, total: int) -> None:
+        def report(_unit: str, done: int, total: int) -> None:
             if self._stopped.is_set():
                 raise _Stopped
-            self._told.put((name, task.bytes * done // max(1, total)))
+            self._events.put((name, task.bytes * done // max(1, total)))
 
         try:
-            outcome = self._work(task, told)
+            outcome = self._work(task, report)
         except _Stopped:
             return
-        except BaseException as error:  # noqa: BLE001 - or the run would wait for it for ever
+        except BaseException as error:  # noqa: BLE001 - else the run would wait for ever
             outcome = _failed(task, error)
             logger.warning("task %s: %s", task.id, outcome.error)
-        self._told.put((name, outcome))
+        self._events.put((name, outcome))
 
 
 class _Run:
-    """Tasks on their way through the queue and the crew, and how they ended.
+    """The state of a run: the queue, the running tasks, and how tasks ended.
 
     Attributes:
-        ended: what was performed, in the order in which it ended.
-        claimed: what met a claim to the last.
-        shed: what the queue had no room for, or whose predecessor failed.
+        ended: tasks that were performed, in the order in which they ended.
+        claimed: tasks that are still blocked by a claim.
+        shed: tasks for which the queue was full, or whose predecessor failed.
     """
 
-    def __init__(self, t: Table, limits: Policy, crew: _Workers, progress: Progress) -> None:
-        self._t, self._policy, self._crew, self._progress = t, limits, crew, progress
+    def __init__(self, t: Table, limits: Policy, workers: _Workers, progress: Progress) -> None:
+        self._t, self._policy, self._workers, self._progress = t, limits, workers, progress
         self._queue = Queue(limits)
         self._started: dict[str, Task] = {}
-        self._moved: dict[str, int] = {}  # bytes done of each task that runs
+        self._bytes_done: dict[str, int] = {}  # by running task
         self._done = self._total = 0
         self.ended: list[tuple[Task, Outcome]] = []
         self.claimed: list[tuple[Task, Outcome]] = []
         self.shed: list[Task] = []
 
     def drain(self, tasks: Iterable[Task]) -> None:
-        """Perform the tasks until none waits."""
+        """Perform the tasks until none is waiting."""
         self.shed += self._queue.offer(tasks)
         self._total = sum(task.bytes for task in self._queue.waiting)
         self._progress("bytes", 0, self._total)
         while self._queue or self._queue.running:
             self._launch()
             if self._queue.running:
-                self._hear(*self._crew.hear())
+                self._handle(*self._workers.next_event())
         self._progress("bytes", self._total, self._total)
 
     def stop(self) -> None:
-        """End what runs; what ended before it could be stopped counts."""
-        for name, outcome in self._crew.stop():
+        """Stop the running tasks. Those that ended before they were stopped count."""
+        for name, outcome in self._workers.stop():
             if outcome.ok:
                 self.ended.append((self._started[name], outcome))
 
     def results(self) -> list[Result]:
-        """Return how the tasks ended, for the notes in the log."""
+        """Return how the tasks ended, to be recorded in the log."""
         results = [
             Result(task, _ENDS[outcome.status], outcome.made)
             for task, outcome in self.ended
@@ -262,48 +260,48 @@ class _Run:
 
     def _launch(self) -> None:
         for task in self._queue.launch():
-            # What a black task waited for has changed its chunks: its inputs are looked up again.
+            # The tasks that a black task waited for changed its chunks: look its inputs up again.
             # against black-as-it-was-planned
             current = renewed(self._t, task, self._policy) if task.after else task
             if current is None:
                 self._queue.complete(task.id)
             else:
                 self._started[task.id] = current
-                self._crew.start(task.id, current)
+                self._workers.start(task.id, current)
 
-    def _hear(self, name: str, news: int | Outcome) -> None:
-        if isinstance(news, int):
-            self._move(name, news)
+    def _handle(self, name: str, event: int | Outcome) -> None:
+        if isinstance(event, int):
+            self._count(name, event)
             return
-        self.shed += self._queue.complete(name, ok=news.ok)
-        ended = (self._started[name], news)
-        if news.status == "claimed":
+        self.shed += self._queue.complete(name, ok=event.ok)
+        ended = (self._started[name], event)
+        if event.status == "claimed":
             self.claimed.append(ended)
             return
         self.ended.append(ended)
-        self._move(name, news.bytes_in)
-        if news.ok:
-            # That may have held the claims which the others met.
+        self._count(name, event.bytes_in)
+        if event.ok:
+            # This task may have held the claims that blocked the others.
             self.shed += self._queue.offer(task for task, _ in self.claimed)
             self.claimed = []
 
-    def _move(self, name: str, done: int) -> None:
-        self._done += done - self._moved.get(name, 0)
-        self._moved[name] = done
+    def _count(self, name: str, done: int) -> None:
+        self._done += done - self._bytes_done.get(name, 0)
+        self._bytes_done[name] = done
         self._progress("bytes", min(self._done, self._total), self._total)
 
 
 def _note(t: Table, policy: Policy, results: list[Result]) -> None:
-    """Note in the log how tasks ended, beside an error that says more than one from here would."""
+    """Record in the log how tasks ended. A failure is only logged: another error is raised."""
     try:
         record(t, policy, results)
     except EventLogError as problem:
-        logger.warning("how %d tasks ended is not noted: %s", len(results), problem)
+        logger.warning("the results of %d tasks were not recorded: %s", len(results), problem)
 
 
 def _failed(task: Task, error: BaseException) -> Outcome:
-    """Return the outcome of a task that could not say by itself what became of it."""
-    # Spark's errors hold the trace of the JVM, where nothing of this is to be seen.
+    """Return the outcome of a task that raised instead of returning one."""
+    # Spark's errors include the JVM's stack trace, which does not help here.
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
     text = " ".join(line for line in lines if line and not line.startswith("at "))
     if len(text) > _MAX_ERROR:

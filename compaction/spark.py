@@ -1,7 +1,7 @@
-"""Tasks of compaction on Spark: each one on an executor, which reads, writes and commits by itself.
+"""Tasks of compaction on Spark: each runs on an executor, which reads, writes and commits.
 
-Imports eventlog, readers and pyspark (extra `spark`). The driver ships tasks and collects outcomes;
-no row passes through it. A task that Spark runs twice (retry, speculation) has one effect, because
+Imports eventlog, readers and pyspark (extra `spark`). The driver sends tasks and collects outcomes;
+no rows pass through it. A task that Spark runs twice (retry, speculation) has one effect, because
 `perform` is idempotent (hazards I1, I4).
 """
 
@@ -31,18 +31,18 @@ _COLUMN = "outcome"
 def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Outcome:
     """Perform a task on an executor, as a job of one partition, and return the outcome.
 
-    Jobs of several threads run side by side, and each ends by itself. Executors need this
-    distribution installed, and reach the store as this process does: storage options travel with
-    the table.
+    Jobs of several threads run concurrently and end independently. Executors need this distribution
+    installed, and must reach the store as this process does: storage options are sent with the
+    table.
 
     Args:
         spark: the session.
         t: the table.
-        task: a red one: it waits for no other.
-        policy: the settings; `memory_bytes` is what this task may hold on its executor.
+        task: a red task, which waits for no other.
+        policy: the settings; `memory_bytes` is the limit for this task on its executor.
 
     Raises:
-        Exception: what Spark raises where the executor could not even say what became of it.
+        Exception: Spark's own error if the executor returned no outcome.
     """
     shipped = encode([task])
 
@@ -55,14 +55,14 @@ def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Out
 
 
 def parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks the session runs at once by its own account; None on Spark Connect."""
+    """Return the session's default parallelism; None on Spark Connect."""
     if getattr(spark, "_jvm", None) is None:
         return None
     return int(spark.sparkContext.defaultParallelism)
 
 
 def session() -> SparkSession:
-    """Return the active session, or one started as Spark's own configuration says.
+    """Return the active session, or start one with Spark's own configuration.
 
     Raises:
         InvalidInput: PySpark is not installed.
@@ -74,7 +74,7 @@ def session() -> SparkSession:
             raise
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
 
-    # Workers of this machine would else be whatever `python3` is on the path.
+    # Otherwise local workers would run whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkSession.builder.appName("eventlog compact").getOrCreate()
 
@@ -98,7 +98,7 @@ def active() -> SparkSession:
 
 
 def _performed(t: Table, shipped: bytes, policy: Policy) -> pa.RecordBatch:
-    """Perform a task where this runs: one row, the outcome as JSON in the column `outcome`."""
+    """Perform a task here. Return one row: the outcome as JSON in the column `outcome`."""
     (task,) = decode(shipped)
     outcome = msgspec.json.encode(perform(t, task, policy))
     return pa.RecordBatch.from_pydict({_COLUMN: pa.array([outcome], pa.binary())})

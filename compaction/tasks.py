@@ -1,6 +1,6 @@
-"""A task of compaction: segments in, segments out, one commit.
+"""A task of compaction: one commit that replaces segments by others.
 
-Words. Imports eventlog only. Tasks travel to Spark and to Lambda as JSON.
+Imports eventlog only. Tasks are sent to Spark and to Lambda as JSON.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     """Rewrite these segments into the fewest good ones.
 
     Attributes:
-        id: 32 hexadecimal digits, a function of the table, the granularity and the inputs: the same
-            work has the same id wherever and whenever it is planned. Segments that a restore
-            brought back are others: their versions count too.
-        version: the version that it was planned at.
-        granularity: of the segments that it makes.
-        chunks: the chunks whose rows it rewrites, in time order: at `granularity` or, where inputs
-            are coarser, those of the inputs.
+        id: 32 hexadecimal digits, a function of the table, the granularity and the inputs with
+            their versions: the same work has the same id wherever and whenever it is planned.
+            Segments that a restore brought back count as others.
+        version: the version at which it was planned.
+        granularity: granularity of the segments that it makes.
+        chunks: the chunks whose rows it rewrites, in time order: at `granularity` or, if inputs are
+            coarser, those of the inputs.
         inputs: the live segments that it replaces, in (chunk start, chunk end, version, partition)
             order. Good segments of the same chunks are left alone.
-        priority: 0 to 1, ageing included.
-        reason: rule and numbers, for people.
-        after: ids of tasks that have to end first. What they make lies in this task's chunks, so
-            that its inputs have to be looked up again then
-            (`eventlog.compaction.planner.planning.renewed`).
+        priority: 0 to 1, including ageing.
+        reason: the rule and its numbers, as text.
+        after: ids of tasks that must end first. They make segments in this task's chunks, so its
+            inputs must be looked up again then (`eventlog.compaction.planner.planning.renewed`).
     """
 
     id: str
@@ -49,7 +48,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bytes(self) -> int:
-        """What it costs: the size of its inputs."""
+        """Its cost: the size of its inputs in bytes."""
         return sum(segment.bytes for segment in self.inputs)
 
     @property
@@ -66,15 +65,15 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 def task_id(table: str, granularity: Granularity, inputs: Iterable[tuple[str, int]]) -> str:
     """Return the id of the task that rewrites the segments of these (id, version), in this order.
 
-    It is the id of a transaction, and those take effect once: of inputs without their versions the
-    work that is due again after a restore would have the id of the work that the restore undid.
+    It is the id of a transaction, which takes effect once. Versions are included because work that
+    is due again after a restore must not have the id of the work that the restore undid.
     """
     # against task-id-without-versions
     text = " ".join((table, granularity, *(f"{name}@{version}" for name, version in inputs)))
     return sha256(text.encode())[:32]
 
 
-_tasks = msgspec.json.Decoder(list[Task])  # made once: threads may decode
+_tasks = msgspec.json.Decoder(list[Task])  # created once; safe to share between threads
 
 
 def encode(tasks: Iterable[Task]) -> bytes:
@@ -86,7 +85,7 @@ def decode(body: bytes) -> list[Task]:
     """Return the tasks of `encode`.
 
     Raises:
-        InvalidInput: the text is none of it.
+        InvalidInput: the text is not a list of tasks.
     """
     try:
         return _tasks.decode(body)

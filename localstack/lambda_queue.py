@@ -1,14 +1,14 @@
-"""Compaction's queue on a local server: deploy it, and drive the function from it.
+"""Compaction's queue on a local server: deploys it, and drives the function from it.
 
     localstack/deploy --bucket flights --prefix tables/flights
     localstack/drive
 
 A local server runs no Lambda function without Docker. So `deploy` takes the template in
-compaction/aws/ as it is, leaves out the function and what refers to it, and creates the rest:
-queues, rules, policies, role, log group, alarms. `drive` is what stands between a queue and a
-function on AWS, the event source mapping: it receives batches, calls the handler in this process,
-and deletes what the handler did not report as failed. Tests use both. Traffic goes where
-AWS_ENDPOINT_URL says, and only to 127.0.0.1.
+compaction/aws/, leaves out the function and everything that refers to it, and creates the rest:
+queues, rules, policies, role, log group, alarms. `drive` replaces the event source mapping that
+connects a queue and a function on AWS: it receives batches, calls the handler in this process, and
+deletes the messages that the handler did not report as failed. Tests use both. Traffic goes to
+AWS_ENDPOINT_URL, which must be on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from botocore.exceptions import ClientError
 TEMPLATE = Path(__file__).resolve().parent.parent / "compaction" / "aws" / "template.yaml"
 STACK = "eventlog-compaction"
 FUNCTION = "AWS::Serverless::Function"
-RECEIVE = 10  # the most that one request to SQS brings
+RECEIVE = 10  # the most messages of one request to SQS
 
 Handler = Callable[[Any, Any], dict[str, Any] | None]
 
@@ -41,7 +41,7 @@ Handler = Callable[[Any, Any], dict[str, Any] | None]
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a stack made."""
+    """The outputs of a stack."""
 
     queue_url: str
     queue_arn: str
@@ -52,13 +52,13 @@ class Deployment:
 def deploy(
     bucket: str, prefix: str, *, source: str = "EventBridge", stack: str = STACK, **more: str
 ) -> Deployment:
-    """Create the stack without its function, and have the bucket announce what happens in it.
+    """Create the stack without its function, and set up the bucket's notifications.
 
     Args:
-        bucket: made if it is not there.
-        prefix: of a table, or of a folder of tables.
+        bucket: the bucket, created if it does not exist.
+        prefix: the path of a table, or of a folder of tables.
         source: EventBridge or S3.
-        stack: its name; one that exists is left as it is.
+        stack: the stack's name; an existing one is not changed.
         more: other parameters of the template.
     """
     check_endpoint()
@@ -82,7 +82,7 @@ def deploy(
 
 
 def notifications(source: str, queue_arn: str, prefix: str) -> dict[str, Any]:
-    """Return what a bucket has to be told so that commits reach the queue."""
+    """Return the bucket's notification configuration that sends commits to the queue."""
     if source == "EventBridge":
         return {"EventBridgeConfiguration": {}}
     rules = [{"Name": "prefix", "Value": f"{prefix}/"}, {"Name": "suffix", "Value": ".json"}]
@@ -102,14 +102,14 @@ def template() -> dict[str, Any]:
     return plain
 
 
-def without_function(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return the template without its function, what refers to it, and the SAM transform."""
-    parts = {name: part for name, part in whole.items() if name != "Transform"}
-    gone = {name for name, part in whole["Resources"].items() if part["Type"] == FUNCTION}
+def without_function(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without its function, references to it, and the SAM transform."""
+    parts = {name: part for name, part in template.items() if name != "Transform"}
+    gone = {name for name, part in template["Resources"].items() if part["Type"] == FUNCTION}
     for section in ("Resources", "Outputs"):
         parts[section] = {
             name: part
-            for name, part in whole[section].items()
+            for name, part in template[section].items()
             if name not in gone and not gone & references(part)
         }
     used = (
@@ -117,7 +117,7 @@ def without_function(whole: dict[str, Any]) -> dict[str, Any]:
         | references(parts["Outputs"])
         | references(parts["Conditions"])
     )
-    parts["Parameters"] = {n: part for n, part in whole["Parameters"].items() if n in used}
+    parts["Parameters"] = {n: part for n, part in template["Parameters"].items() if n in used}
     return parts
 
 
@@ -127,24 +127,24 @@ def references(part: Any) -> set[str]:
         return set().union(*(references(item) for item in part))
     if not isinstance(part, dict):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for name, value in part.items():
         if name == "Ref":
-            found.add(value)
+            names.add(value)
         elif name == "Fn::GetAtt":
-            found.add(value[0] if isinstance(value, list) else value.partition(".")[0])
+            names.add(value[0] if isinstance(value, list) else value.partition(".")[0])
         elif name == "Fn::Sub":
             text, inner = (value, {}) if isinstance(value, str) else value
-            found |= {piece.partition("}")[0] for piece in text.split("${")[1:]} | references(inner)
+            names |= {piece.partition("}")[0] for piece in text.split("${")[1:]} | references(inner)
         else:
-            found |= references(value)
-    return found
+            names |= references(value)
+    return names
 
 
 def check_endpoint() -> None:
-    """Refuse to go anywhere but to a server on this machine."""
+    """Refuse any endpoint that is not on this machine."""
     if urlsplit(os.environ.get("AWS_ENDPOINT_URL", "")).hostname not in ("127.0.0.1", "localhost"):
-        sys.exit("AWS_ENDPOINT_URL has to name a server on 127.0.0.1: see localstack/README.md")
+        sys.exit("AWS_ENDPOINT_URL must be a server on 127.0.0.1: see localstack/README.md")
 
 
 def _create(stack: str, given: dict[str, str]) -> dict[str, str]:
@@ -163,8 +163,8 @@ def _create(stack: str, given: dict[str, str]) -> dict[str, str]:
     formation.get_waiter("stack_create_complete").wait(
         StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
-    (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
-    return {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
+    (stack_description,) = formation.describe_stacks(StackName=stack)["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in stack_description["Outputs"]}
 
 
 # -------------------------------------------------------------------------------------- the drive
@@ -172,14 +172,14 @@ def _create(stack: str, given: dict[str, str]) -> dict[str, str]:
 
 @dataclass
 class Driven:
-    """What a drive did.
+    """The counts of a drive.
 
     Attributes:
-        batches: invocations.
-        received: deliveries; one that failed and came again counts twice.
-        deleted: messages that were dealt with.
-        failed: deliveries that the handler reported, or that were in a batch in which it raised.
-        errors: texts of what it raised.
+        batches: number of invocations.
+        received: number of deliveries; a redelivered message counts again.
+        deleted: number of messages that were handled.
+        failed: deliveries that the handler reported as failed, or in a batch for which it raised.
+        errors: texts of the errors that it raised.
     """
 
     batches: int = 0
@@ -191,7 +191,7 @@ class Driven:
 
 @dataclass
 class Invocation:
-    """The context of an invocation: it has `timeout_s` from now on."""
+    """The context of an invocation, which starts now and may run for `timeout_s`."""
 
     timeout_s: float = 300.0
     memory_limit_in_mb: int = 2048
@@ -199,7 +199,7 @@ class Invocation:
     _started: float = field(default_factory=time.monotonic)
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds that are left."""
+        """Return the remaining milliseconds."""
         return max(0, round(1000 * (self._started + self.timeout_s - time.monotonic())))
 
 
@@ -211,14 +211,14 @@ def drive(
     hidden_s: int | None = None,
     timeout_s: float = 300.0,
 ) -> Driven:
-    """Call the handler with the messages of a queue until none comes for a while.
+    """Call the handler with the messages of a queue until it has been empty for a while.
 
     Args:
         queue_url: the queue.
-        handler: called as Lambda calls it; never told anything but the event and the context.
-        idle_s: end after so many seconds without a message; None never ends.
-        hidden_s: how long a message is hidden once received; the queue's setting if None.
-        timeout_s: the time of an invocation.
+        handler: called as by Lambda, with the event and the context.
+        idle_s: end after this many seconds without a message; never if None.
+        hidden_s: seconds for which a received message is hidden; the queue's setting if None.
+        timeout_s: the time limit of an invocation, in seconds.
     """
     sqs = boto3.client("sqs")
     hidden = {} if hidden_s is None else {"VisibilityTimeout": hidden_s}
@@ -249,21 +249,21 @@ def drive(
 
 
 def _invoke(handler: Handler, messages: list[Any], timeout_s: float, done: Driven) -> list[Any]:
-    """Return the messages of a batch that were dealt with."""
+    """Call the handler with a batch and return the messages that were handled."""
     done.batches += 1
     done.received += len(messages)
     event = {"Records": [record_of(message) for message in messages]}
     try:
         answer = handler(event, Invocation(timeout_s)) or {}
-    except Exception as error:  # noqa: BLE001 - as on AWS: the whole batch comes again
+    except Exception as error:  # noqa: BLE001 - as on AWS: the whole batch is redelivered
         done.errors.append(f"{type(error).__name__}: {error}")
         done.failed += len(messages)
         return []
     failures = {item["itemIdentifier"] for item in answer.get("batchItemFailures", [])}
     unknown = failures - {message["MessageId"] for message in messages}
     if unknown:
-        # AWS then takes the whole batch for failed.
-        done.errors.append(f"reported messages that are not of the batch: {sorted(unknown)}")
+        # AWS then treats the whole batch as failed.
+        done.errors.append(f"reported messages that are not in the batch: {sorted(unknown)}")
         done.failed += len(messages)
         return []
     done.failed += len(failures)
@@ -271,7 +271,7 @@ def _invoke(handler: Handler, messages: list[Any], timeout_s: float, done: Drive
 
 
 def record_of(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of SQS as a record of the event that Lambda hands over."""
+    """Return a message of SQS as a record of Lambda's event."""
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -289,20 +289,22 @@ def record_of(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     made = verbs.add_parser("deploy", help="create queues, rules, policies and the role")
     made.add_argument("--bucket", required=True)
-    made.add_argument("--prefix", required=True, help="of a table, or of a folder of tables")
+    made.add_argument("--prefix", required=True, help="path of a table, or of a folder of tables")
     made.add_argument("--source", choices=("EventBridge", "S3"), default="EventBridge")
-    driven = verbs.add_parser("drive", help="call the function with what comes through the queue")
-    driven.add_argument("--idle", type=float, help="end after so many seconds without a message")
-    driven.add_argument("--timeout", type=float, default=300.0, help="of an invocation, in seconds")
+    driven = verbs.add_parser("drive", help="call the function with the queue's messages")
+    driven.add_argument("--idle", type=float, help="end after this many seconds without a message")
+    driven.add_argument(
+        "--timeout", type=float, default=300.0, help="time limit of an invocation, in seconds"
+    )
     for verb in (made, driven):
-        verb.add_argument("--stack", default=STACK, help=f"its name (default {STACK})")
+        verb.add_argument("--stack", default=STACK, help=f"name of the stack (default {STACK})")
     options = parser.parse_args()
     if options.verb == "deploy":
         print(
@@ -320,18 +322,18 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drive the function with the settings that the stack gives it."""
+    """Drive the function with the settings of the stack."""
     check_endpoint()
     try:
-        (found,) = boto3.client("cloudformation").describe_stacks(StackName=options.stack)["Stacks"]
+        (stack,) = boto3.client("cloudformation").describe_stacks(StackName=options.stack)["Stacks"]
     except ClientError as error:
         print(f"no stack {options.stack}: {error}; run localstack/deploy first", file=sys.stderr)
         return 1
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
-    given = {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    given = {p["ParameterKey"]: p["ParameterValue"] for p in stack["Parameters"]}
     os.environ.setdefault("EVENTLOG_TABLES", f"s3://{given['Bucket']}/{given['Prefix']}")
     os.environ.setdefault("EVENTLOG_QUEUE_URL", outputs["QueueUrl"])
-    from eventlog.compaction.lambda_handler import handler  # noqa: PLC0415 - deploy needs none of it
+    from eventlog.compaction.lambda_handler import handler  # noqa: PLC0415 - deploy does not need it
 
     with contextlib.suppress(KeyboardInterrupt):
         done = drive(outputs["QueueUrl"], handler, idle_s=options.idle, timeout_s=options.timeout)

@@ -1,4 +1,4 @@
-"""Run LocalStack's own entry point, kept on the loopback and inside a folder of its own.
+"""Runs LocalStack's own entry point, restricted to the loopback and to a folder of its own.
 
 `start-host` runs this with the Python of `.localstack/venv`; not for use by hand. LocalStack 4.14
 has no setting for the two things done here: it listens on every IPv4 interface whatever host

@@ -1,9 +1,9 @@
-"""What Spark finds by itself: `spark.read.format("eventlog")` without registration.
+"""The data source that Spark discovers: `spark.read.format("eventlog")` without registration.
 
-Spark looks for a `DefaultSource` in every top-level module whose name starts with `pyspark_`, at
-the first use of any Python data source, so that this import stays light: the reader and the writer
-are imported when they are asked for. Executors need the distribution installed, as classes travel
-by name.
+At the first use of any Python data source Spark looks for a `DefaultSource` in every top-level
+module whose name starts with `pyspark_`. So this import is kept light: the reader and the writer
+are imported when they are first needed. Executors need the distribution installed, because classes
+are pickled by name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """The data source `eventlog`: batch reads and writes of tables by path.
 
-    Options: `eventlog` reads and writes share one set, see `eventlog.readers.spark` and
+    Reads and writes share one set of options: see `eventlog.readers.spark.source` and
     `eventlog.writers.spark`.
     """
 
-    # Set at load(), before Spark ships this object: the plan and every action see one version.
+    # Set at load(), before Spark pickles this object: the plan and every action see one version.
     _pinned: Pinned | None = None
 
     @classmethod
@@ -36,7 +36,7 @@ class DefaultSource(DataSource):
         return "eventlog"
 
     def schema(self) -> StructType:
-        """Pin the table and its version; return its schema, or that of option `columns`."""
+        """Pin the table and its version. Return its schema, projected by option `columns`."""
         with _explained():
             from eventlog.readers.spark.source import load_schema  # noqa: PLC0415 - see the module's docstring
 
@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
         return make_reader(self.options, schema, self._pinned)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of one job."""
+        """Return the writer of one save."""
         with _explained():
             from eventlog.writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
 
@@ -60,7 +60,7 @@ class DefaultSource(DataSource):
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say which Python lacks a package: Spark may run another one than the driver is."""
+    """Name the Python that lacks a package: Spark may run another one than the driver does."""
     try:
         yield
     except ImportError as error:

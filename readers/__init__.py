@@ -1,4 +1,4 @@
-"""Readers: the rows of one version, pruned by statistics, as Arrow and what speaks Arrow.
+"""Readers: the rows of one version, pruned by statistics, as Arrow or for Arrow-based libraries.
 
 Imports eventlog; never writers or compaction. The Spark source is in `eventlog.readers.spark` and
 needs the extra `spark`.

@@ -1,4 +1,4 @@
-"""Small questions about batches and row groups."""
+"""Small functions on batches and tables of rows."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Columns that Arrow's datasets add to those of a file: they fail on one called so.
+# Columns that Arrow's datasets add to each file: a scan fails if a column has such a name.
 _SCANNER_NAMES = frozenset(
     ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
 )
 
 
 def holds_floats(kind: pa.DataType) -> bool:
-    """Say whether values of a type are floats, or hold some."""
+    """Return whether a type is a float type or contains one."""
     inner = (kind.field(place).type for place in range(kind.num_fields))
     return bool(pa.types.is_floating(kind)) or any(map(holds_floats, inner))
 
 
 def counted(rows: int) -> pa.RecordBatch:
-    """Return a batch of so many rows and no columns."""
+    """Return a batch with this number of rows and no columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the rows of tables of one schema, of which there is at least one."""
+    """Return the rows of one or more tables, all with the same schema."""
     parts = list(tables)
     if parts[0].column_names:
         return pa.concat_tables(parts)
-    # Of tables without columns Arrow forgets the number of rows.
+    # Arrow loses the number of rows when it concatenates tables without columns.
     return pa.Table.from_batches([counted(sum(part.num_rows for part in parts))])
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with exactly this schema; columns that came later are null.
+    """Return the rows with exactly this schema; columns added later are null.
 
     Raises:
-        ValueError: a column is missing that cannot be null; pa.ArrowInvalid: it has another type.
+        ValueError: a column that is not nullable is missing.
+        pa.ArrowInvalid: a column has another type and does not cast.
     """
     if table.schema.equals(schema, check_metadata=True):
         return table
@@ -59,11 +60,11 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
     """Return the rows for which the expression is true, in their order.
 
     Raises:
-        pa.ArrowException: it fails on a row.
+        pa.ArrowException: the expression fails on a row.
     """
     from pyarrow import acero  # noqa: PLC0415 - loads pandas where that is installed
 
-    if not table.column_names:  # acero would take it for a table without rows
+    if not table.column_names:  # acero would treat it as a table without rows
         rows = filtered(pa.table({"": pa.nulls(table.num_rows)}), where).num_rows
         return pa.Table.from_batches([counted(rows)])
 
@@ -71,7 +72,7 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
         acero.Declaration("project", acero.ProjectNodeOptions([where], ["wanted"])),
     ]
-    # One thread, so that the order stays; the pieces of a scan run side by side already.
+    # One thread, to keep the order; the pieces of a scan already run in parallel.
     mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
     return table.filter(mask.column(0))
 
@@ -88,5 +89,5 @@ def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def clashes(schema: pa.Schema) -> bool:
-    """Say whether a column is called as one of those that Arrow's scanner adds to every file."""
+    """Return whether a column has the name of one that Arrow's scanner adds to every file."""
     return not _SCANNER_NAMES.isdisjoint(schema.names)

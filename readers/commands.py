@@ -21,27 +21,43 @@ from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import scan
 from eventlog.state.scan import ScanPlan
 
-_TABLE_ROWS = 100  # of a table for people, unless more are asked for
+_TABLE_ROWS = 100  # shown in a table unless --limit is given
 _NUMBERS = ("int", "uint", "float", "double", "decimal")
 
 
 @click.command("scan")
 @common
-@click.option("--columns", help="Comma-separated names; all if not given.")
+@click.option("--columns", help="Comma-separated names; default: all.")
 @click.option("--where", help="SQL: \"origin = 'JFK' AND dep_delay > 60\".")
 @at_version
 @at_timestamp
-@click.option("--limit", type=click.IntRange(min=0), help=f"A table shows {_TABLE_ROWS} if none.")
 @click.option(
-    "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="table if not given."
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
 )
-@click.option("--output", type=click.Path(dir_okay=False), help="Instead of standard output.")
-@click.option("--count", "only_count", is_flag=True, help="Only the number of rows.")
 @click.option(
-    "--fallback", is_flag=True, help="Read what a lost segment was compacted from in its place."
+    "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."
 )
-@click.option("--plan", "--explain", "only_plan", is_flag=True, help="Only what would be read.")
-def scan_(  # noqa: PLR0913 - one parameter an option
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Write to this file instead of standard output.",
+)
+@click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
+@click.option(
+    "--fallback",
+    is_flag=True,
+    help="Where a segment is lost, read the segments it was compacted from.",
+)
+@click.option(
+    "--plan",
+    "--explain",
+    "only_plan",
+    is_flag=True,
+    help="Show what would be read, without reading it.",
+)
+def scan_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
     columns: str | None,
@@ -58,24 +74,26 @@ def scan_(  # noqa: PLR0913 - one parameter an option
     """Read rows."""
     table = place.open()
     wanted = names(columns, "--columns") if columns else None
-    found = scan(table, wanted, where, version, timestamp, fallback=fallback)
+    rows_scan = scan(table, wanted, where, version, timestamp, fallback=fallback)
     if only_plan:
-        _explain(place, found.plan)
+        _explain(place, rows_scan.plan)
         return
     if only_count:
-        count = found.count()
+        count = rows_scan.count()
         if place.as_json:
-            terminal.json_document({"version": found.version, "count": count})
+            terminal.json_document({"version": rows_scan.version, "count": count})
         else:
             terminal.say(str(count))
         return
     kind = row_format or ("json" if place.as_json else "table")
     if kind == "table":
         if output is not None:
-            raise InvalidInput(f"a file has a format: give --format, one of {', '.join(FORMATS)}")
-        _show_table(found.to_reader(), limit)
+            raise InvalidInput(
+                f"--output needs a file format: give --format, one of {', '.join(FORMATS)}"
+            )
+        _show_table(rows_scan.to_reader(), limit)
         return
-    reader = found.to_reader()
+    reader = rows_scan.to_reader()
     rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
     if output is not None:
         terminal.note(f"{rows:,} rows in {output}")
@@ -116,7 +134,7 @@ def _explain(place: Place, plan: ScanPlan) -> None:
 
 
 def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
-    """Show the first rows; one more is asked for, to know whether there are more."""
+    """Show the first rows. Read one row more than shown, to see whether any are left."""
     shown = _TABLE_ROWS if limit is None else limit
     rows = limited(reader, shown + 1).read_all()
     columns = rows.schema.names
@@ -131,5 +149,5 @@ def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
 def _cells(values: pa.ChunkedArray) -> list[Any]:
     try:
         return list(values.to_pylist())
-    except (OverflowError, ValueError):  # times that Python's own types do not reach
+    except (OverflowError, ValueError):  # times outside the range of Python's types
         return list(values.cast(pa.string()).to_pylist())

@@ -1,8 +1,8 @@
-"""Decoding row groups: within a bound on memory, whatever they expand to.
+"""Decoding of row groups within a bound on memory, however far they expand.
 
-Imports nothing of the project but its words. How large rows get is not in a footer: a dictionary
-holds a text once that stands in every row. So what the rows may take is found out first, and where
-that is much they are decoded a few at a time.
+Imports nothing of the project. A footer does not say how large decoded rows are: a dictionary
+stores a text once that every row may repeat. So a bound on their size is computed first; if it is
+large, the rows are decoded a few at a time.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-_VALUE_BYTES = 8  # of numbers, and of what tells where a value starts
+_VALUE_BYTES = 8  # of a number, or of a value's offset
 
 
 def leaves(schema: pa.Schema, names: frozenset[str]) -> list[int]:
-    """Return the places of the Parquet columns that some top-level columns consist of."""
-    found: list[int] = []
+    """Return the indexes of the Parquet columns that belong to the given top-level columns."""
+    indexes: list[int] = []
     at = 0
     for field in schema:
         count = _leaf_count(field.type)
         if field.name in names:
-            found.extend(range(at, at + count))
+            indexes.extend(range(at, at + count))
         at += count
-    return found
+    return indexes
 
 
 def encoded_bytes(group: Any, columns: Sequence[int]) -> int:
-    """Return the bytes of columns of a row group before compression, numbers at full width.
+    """Return the uncompressed bytes of columns of a row group, with numbers at full width.
 
     Args:
-        group: the row group's part of a Parquet footer.
-        columns: places of Parquet columns.
+        group: the row group's metadata in a Parquet footer.
+        columns: indexes of Parquet columns.
     """
     return sum(_encoded_bytes(group.column(place)) for place in columns)
 
@@ -49,11 +49,11 @@ def most_bytes(
     """Return a bound on the memory that columns of row groups take once decoded.
 
     Args:
-        source: the Parquet file, as far as these columns need it.
+        source: the Parquet file; the bytes of these columns suffice.
         footer: its metadata.
         groups: numbers of the row groups.
-        columns: places of Parquet columns.
-        enough: a bound up to here need not be a close one, and costs less.
+        columns: indexes of Parquet columns.
+        enough: a bound in bytes. An estimate at or below it may be loose, which is cheaper.
     """
     size = 0
     doubtful: list[tuple[int, int, Any]] = []
@@ -63,7 +63,7 @@ def most_bytes(
             size += _encoded_bytes(column)
             if column.has_dictionary_page and column.physical_type == "BYTE_ARRAY":
                 doubtful.append((group, place, column))
-    # No value is longer than all of its column chunk.
+    # No value is longer than its whole column chunk.
     loose = [column.num_values * column.total_uncompressed_size for _, _, column in doubtful]
     if size + sum(loose) <= enough:
         return size + int(sum(loose))
@@ -76,17 +76,17 @@ def most_bytes(
 def decode(
     source: pa.NativeFile, footer: Any, groups: Sequence[int], columns: Sequence[int], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield columns of row groups in batches of at most so many rows; memory follows the batch.
+    """Yield columns of row groups in batches; memory is proportional to a batch.
 
     Args:
-        source: the Parquet file, as far as these columns need it.
+        source: the Parquet file; the bytes of these columns suffice.
         footer: its metadata.
         groups: numbers of row groups.
-        columns: places of Parquet columns.
-        rows: in a batch.
+        columns: indexes of Parquet columns.
+        rows: the largest number of rows in a batch.
     """
-    # By their places: names with dots are ambiguous in a Parquet file. And not by Arrow's dataset,
-    # which decodes a row group whole, however few rows a batch is to have.
+    # Columns by index: names with dots are ambiguous in a Parquet file. Not with Arrow's dataset,
+    # which decodes a whole row group however small the batches are.
     reader = _opened(source, footer).reader
     yield from reader.iter_batches(
         rows, row_groups=list(groups), column_indices=list(columns), use_threads=False

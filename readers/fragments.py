@@ -1,9 +1,9 @@
-"""Reading the rows of given segments: checked against the log, bounded in memory, in order.
+"""Reads the rows of given segments: checked against the log, in order, in bounded memory.
 
-Imports eventlog only. Segments are read ahead by a few threads, in pieces of whole row groups. What
-is decoded was checked before (`eventlog.readers.objects`), so that nothing but the store can fail
-half-way, and what it gives is asked for again before anything is decoded: no row is lost or
-doubled. A missing or damaged segment is `DataLoss` and never skipped.
+Imports eventlog only. A few threads read segments ahead, in pieces of whole row groups. Bytes are
+checked before they are decoded (`eventlog.readers.objects`), so only the store can fail half-way,
+and its requests are retried before anything is decoded: no row is lost or doubled. A missing or
+damaged segment is `DataLoss` and never skipped.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from eventlog.store.port import ObjectStore
 
 DEFAULT_BATCH_ROWS = 128 * 1024
 _PIECE_BYTES = 16 * 2**20
-# Fetching waits for the store, decoding for processors: more at once get in each other's way.
+# Decoding is bound by the processors: more decoders than cores only slow each other down.
 _decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
-# What decoding of bytes that are those of the log can fail with.
+# Errors that decoding can raise on bytes that match the log.
 _FAILURES = (pa.ArrowException, OSError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How segments of one version become batches. Can be pickled to another process.
+    """How segments of one version become batches. Can be pickled.
 
     Attributes:
-        store: where the segments lie.
-        version: the version that is read, for messages.
+        store: the store that has the segments.
+        version: the version being read, for error messages.
         table_schema: the table's Arrow schema at that version, which `filter` refers to.
         schema: the fields wanted, in order; every batch has exactly this schema.
         filter: the rows wanted; None for all.
         filter_columns: names of the columns that `filter` reads, or a superset.
-        batch_rows: at most so many rows in a batch.
-        ahead_bytes: read ahead of what was asked for, decoded, about so many bytes.
-        table: id of the table, which the log must still be of where a segment is missing.
+        batch_rows: the largest number of rows in a batch.
+        ahead_bytes: about how many decoded bytes to read ahead of the consumer.
+        table: the table's id. If a segment is missing, the log is checked to have this id still.
     """
 
     store: ObjectStore
@@ -72,11 +72,11 @@ class Reading:
     table: str | None = None
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the segments, in the order given and as they lie in each.
+        """Yield the rows of the segments in the given order, and in stored order within each.
 
         Raises:
             DataLoss: a segment is missing or damaged.
-            InvalidInput: the filter fails on the rows, such as by an overflow.
+            InvalidInput: the filter fails on the rows, for example by an overflow.
             Unavailable: the store does not answer.
         """
         if better_together(self.filter, self.filter_columns):
@@ -91,14 +91,14 @@ class Reading:
                 weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
                 most=most,
             )
-            pieces = (piece for found in opened for piece in found)
+            pieces = (piece for segment_pieces in opened for piece in segment_pieces)
             for rows in read_ahead(
                 pool, pieces, _Piece.rows, weigh=lambda piece: piece.size, most=most
             ):
                 yield from rows
 
     def count(self, segments: Iterable[Segment]) -> int:
-        """Return the number of rows wanted, reading only what the filter needs.
+        """Return the number of rows that pass, reading only the columns of the filter.
 
         Raises: as `batches`.
         """
@@ -113,13 +113,13 @@ class Reading:
             return sum(read_ahead(pool, segments, counted_rows))
 
     def piece_bytes(self) -> int:
-        """Return how many bytes are decoded at once, or a row group if that is more."""
+        """Return how many bytes are decoded at once. A larger row group is decoded as a whole."""
         return min(_PIECE_BYTES, self.ahead_bytes // 8)
 
     def filter_in_scan(self) -> bool:
-        """Say whether Arrow may prune row groups by the filter and the statistics in the file.
+        """Return whether Arrow may prune row groups by the filter and the statistics in the file.
 
-        Those of floats leave NaN out: pruned by them, rows that pass would not be found.
+        Statistics of floats leave NaN out: pruning by them would lose rows that pass.
         """
         read = [f.type for f in self.table_schema if f.name in self.filter_columns]
         return self.filter is None or not (
@@ -143,7 +143,7 @@ class Reading:
 
 
 class _Source:
-    """One segment, opened: what of it is read, and how it becomes the columns wanted."""
+    """One opened segment: the columns to read, and how they become the requested ones."""
 
     def __init__(self, reading: Reading, segment: Segment, fetchers: Executor) -> None:
         self.reading, self.segment = reading, segment
@@ -155,10 +155,12 @@ class _Source:
         self.schema = self.footer.schema.to_arrow_schema()
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = leaves(self.schema, names)
-        # What the columns take once decoded, by row group; None: nobody told.
-        told = decoded_sizes(self.footer, len(self.schema))
+        # Decoded bytes of the columns, by row group; None if the file does not say.
+        by_column = decoded_sizes(self.footer, len(self.schema))
         wanted = [place for place, name in enumerate(self.schema.names) if name in names]
-        self.sizes = None if told is None else [sum(row[place] for place in wanted) for row in told]
+        self.sizes = None
+        if by_column is not None:
+            self.sizes = [sum(row[place] for place in wanted) for row in by_column]
         self.fields = pa.schema([field for field in reading.table_schema if field.name in names])
         self._check_footer()
 
@@ -168,13 +170,13 @@ class _Source:
         rows = sum(group.num_rows for group in groups)
         if not rows == footer.num_rows == segment.rows:
             raise self.object.loss(f"the object has {footer.num_rows} rows, not {segment.rows}")
-        there = set(self.schema.names)
+        present = set(self.schema.names)
         for field in self.reading.table_schema:
-            if not field.nullable and field.name not in there:
+            if not field.nullable and field.name not in present:
                 raise self.object.loss(f"the object lacks column {field.name!r}")
 
     def pieces(self) -> list[_Piece]:
-        """Return runs of row groups, each as large as may be decoded at once."""
+        """Return runs of row groups, each about as large as is decoded at once."""
         most = self.reading.piece_bytes()
         pieces: list[_Piece] = []
         run: list[int] = []
@@ -191,7 +193,7 @@ class _Source:
         return pieces
 
     def _size(self, group: int) -> int:
-        """Return what a row group's columns take in memory, as far as its footer tells."""
+        """Return an estimate of a row group's columns in memory, in bytes, from the footer."""
         if self.sizes is not None:
             return int(self.sizes[group])
         return encoded_bytes(self.footer.row_group(group), self.columns)
@@ -203,7 +205,7 @@ class _Source:
         return sum(batch.num_rows for piece in self.pieces() for batch in piece.rows())
 
     def _groups(self) -> list[int]:
-        """Return the row groups that may hold rows wanted, by the statistics in the file."""
+        """Return the row groups that may have matching rows, by the statistics in the file."""
         reading, every = self.reading, list(range(self.footer.num_row_groups))
         if reading.filter is None or len(every) < 2 or not reading.filter_in_scan():
             return every
@@ -213,11 +215,11 @@ class _Source:
         try:
             kept = fragment.subset(filter=reading.filter, schema=reading.table_schema)
         except (pa.ArrowException, ValueError):
-            return every  # it fails on a bound, which says nothing of the rows
+            return every  # the filter fails on a bound; it may not fail on the rows
         return [group.id for group in kept.row_groups]
 
     def undecodable(self, error: Exception) -> DataLoss:
-        """Return what it means that bytes that are those of the log do not become rows."""
+        """Return the error for bytes that match the log but do not decode."""
         return self.object.loss(
             f"the object does not decode to the table's columns: {_first_line(error)}"
         )
@@ -232,7 +234,7 @@ class _Piece:
     size: int
 
     def rows(self) -> Iterable[pa.RecordBatch]:
-        """Return the batches wanted; where that is too much to hold, each when it is asked for."""
+        """Return the requested batches: a list, or lazily if they are too large to hold."""
         source, once = self.source, self.source.reading.piece_bytes()
         groups = [source.footer.row_group(index) for index in self.groups]
         count = sum(group.num_rows for group in groups)
@@ -258,7 +260,7 @@ class _Piece:
             raise self.source.undecodable(error) from error
 
     def _decoded(self, file: pa.NativeFile, count: int, rows: int) -> Iterator[pa.Table]:
-        """Yield the columns that are needed, in the table's types, so many rows at once."""
+        """Yield the needed columns in the table's types, in tables of up to `rows` rows."""
         source, seen = self.source, 0
         try:
             for batch in self._read(file, count, rows):
@@ -271,7 +273,7 @@ class _Piece:
                 raise
             raise source.undecodable(error) from error
         if seen != count:
-            raise source.object.loss(f"row groups of {count} rows hold {seen}")
+            raise source.object.loss(f"row groups of {count} rows decode to {seen}")
 
     def _read(self, file: pa.NativeFile, count: int, rows: int) -> Iterator[pa.RecordBatch]:
         source = self.source
@@ -280,7 +282,7 @@ class _Piece:
         return (counted(min(rows, count - start)) for start in range(0, count, rows))
 
     def _wanted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass, in batches of exactly the schema wanted."""
+        """Yield the rows that pass, in batches with exactly the requested schema."""
         reading = self.source.reading
         names = reading.schema.names
         if reading.filter is not None:
@@ -295,7 +297,7 @@ class _Piece:
                 ) from error
         for table in tables:
             if not names:
-                if table.num_rows:  # to_batches yields no empty batch either
+                if table.num_rows:  # like to_batches, which yields no empty batch
                     yield counted(table.num_rows)
                 continue
             for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):

@@ -1,10 +1,9 @@
-"""The objects of segments: every byte that is handed on was compared with the log.
+"""The objects of segments: every byte is compared with the log before it is used.
 
-Imports eventlog only. Small objects are fetched and checked whole. Of large ones first the tail is,
-whose size and sha256 the entry has, and then each part that is asked for, by the checksums in the
-tail (`eventlog.format.parts`). So a decoder never sees a byte that is not the one that was
-committed: no bit that rots on a disk or on the way can make it loop, crash or answer with other
-rows.
+Imports eventlog only. Small objects are fetched and checked as a whole. For a large object the tail
+is fetched first and checked against its size and sha256 in the entry; then each requested part is
+checked against the checksums in the tail (`eventlog.format.parts`). So a decoder sees committed
+bytes only: a bit flipped on a disk or in transit cannot make it loop, crash or return other rows.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from eventlog.state.small.holds import check_kept
 from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 
-_ATTEMPTS = 3  # of one fetch: what was damaged on the way only is right the next time
-# Requests: what lies so near to each other is fetched in one, up to so much.
+_ATTEMPTS = 3  # of one fetch: damage in transit is gone the next time
+# Ranges closer than the gap are fetched in one request of at most so many bytes.
 _GAP_BYTES = 8 * 2**10
 _MOST_BYTES = 32 * 2**20
-# An object whose entry has no tail is checked whole, and in blocks of this size from then on.
+# An object whose entry has no tail is checked as a whole once, and in such blocks from then on.
 _BLOCK_BYTES = 2**20
 _END_BYTES = 8
 
@@ -53,11 +52,11 @@ class SegmentObject:
     """One segment's object. Call `open` first.
 
     Args:
-        store: where it lies.
-        segment: its entry.
+        store: the store that has it.
+        segment: its entry in the log.
         version: the version that is read, for messages.
-        fetchers: fetch ranges side by side; one after another if None.
-        table: id of the table, which the log must still be of where the object is missing.
+        fetchers: fetch ranges in parallel; one after another if None.
+        table: the table's id. If the object is missing, the log is checked to have this id still.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class SegmentObject:
         self.footer: Any = None
 
     def open(self) -> None:
-        """Fetch and check what says where everything is: `footer`, from `end`, its bytes.
+        """Fetch and check the object's last bytes (`end`), and parse `footer` from them.
 
         Raises:
             DataLoss: the object is missing or damaged.
@@ -98,13 +97,13 @@ class SegmentObject:
                 size = parts.footer_bytes(self._bytes(segment.bytes - _END_BYTES))
                 self.end = self._bytes(max(0, segment.bytes - size))
                 self.footer = parts.parse_footer(self.end)
-        except Corrupt as error:  # what was committed is no segment
+        except Corrupt as error:  # what was committed is not a segment
             if isinstance(error, DataLoss):
                 raise
             raise self.loss(error.message) from error
 
     def read(self, spans: Iterable[_Span]) -> pa.NativeFile:
-        """Return a file in which these bytes of the object are, checked; others cannot be read.
+        """Return a file from which these ranges of the object can be read, checked; no others can.
 
         Raises:
             DataLoss: the object is missing or damaged.
@@ -117,7 +116,7 @@ class SegmentObject:
             held = list(self._fetchers.map(self._fetch, ranges))
         else:
             held = list(map(self._fetch, ranges))
-        return pa.PythonFile(_Held(held, self.segment.bytes), mode="r")
+        return pa.PythonFile(_FetchedRanges(held, self.segment.bytes), mode="r")
 
     def _bytes(self, start: int) -> bytes:
         """Return the last bytes of the object, checked."""
@@ -126,27 +125,27 @@ class SegmentObject:
         return bytes(file.read())
 
     def _fetch(self, numbers: range) -> tuple[int, memoryview]:
-        """Return where parts that lie side by side start, and their bytes, checked."""
+        """Return where adjacent parts start, and their checked bytes."""
         return self._tried(lambda: self._fetch_parts(numbers))
 
     def _tried(self, fetch: Callable[[], _Answer | None]) -> _Answer:
-        """Return what is fetched; None, which is other bytes than there should be, is DataLoss."""
-        # No pauses: the adapter has made them, and damaged bytes are not waited for.
+        """Fetch with retries. None from `fetch`, which means wrong bytes, becomes DataLoss."""
+        # No pauses: the adapter has paused already, and waiting does not mend damaged bytes.
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                found = fetch()
+                answer = fetch()
             except KeyNotFound:
                 raise self.missing() from None
             except Unavailable:
                 if attempt == _ATTEMPTS:
                     raise
                 continue
-            if found is not None:
-                return found
+            if answer is not None:
+                return answer
         raise self.loss("the object's bytes are not those that were committed")
 
     def _fetch_whole(self) -> bytes | None:
-        # One byte more than there should be, to notice one too many.
+        # Ask for one byte more than expected, to notice an object that is too long.
         body = self._store.get(self.key, length=self.segment.bytes + 1)
         # against segment-bytes-not-compared
         return body if codec.sha256(body) == self.segment.checksum else None
@@ -167,7 +166,7 @@ class SegmentObject:
         return None
 
     def _blocks(self) -> Parts | None:
-        """Read the whole object once, and return the checksums of its blocks if it is undamaged."""
+        """Read the whole object once. Return the checksums of its blocks if it is undamaged."""
         size, checksums = self.segment.bytes, list[bytes]()
         whole = object_checksum(
             self._store,
@@ -181,12 +180,12 @@ class SegmentObject:
         return Parts((*range(0, size, _BLOCK_BYTES), size), b"".join(checksums))
 
     def missing(self) -> EventLogError:
-        """Return what a missing object means: vacuumed below the newest horizon, else lost.
+        """Return the error for a missing object: vacuumed if below the newest horizon, else lost.
 
-        Or the whole table was removed, and maybe another one created in its place.
+        Or the whole table was removed, and another one may have been created in its place.
 
         Raises:
-            Unavailable: the store does not answer, so that nobody can tell.
+            Unavailable: the store does not answer, so that the cause cannot be determined.
         """
         try:
             log = Log(self._store)
@@ -211,28 +210,28 @@ class SegmentObject:
 
 
 def check_sizes(store: ObjectStore, segments: Sequence[Segment], version: int) -> None:
-    """Check that the objects are there and as large as the log says, for readers that do not.
+    """Check that the objects exist with the sizes in the log, for readers that do not check.
 
     Raises:
-        DataLoss: one is missing or has another size.
+        DataLoss: an object is missing or has another size.
         Unavailable: the store does not answer.
     """
     files, root = store.filesystem()
     try:
-        found = files.get_file_info([f"{root}/{keys.key_of(segment)}" for segment in segments])
+        infos = files.get_file_info([f"{root}/{keys.key_of(segment)}" for segment in segments])
     except OSError as error:
         why = f"the store does not answer: {error}; try again later"
         raise Unavailable(why, table=store.uri, version=version) from error
-    for segment, there in zip(segments, found, strict=True):
-        if there.size != segment.bytes:
+    for segment, info in zip(segments, infos, strict=True):
+        if info.size != segment.bytes:
             source = SegmentObject(store, segment, version)
-            if not there.is_file:
+            if not info.is_file:
                 raise source.missing()
-            raise source.loss(f"the object has {there.size} bytes, not {segment.bytes}")
+            raise source.loss(f"the object has {info.size} bytes, not {segment.bytes}")
 
 
 def _joined(known: Parts, spans: Iterable[_Span]) -> Iterator[range]:
-    """Yield runs of parts that hold the spans, each to be fetched in one request."""
+    """Yield runs of parts that cover the spans, each to be fetched in one request."""
     wanted = sorted({number for start, end in spans for number in known.covering(start, end)})
     bounds = known.bounds
     run: range | None = None
@@ -248,8 +247,8 @@ def _joined(known: Parts, spans: Iterable[_Span]) -> Iterator[range]:
         yield run
 
 
-class _Held(io.RawIOBase):
-    """What was fetched of an object, in the place where it lies there."""
+class _FetchedRanges(io.RawIOBase):
+    """A file of an object's size that has only the fetched ranges of its bytes."""
 
     def __init__(self, held: Sequence[tuple[int, memoryview]], size: int) -> None:
         super().__init__()
@@ -272,15 +271,15 @@ class _Held(io.RawIOBase):
         return self._position
 
     def read_buffer(self, size: int) -> memoryview:
-        """Return the bytes themselves; pyarrow asks for them like this."""
+        """Return the next bytes without a copy; pyarrow calls this."""
         place = bisect_right(self._starts, self._position) - 1
         start, body = self._held[place] if place >= 0 else (0, memoryview(b""))
         end = min(self._position + size, self._size)
         if place < 0 or end > start + len(body):
-            raise OSError(f"bytes {self._position} to {end} of the object were not asked for")
-        found = body[self._position - start : end - start]
+            raise OSError(f"bytes {self._position} to {end} of the object were not requested")
+        data = body[self._position - start : end - start]
         self._position = end
-        return found
+        return data
 
     def read(self, size: int = -1) -> bytes:
         left = self._size - self._position

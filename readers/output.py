@@ -1,4 +1,4 @@
-"""Rows to a file or to standard output, batch by batch: CSV, JSON lines, Parquet, Arrow IPC.
+"""Writes rows to a file or standard output in batches: CSV, JSON lines, Parquet, Arrow IPC.
 
 Imports eventlog only.
 """
@@ -26,7 +26,7 @@ from eventlog.readers.batches import holds_floats
 FORMATS = ("csv", "json", "parquet", "arrow")
 _PARTIAL = ".partial"
 _DAY_US = 86_400 * 10**6
-_FIRST_DAY, _END_DAY = -12_687_428, 11_248_738  # of the years that Arrow writes, ±32767
+_FIRST_DAY, _END_DAY = -12_687_428, 11_248_738  # days of years within ±32767, which Arrow can write
 
 
 def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None) -> int:
@@ -35,18 +35,18 @@ def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None
     Args:
         reader: the rows.
         row_format: one of `FORMATS`.
-        output: path of a file, which appears only when it is complete; standard output if None.
+        output: path of a file, which is created only once it is complete; standard output if None.
 
     Raises:
-        InvalidInput: a type that the format cannot hold, or a path that cannot be written.
+        InvalidInput: the format cannot hold a type or a value, or the path cannot be written.
     """
     if output is None:
         if row_format == "parquet":
-            raise InvalidInput("Parquet goes to a file: give --output FILE")
+            raise InvalidInput("Parquet cannot be written to standard output: give --output FILE")
         return _WRITERS[row_format](reader, sys.stdout.buffer)
     target = Path(output)
     partial = target.with_name(target.name + _PARTIAL)
-    with _complaining(output):
+    with _errors_naming(output):
         with partial.open("wb") as sink:
             rows = _WRITERS[row_format](reader, sink)
         partial.replace(target)
@@ -54,7 +54,7 @@ def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None
 
 
 def limited(reader: pa.RecordBatchReader, limit: int) -> pa.RecordBatchReader:
-    """Return the first `limit` rows of a stream; no more batches are read than that takes."""
+    """Return the first `limit` rows of a stream, reading no more batches than needed."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         left = limit
@@ -87,7 +87,7 @@ def _to_csv(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
 
 
 def _check_years(batch: pa.RecordBatch) -> None:
-    """Refuse days and times for which Arrow writes a complaint into the CSV."""
+    """Refuse dates and times for which Arrow would write an error text into the CSV."""
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_date(values.type):
             units, a_day = values.view(pa.int32()), 1
@@ -95,11 +95,11 @@ def _check_years(batch: pa.RecordBatch) -> None:
             units, a_day = values.view(pa.int64()), _DAY_US
         else:
             continue
-        found = pc.min_max(units).as_py()
+        bounds = pc.min_max(units).as_py()
         if units.null_count < len(units) and not (
-            _FIRST_DAY * a_day <= found["min"] and found["max"] < _END_DAY * a_day
+            _FIRST_DAY * a_day <= bounds["min"] and bounds["max"] < _END_DAY * a_day
         ):
-            raise _unfit("CSV", ValueError(f"a year of column {name!r} beyond 32767"))
+            raise _unfit("CSV", ValueError(f"a year in column {name!r} is beyond 32767"))
 
 
 def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
@@ -118,7 +118,7 @@ def _to_json(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
 
 
 def _spelled(value: Any) -> Any:
-    """Return a value with NaN and infinities, which JSON lacks, as texts that `append` reads."""
+    """Return a value with NaN and infinities, which JSON lacks, as strings that `append` reads."""
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -131,8 +131,8 @@ def _spelled(value: Any) -> Any:
 
 def _unfit(row_format: str, error: Exception) -> InvalidInput:
     return InvalidInput(
-        f"a value has no form in {row_format} ({error}): leave its column out by --columns, or "
-        "write --format arrow or parquet"
+        f"a value cannot be written as {row_format} ({error}): leave its column out with "
+        "--columns, or give --format arrow or parquet"
     )
 
 
@@ -163,7 +163,7 @@ _WRITERS: dict[str, Callable[[pa.RecordBatchReader, BinaryIO], int]] = {
 
 
 @contextmanager
-def _complaining(output: str) -> Iterator[None]:
+def _errors_naming(output: str) -> Iterator[None]:
     try:
         yield
     except EventLogError:
@@ -173,7 +173,7 @@ def _complaining(output: str) -> Iterator[None]:
 
 
 def text(value: Any) -> str:
-    """Return a value of a row for people."""
+    """Return a value as text for display."""
     if value is None:
         return ""
     if isinstance(value, datetime):

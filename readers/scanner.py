@@ -1,7 +1,7 @@
-"""Scans: the rows of one version as Arrow, and from there to pandas, Polars and DuckDB.
+"""Scans: the rows of one version as Arrow, pandas, Polars or DuckDB.
 
-Imports eventlog only. A scan is pinned to its version when it is made; every time it is consumed it
-reads the same rows in the same order.
+Imports eventlog only. A scan is pinned to its version when it is created. Each time it is consumed
+it reads the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows that one question asks of one version; nothing is read before it is consumed.
+    """A query of one version. No rows are read until it is consumed.
 
-    Rows come in the order of (time chunk, version, place in that version's commit), and within a
-    segment as they lie there; the time column is sorted across rows only as far as that goes. Every
-    batch has exactly `schema`. Consuming methods may be called again; each reads anew. Consumers
-    that pull through the C interface see errors of reading as their own error type.
+    Rows are ordered by (time chunk, version, position in that version's commit), and within a
+    segment as stored; this does not sort them fully by the time column. Every batch has exactly
+    `schema`. Consuming methods may be called repeatedly; each call reads again. Consumers that read
+    through the C interface report read errors as their own error type.
 
     Attributes:
-        plan: the segments that are read, and why not the others.
+        plan: the segments to read, and why the others were pruned.
         reading: how they are read.
-        snapshot: the version.
-        fallback: whether lost segments are read around; see `scan`.
+        snapshot: the snapshot of the version.
+        fallback: whether lost segments are replaced by their sources; see `scan`.
     """
 
     plan: ScanPlan
@@ -61,15 +61,15 @@ class Scan:
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version being read."""
         return self.plan.version
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches; memory stays bounded whatever their number.
+        """Yield the rows in batches, in bounded memory.
 
         Raises:
             DataLoss: a segment is missing or damaged.
-            InvalidInput: the predicate fails on the rows, such as by an overflow.
+            InvalidInput: the predicate fails on the rows, for example by an overflow.
             Unavailable: the store does not answer.
         """
         if self.fallback:
@@ -78,12 +78,12 @@ class Scan:
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream. See `to_batches` for what reading it raises."""
+        """Return the rows as a stream. See `to_batches` for the errors of reading it."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
         """Return all rows in memory. See `to_batches` for its errors."""
-        if self.fallback:  # nothing is passed on before all of it is there
+        if self.fallback:  # no row is returned before all are read
             try:
                 return pa.Table.from_batches(self._batches(), self.schema)
             except DataLoss as error:
@@ -91,18 +91,18 @@ class Scan:
         return self.to_reader().read_all()
 
     def to_pandas(self) -> Any:
-        """Return all rows as a pandas DataFrame, every value as it is.
+        """Return all rows as a pandas DataFrame, with every value unchanged.
 
-        See `to_batches` for errors of reading.
+        See `to_batches` for the errors of reading.
 
-        Integers with nulls among them get pandas' nullable types (`Int64`), or are Python integers
-        inside of lists and structs, where pandas would make them floats and round large ones. Times
-        are of microseconds. Decimals, dates and what is nested are objects. Pandas knows one
-        missing float only: null and NaN are both NaN there.
+        Integer columns with nulls get pandas' nullable types (`Int64`). Inside lists and structs
+        such integers become Python integers, because pandas would turn them into floats and round
+        large ones. Times have microseconds. Decimals, dates and nested values are objects. Pandas
+        has only one missing float: both null and NaN become NaN.
 
         Raises:
-            InvalidInput: pandas is not installed, or Python has no form for a value, such as for
-                dates outside the years 1 to 9999.
+            InvalidInput: pandas is not installed, or Python cannot represent a value, such as a
+                date outside the years 1 to 9999.
         """
         pandas = _need("pandas", "pandas")
         rows = self.to_table()
@@ -110,21 +110,21 @@ class Scan:
             frame = rows.to_pandas(integer_object_nulls=True)
         except (pa.ArrowException, OverflowError, ValueError) as error:
             raise InvalidInput(
-                f"a value has no form in pandas ({error}): leave its column out, or take "
+                f"pandas cannot represent a value ({error}): leave its column out, or use "
                 "to_table() or to_polars()"
             ) from None
         for place, column in enumerate(rows.columns):
             if pa.types.is_integer(column.type) and column.null_count:
                 nullable = pandas.array([], dtype=f"Int{column.type.bit_width}").dtype
-                whole = column.to_pandas(types_mapper={column.type: nullable}.get)
-                whole.index = frame.index
-                frame.isetitem(place, whole)
+                values = column.to_pandas(types_mapper={column.type: nullable}.get)
+                values.index = frame.index
+                frame.isetitem(place, values)
         return frame
 
     def to_polars(self) -> Any:
-        """Return all rows as a Polars DataFrame, every value as it is.
+        """Return all rows as a Polars DataFrame, with every value unchanged.
 
-        See `to_batches` for errors of reading.
+        See `to_batches` for the errors of reading.
 
         Raises:
             InvalidInput: Polars is not installed.
@@ -132,10 +132,10 @@ class Scan:
         return _need("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """Return the rows as a DuckDB relation, which streams them each time it is run.
+        """Return the rows as a DuckDB relation, which streams them each time it runs.
 
-        Every value is as it is; what DuckDB's own SQL makes of them follows its rules and the zone
-        of its session, such as for the text of a time without an offset.
+        Every value is unchanged. DuckDB's own SQL interprets them by its rules and the time zone of
+        its session, for example when it reads a time without an offset.
 
         Args:
             connection: a DuckDB connection; the default one if None.
@@ -147,7 +147,7 @@ class Scan:
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def count(self) -> int:
-        """Return the number of rows: from metadata where it tells, else reading filter columns.
+        """Return the number of rows, from metadata if possible, else by reading filter columns.
 
         See `to_batches` for its errors.
         """
@@ -165,7 +165,7 @@ class Scan:
         return reading.count(segments)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a new stream of the rows for any library that speaks Arrow (PyCapsule)."""
+        """Return a new stream of the rows by Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -178,33 +178,33 @@ class Scan:
             raise
 
     def _advise(self, error: DataLoss) -> None:
-        """Say in the error that the rows can be read otherwise, if they can."""
+        """Add to the error how to read the rows from elsewhere, if that is possible."""
         lost = [s for s in self.plan.segments() if keys.key_of(s) == error.key]
         try:
-            found = fallback.find(Log(self.reading.store), self.snapshot, lost)
+            stand_ins = fallback.find(Log(self.reading.store), self.snapshot, lost)
         except EventLogError:
-            return  # the loss is what the caller has to hear of
-        if lost and not found.missing:
+            return  # the caller needs the error of the loss itself
+        if lost and not stand_ins.missing:
             error.message += (
-                "; what it was compacted from is still there: scan(..., fallback=True) "
-                "(`eventlog scan --fallback`) reads its rows from that"
+                "; the segments it was compacted from still exist: scan(..., fallback=True) "
+                "(`eventlog scan --fallback`) reads its rows from them"
             )
 
     def _around(self) -> tuple[Reading, list[Segment]]:
-        """Return what to read where segments are lost: others with the same rows, or DataLoss."""
+        """Return what to read, with stand-ins for lost segments; DataLoss without them."""
         store, planned = self.reading.store, self.plan.in_scan_order()
-        whole = each(lambda segment: fallback.is_whole(store, segment), planned)
-        lost = [s for s, there in zip(planned, whole, strict=True) if not there]
+        intact = each(lambda segment: fallback.is_whole(store, segment), planned)
+        lost = [s for s, is_intact in zip(planned, intact, strict=True) if not is_intact]
         if not lost:
             return self.reading, planned
-        found = fallback.find(Log(store), self.snapshot, lost)
-        if found.out:
-            logger.warning("version %d of %s: %s", self.version, store.uri, found)
-        # What comes back may cover more than was asked for.
+        stand_ins = fallback.find(Log(store), self.snapshot, lost)
+        if stand_ins.out:
+            logger.warning("version %d of %s: %s", self.version, store.uri, stand_ins)
+        # The stand-ins may have rows that the predicate excludes.
         predicate = self.plan.predicate
         reading = replace(self.reading, filter=predicate.to_arrow() if predicate else None)
-        left = [segment for segment in planned if segment not in found.out]
-        return reading, sorted([*left, *found.back], key=_scan_order)
+        left = [segment for segment in planned if segment not in stand_ins.out]
+        return reading, sorted([*left, *stand_ins.back], key=_scan_order)
 
 
 def scan(
@@ -217,25 +217,25 @@ def scan(
     batch_rows: int = DEFAULT_BATCH_ROWS,
     fallback: bool = False,
 ) -> Scan:
-    """Return the scan of one version of a table, pinned by this call.
+    """Return a scan of one version of a table. The version is pinned by this call.
 
     Args:
         t: the table.
-        columns: names of the columns wanted, in this order; all if None; may be empty.
-        where: SQL text or a pyarrow expression that rows have to pass. An expression that casts to
-            floats, looks floats up or compares with NaN reads every segment.
-        version: which version; the newest if neither this nor `timestamp` is given.
-        timestamp: see `Table.snapshot`.
-        batch_rows: at most so many rows in a batch.
-        fallback: read around lost segments: where one that compaction wrote is missing or damaged,
-            read what it was compacted from, with all of its group and exactly the version's rows,
-            and log a warning that names them. Where that is gone too it stays `DataLoss`. A stream
-            first reads all segments once to find what is lost, before it yields a row.
+        columns: names of the columns to read, in this order; all if None; may be empty.
+        where: SQL text or a pyarrow expression that selects rows. An expression that casts to
+            floats, tests floats against a list or compares with NaN reads every segment.
+        version: the version to read; the newest if neither this nor `timestamp` is given.
+        timestamp: the time whose version to read; see `Table.snapshot`.
+        batch_rows: the largest number of rows in a batch.
+        fallback: if a segment that compaction wrote is missing or damaged, read the segments it was
+            compacted from, with exactly the version's rows, and log a warning that names them. If
+            those are gone too, raise `DataLoss`. A stream reads all segments once to find the lost
+            ones before it yields the first row.
 
     Raises:
-        InvalidInput: an argument is wrong; the message names the part.
+        InvalidInput: an argument is wrong; the message says which.
         VersionNotFound: there is no such version.
-        VersionVacuumed: it was given up, and its segments may be gone.
+        VersionVacuumed: the version is below the horizon, and its segments may be deleted.
     """
     opened(t)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
@@ -265,7 +265,7 @@ def count(
     Raises:
         InvalidInput: an argument is wrong.
         VersionNotFound: there is no such version.
-        VersionVacuumed: it was given up.
+        VersionVacuumed: the version is below the horizon.
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """
@@ -275,11 +275,11 @@ def count(
 def kept_snapshot(
     t: Table, version: int | None = None, timestamp: Moment | None = None
 ) -> Snapshot:
-    """Return a version whose rows can be read: `Table.snapshot`, but none that was given up.
+    """Return `Table.snapshot` of a version whose rows can still be read.
 
     Raises:
         VersionNotFound: there is no such version.
-        VersionVacuumed: it lies below the newest horizon that this handle knows.
+        VersionVacuumed: it is below the newest horizon that this handle has read.
     """
     snapshot = t.snapshot(version, timestamp)
     head = t.head()

@@ -1,7 +1,7 @@
-"""Filters of many values or parts, evaluated on the rows of many segments at once.
+"""Large filters, evaluated on the rows of many segments at once.
 
-Imports eventlog only. Arrow hashes the values of a filter and compiles its patterns anew each time
-that the filter is evaluated. Segment by segment, that can take longer than everything else.
+Imports eventlog only. Arrow hashes the values of a filter and compiles its patterns each time it
+evaluates the filter. Done per segment, that can take longer than everything else.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOST_BYTES = 32 * 2**20
 
 
 def better_together(expression: pc.Expression | None, columns: AbstractSet[str]) -> bool:
-    """Say whether a filter over these columns is better evaluated by `together`.
+    """Return whether a filter over these columns is better evaluated by `together`.
 
-    What it gives up is that Arrow skips row groups by their statistics.
+    The price is that Arrow cannot skip row groups by their statistics.
     """
     if expression is None or not columns:
         return False
@@ -41,27 +41,27 @@ def together(
     """Yield the rows that pass, in order.
 
     Args:
-        batches: rows with the columns wanted and those of the filter.
+        batches: rows with the requested columns and those of the filter.
         expression: the filter.
-        names: of the columns wanted, which come first.
-        batch_rows: at most so many rows in a batch.
-        table: for messages.
+        names: names of the requested columns, which come first in the batches.
+        batch_rows: the largest number of rows in a batch.
+        table: the table's URI, for error messages.
 
     Raises:
         InvalidInput: the filter fails on the rows.
     """
     for rows in _gathered(batches):
         try:
-            found = filtered(rows, expression)
+            passing = filtered(rows, expression)
         except (pa.ArrowException, OSError, ValueError) as error:
             why = str(error).split("\n", 1)[0][:300]
             raise InvalidInput(f"the predicate fails on the rows: {why}", table=table) from error
-        for batch in found.to_batches(max_chunksize=batch_rows):
+        for batch in passing.to_batches(max_chunksize=batch_rows):
             yield batch.select(names) if names else counted(batch.num_rows)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows as tables of one chunk, each of the batches that make it large enough."""
+    """Yield the rows as tables of one Arrow chunk, each gathered from enough batches."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

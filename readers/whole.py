@@ -1,10 +1,9 @@
-"""Reading many small segments: each fetched and decoded whole, several in one go.
+"""Reads many small segments: each is fetched and decoded as a whole, several per task.
 
-Imports eventlog only. A decoder of its own, for compaction: what `eventlog.readers.fragments` does
-for any segment makes the rewrite of a thousand segments of a thousand rows cost a fifth more of the
-processor's time. Here a segment is fetched, compared with the log (size, checksum, rows) and
-decoded at once; whatever is not as it should be is left to `eventlog.readers.fragments`, which
-tries again and knows what it means.
+Imports eventlog only. A separate decoder for compaction: with `eventlog.readers.fragments` the
+rewrite of a thousand segments of a thousand rows takes a fifth more CPU time. Here a segment is
+fetched, compared with the log (size, checksum, rows) and decoded in one step. Any failure is left
+to `eventlog.readers.fragments`, which retries and raises the right error.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from eventlog.readers.decoding import most_bytes
 from eventlog.readers.fragments import Reading
 from eventlog.store.parallel import WINDOW, read_ahead, threads
 
-# Larger ones are read in pieces, and their pages are checked instead of the whole.
+# Larger segments are read in pieces, and their parts are checked instead of the whole.
 WHOLE_BYTES = 2**20
-_DECODERS = 2  # decoding shares the machine's cores; more at once only get in each other's way
-_LOOK_BYTES = 64 * 2**20  # what rows may expand to before anybody looks how long the texts are
-_MOST_SEGMENTS = 32  # in one go: enough for the cost of a thread's hand-over not to matter
+_DECODERS = 2  # decoding is bound by the cores; more only slow each other down
+_LOOK_BYTES = 64 * 2**20  # rows that may expand beyond this get a closer bound on their texts
+_MOST_SEGMENTS = 32  # per task: enough to make the cost of a thread switch negligible
 
 Runs = Iterable[tuple[str, Sequence[Segment]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Segments of one run that are read in one go."""
+    """Segments of one run that are read by one task."""
 
     run: str
     segments: tuple[Segment, ...]
@@ -48,8 +47,8 @@ def read_runs(reading: Reading, runs: Runs) -> Generator[tuple[str, pa.Table], N
     """Yield the rows of named runs of segments, in the order given: (name of the run, rows).
 
     Args:
-        reading: how; without a filter, and all columns of its table.
-        runs: names, each with its segments.
+        reading: how to read; without a filter, and with all columns of its table.
+        runs: names of runs, each with its segments.
 
     Raises:
         DataLoss: a segment is missing or damaged.
@@ -67,11 +66,11 @@ def read_runs(reading: Reading, runs: Runs) -> Generator[tuple[str, pa.Table], N
 
 
 def _batches(run: str, segments: Sequence[Segment], most: int) -> Iterator[_Batch]:
-    """Yield a run in parts: small segments up to so many stored bytes, or large ones in a row."""
-    for small, found in groupby(segments, key=lambda segment: segment.bytes <= most):
+    """Yield a run in batches: small segments up to `most` stored bytes, or large ones."""
+    for small, same_size in groupby(segments, key=lambda segment: segment.bytes <= most):
         part: list[Segment] = []
         size = 0
-        for segment in found:
+        for segment in same_size:
             if small and part and (size + segment.bytes > most or len(part) == _MOST_SEGMENTS):
                 yield _Batch(run, tuple(part), small)
                 part, size = [], 0
@@ -91,9 +90,9 @@ def _small(
             return batch, _decoded(reading, batch.segments, bodies, most)
 
     with threads() as pool:
-        for batch, found in read_ahead(pool, batches, read):
-            for whole, parts in groupby(found, key=lambda part: isinstance(part, pa.Table)):
-                if whole:
+        for batch, results in read_ahead(pool, batches, read):
+            for is_table, parts in groupby(results, key=lambda part: isinstance(part, pa.Table)):
+                if is_table:
                     yield batch.run, pa.concat_tables(parts).combine_chunks()
                 else:
                     for rows in reading.batches(parts):
@@ -103,20 +102,20 @@ def _small(
 def _decoded(
     reading: Reading, segments: Sequence[Segment], bodies: Sequence[bytes], most: int
 ) -> list[pa.Table | Segment]:
-    """Return each segment's rows, or the segment where another has to look at it."""
-    found: list[pa.Table | Segment] = []
+    """Return each segment's rows, or the segment itself if `reading` has to read it."""
+    results: list[pa.Table | Segment] = []
     size = 0
     for segment, body in zip(segments, bodies, strict=True):
         rows = _rows_in(body, segment, reading.schema, most - size)
         size += 0 if rows is None else rows.nbytes
-        found.append(segment if rows is None else rows)
-    return found
+        results.append(segment if rows is None else rows)
+    return results
 
 
 def _fetched(reading: Reading, segment: Segment) -> bytes:
-    """Return the bytes of a segment's object, or none."""
+    """Return the bytes of a segment's object, empty if it cannot be fetched."""
     try:
-        # One byte more than there should be, to notice one too many.
+        # Ask for one byte more than expected, to notice an object that is too long.
         return reading.store.get(keys.key_of(segment), length=segment.bytes + 1)
     except EventLogError:
         return b""
@@ -135,7 +134,7 @@ def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.
         least = 8 * footer.num_rows * footer.num_columns
         if footer.num_rows != segment.rows or max(encoded, least) > most:
             return None
-        # A dictionary holds a long text once: rows of few bytes may be many to hold.
+        # A dictionary stores a long text once: a few encoded bytes may decode to many.
         if footer.num_rows * encoded > _LOOK_BYTES:
             columns = range(footer.num_columns)
             if most_bytes(source, footer, range(len(groups)), columns, most) > most:

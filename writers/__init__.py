@@ -1,4 +1,4 @@
-"""Writers: rows in, one committed version out.
+"""Writers: each call commits its rows as one version.
 
 Imports eventlog (and readers where rows must be read back); never compaction. The Spark sink is in
 `eventlog.writers.spark` and needs the extra `spark`.

@@ -1,6 +1,6 @@
 """Batch writes of Arrow rows: append, and overwrite of a time range.
 
-Imports eventlog only. The work on the rows is done once, whatever commits land meanwhile.
+Imports eventlog only. The rows are staged once, whatever commits land meanwhile.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ def append(
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> int:
-    """Append rows and return the committed version. Never conflicts with anything.
+    """Append rows and return the committed version. An append never conflicts with other commits.
 
-    A warm handle needs one request a segment and one for the commit. Without rows and without an
-    app id nothing is committed and the newest version known is returned.
+    A warm handle needs one request per segment and one for the commit. Without rows and without an
+    app id nothing is committed, and the newest known version is returned.
 
     Args:
         t: the table.
         data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch or RecordBatchReader.
-            A stream can be read once: after an error hand in a new one. Batches wait uncopied until
-            a segment is full, so do not fill the buffer of one again for the next. NaN in the
-            floats of a pandas frame stands for null, as pandas itself hands them over.
-        app_id: with `app_seq`, makes the append idempotent: of all appends with this id, a sequence
-            that is not above the last one has no effect and is taken as done. Let one app id have
-            one writer at a time, and its sequences come in order.
-        app_seq: 0 or more, growing with every unit of work of the app.
-        memory_bytes: bound on the memory that the rows take here, whatever their number.
+            A stream can be read only once: after an error pass a new one. Batches are held without
+            a copy until a segment is full, so do not reuse their buffers. NaN in the floats of a
+            pandas frame becomes null, as in pandas' own conversion to Arrow.
+        app_id: with `app_seq`, makes the append idempotent: an append whose sequence is not above
+            the last one of this id is a no-op and counts as done. Use an app id from one writer at
+            a time, with increasing sequences.
+        app_seq: 0 or more; must grow with every unit of work of the app.
+        memory_bytes: bound on the memory for rows in bytes, whatever their number.
 
     Raises:
         InvalidInput: the rows do not fit the table; the message names column, count and an example.
         CommitConflict: the schema they were written with is no longer valid, or the upload took so
-            long that a vacuum gave it up.
-        CommitUnknown: nobody could say whether the commit landed; append again with the same app id
-            and sequence, or ask `Table.find_transaction`.
+            long that a vacuum's fence passed it.
+        CommitUnknown: it is not known whether the commit landed. Append again with the same app id
+            and sequence, or call `Table.find_transaction`.
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
@@ -74,7 +74,7 @@ def append(
         report_mismatch(t, head, app, data)
         return done
     rows = to_reader(data)
-    head = _knowing(t, head, rows.schema)
+    head = _fitting_head(t, head, rows.schema)
     adds = stage(t, head, rows, memory_bytes)
     if not adds and app is None:
         return head.version
@@ -96,26 +96,28 @@ def overwrite(  # noqa: PLR0913 - the public API
 ) -> int:
     """Replace the rows of a time range and return the committed version.
 
-    What was live in the range at the newest version is dropped and `data` takes its place; `data`
-    without rows empties the range. Segments that other writers add meanwhile are carried forward.
+    The segments live in the range at the newest version are dropped, and `data` takes their place;
+    `data` without rows empties the range. Segments that other writers add meanwhile are kept
+    (carried forward).
 
     Args:
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
-        start: begin of the range (inclusive), at a chunk boundary; the beginning of time if None.
-            `eventlog.query.moments.to_ms` says which times are taken.
-        end: end of the range (exclusive), at a chunk boundary; the end of time if None.
+        start: start of the range (inclusive), at a chunk boundary; unbounded if None. See
+            `eventlog.query.moments.to_ms` for the accepted forms of a time.
+        end: end of the range (exclusive), at a chunk boundary; unbounded if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.
-        read_version: the version that `data` was made from: what was live then is dropped, what
-            came since is carried forward or a conflict. The newest version if None, so that
-            without it rows that came between a read and this call are dropped unseen.
+        read_version: the version that `data` was computed from. Segments live at that version are
+            dropped; later ones are carried forward, or are a conflict. The newest version if None:
+            then rows added between your read and this call are dropped unseen.
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
 
     Raises:
-        InvalidInput: rows outside the range, or a boundary inside a chunk that has rows.
-        CommitConflict: a dropped segment was replaced meanwhile, or `serializable` and news came.
+        InvalidInput: rows are outside the range, or a boundary is inside a chunk that has rows.
+        CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
+            added to the range.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
@@ -140,7 +142,7 @@ def make_app(app_id: str | None, app_seq: int | None) -> App | None:
     """Return the idempotence key, if one was given.
 
     Raises:
-        InvalidInput: one of both is missing, or out of bounds.
+        InvalidInput: only one of the two is given, or one is out of bounds.
     """
     if (app_id is None) != (app_seq is None):
         raise InvalidInput("give app_id and app_seq together, or neither")
@@ -150,15 +152,15 @@ def make_app(app_id: str | None, app_seq: int | None) -> App | None:
 
 
 def already(snapshot: Snapshot, app: App | None) -> int | None:
-    """Return a version that includes the app's unit of work, if the snapshot knows of one."""
+    """Return a version that includes the app's unit of work, if the snapshot records one."""
     mark = rules.done(snapshot.meta, app)
     return None if mark is None else mark.version
 
 
 def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> None:
-    """Warn where a unit of work comes again with another number of rows: the first one stands.
+    """Warn if a unit of work is repeated with another number of rows: the first one stands.
 
-    Only what is known without reading `data` is compared (hazard I5).
+    Compares only what is known without reading `data` (hazard I5).
     """
     rows = getattr(data, "num_rows", None)
     mark = head.meta.apps.get(app.id) if app else None
@@ -169,8 +171,8 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> Non
         known = sum(a.rows for a in transaction.actions if isinstance(a, Add))
         if transaction.app == app and known != rows:
             logger.warning(
-                "app %r came again with sequence %d and %d rows; version %d has %d of it, which "
-                "stand: give other content another sequence",
+                "app %r repeated sequence %d with %d rows, but version %d has it with %d, which "
+                "stand: use a new sequence for other content",
                 app.id,
                 app.seq,
                 rows,
@@ -179,10 +181,10 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> Non
             )
 
 
-def _knowing(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
-    """Return the head, or a newer one where the rows do not fit the schema that the handle knows.
+def _fitting_head(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
+    """Return the head, or refresh it if the rows do not fit the schema that the handle has.
 
-    Columns may have been added since, or one that the rows lack become nullable.
+    Columns may have been added since, or a column that the rows lack may have become nullable.
     """
     given = set(incoming.names)
     columns = head.stored_schema.columns
@@ -191,7 +193,7 @@ def _knowing(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
 
 
 def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
-    """Stage rows as segments of the epoch `head`; nothing refers to them yet.
+    """Stage rows as segments in the epoch of `head`. No commit refers to them yet.
 
     Raises:
         InvalidInput: the rows do not fit the table.
@@ -201,13 +203,13 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
     reader = to_reader(rows)
     check_columns(reader.schema, head.schema, head.layout.time_column)
     try:
-        # What the commit would wait for is looked up meanwhile.
+        # Verify the handle in parallel: the commit would have to wait for it.
         with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
             for batch in batches(reader, head.schema, head.layout.time_column):
                 stager.write(batch)
             adds = stager.finish()
     except InvalidInput:
-        # A column may take nulls by now: another try on this handle will know.
+        # A column may have become nullable: refresh, so that a retry on this handle sees it.
         with contextlib.suppress(EventLogError):
             t.refresh()
         raise
@@ -219,12 +221,12 @@ def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
     """Return [start, end) in ms UTC.
 
     Raises:
-        InvalidInput: a bound is no time of whole milliseconds, or the range is empty.
+        InvalidInput: a bound is not a time in whole milliseconds, or the range is empty.
     """
     low = MIN_MS if start is None else to_ms(start, whole=True)
     high = MAX_MS if end is None else to_ms(end, whole=True)
     if not low < high:
-        raise InvalidInput(f"the range from {start} to {end} is empty")
+        raise InvalidInput(f"the range from {start} to {end} is empty: start must be before end")
     return low, high
 
 
@@ -232,11 +234,11 @@ def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
     """Return the drops of every segment live in [low, high) ms.
 
     Raises:
-        InvalidInput: a segment's chunk reaches over a boundary.
+        InvalidInput: a segment's chunk crosses a boundary.
     """
     inside = to_segments(head.entries(low, high))
     for segment in inside:
-        _check_inside(segment.chunk, low, high, "holds live rows")
+        _check_inside(segment.chunk, low, high, "has live rows")
     return [drop_of(segment) for segment in inside]
 
 

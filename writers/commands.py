@@ -22,21 +22,28 @@ _MEGABYTE = 2**20
 @click.command("append")
 @common
 @click.argument("files", nargs=-1, required=True)
-@click.option("--format", "file_format", type=click.Choice(FORMATS), help="By name if not given.")
+@click.option("--format", "file_format", type=click.Choice(FORMATS), help="Default: by file name.")
 @click.option(
-    "--null", "nulls", multiple=True, metavar="TEXT", help="CSV: null where unquoted, such as NA."
+    "--null",
+    "nulls",
+    multiple=True,
+    metavar="TEXT",
+    help="CSV: unquoted text that means null, such as NA.",
 )
 @click.option(
-    "--rows", "expected", type=click.IntRange(min=0), help="Commit only if there are so many."
+    "--rows",
+    "expected",
+    type=click.IntRange(min=0),
+    help="Commit only if the input has this many rows.",
 )
-@click.option("--app-id", help="With --app-seq: the same (id, sequence) takes effect once.")
-@click.option("--app-seq", type=click.IntRange(min=0), help="Grows with every unit of work.")
+@click.option("--app-id", help="With --app-seq: an (id, sequence) takes effect once.")
+@click.option("--app-seq", type=click.IntRange(min=0), help="Must grow with every unit of work.")
 @click.option(
     "--memory-mb",
     type=click.IntRange(min=1),
     default=DEFAULT_MEMORY_BYTES // _MEGABYTE,
     show_default=True,
-    help="Bound on the memory for rows.",
+    help="Memory limit for rows, in MiB.",
 )
 def append_(
     place: Place,
@@ -52,12 +59,12 @@ def append_(
     """Append the rows of FILES as one commit.
 
     FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them, also with columns in
-    their paths (station=Oslo/). '-' is standard input: an Arrow IPC stream, or what --format says.
-    A file is read whole or nothing is committed. A cut between two lines of CSV or JSON cannot be
-    seen: give --rows where the producer may die.
+    their paths (station=Oslo/). '-' reads standard input: an Arrow IPC stream, or the format given
+    by --format. If any file cannot be read completely, nothing is committed. A CSV or JSON file
+    that was cut between two lines cannot be detected: give --rows if the producer may fail.
 
-    CSV: an unquoted empty field is null, a quoted one the empty text; NA or NULL are texts, unless
-    --null says otherwise, and nan is a float. JSON lines: a missing field is null.
+    CSV: an unquoted empty field is null, a quoted one is the empty string. NA and NULL are strings
+        unless given with --null; nan is a float. JSON lines: a missing field is null.
     """
     table = place.open()
     head = table.head()
@@ -82,7 +89,7 @@ def append_(
             )
     with committed(done):
         if opened and not read and done == head.version and not place.as_json:
-            terminal.say("nothing to do: there were no rows")
+            terminal.say("nothing was committed: the input has no rows")
         else:
             _answer(place, table, done, read, committed=done > head.version, app_id=app_id)
 
@@ -103,6 +110,6 @@ def _answer(
         mark = table.head().meta.apps.get(app_id or "")
         reached = "" if mark is None else f" at sequence {mark.seq}"
         terminal.say(
-            f"nothing was added: app {app_id!r} is{reached} since version {version}, so that this "
-            "unit of work is done already; other rows need a greater sequence"
+            f"nothing was added: app {app_id!r} has been{reached} since version {version}, so this "
+            "unit of work is already done; other rows need a greater sequence"
         )

@@ -1,8 +1,7 @@
-"""`replaceWhere`: SQL text that says which time range an overwrite replaces.
+"""`replaceWhere`: SQL text that names the time range that an overwrite replaces.
 
-Imports eventlog only. An overwrite drops whole segments, so nothing but a range of event time at
-chunk boundaries will do; everything else is refused instead of read loosely. Times without an
-offset are UTC, as everywhere in the log.
+Imports eventlog only. An overwrite drops whole segments, so only a range of event time at chunk
+boundaries is accepted. Times without an offset are UTC, as everywhere in the log.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:
     Args:
         text: comparisons of the time column with literals, joined by AND: `ts >= '2013-01-01' AND
             ts < '2013-02-01'`.
-        snapshot: of the table.
+        snapshot: the table's snapshot, for its schema and granularity.
 
     Raises:
-        InvalidInput: it is no such range, it is empty, or not at chunk boundaries.
+        InvalidInput: it is not such a range, is empty, or is not at chunk boundaries.
     """
-    asked = predicate.parse(text, snapshot.stored_schema)
+    where = predicate.parse(text, snapshot.stored_schema)
     time_column = snapshot.layout.time_column
-    if not isinstance(asked, SqlPredicate) or not _is_range(asked.condition, time_column):
+    if not isinstance(where, SqlPredicate) or not _is_range(where.condition, time_column):
         raise InvalidInput(
-            f"replaceWhere is a range of the time column, such as {time_column} >= '2013-01-01' "
-            f"AND {time_column} < '2013-02-01', not {text[:200]!r}"
+            f"replaceWhere must be a range of the time column, such as {time_column} >= "
+            f"'2013-01-01' AND {time_column} < '2013-02-01', not {text[:200]!r}"
         )
     column = next(c for c in snapshot.stored_schema.columns if c.name == time_column)
-    low, high = _bounds(asked.condition, column)
+    low, high = _bounds(where.condition, column)
     if low >= high:
         raise InvalidInput(f"replaceWhere names an empty range: {text[:200]!r}")
     check_aligned(low, high, snapshot)
@@ -46,13 +45,13 @@ def check_aligned(low: int, high: int, snapshot: Snapshot) -> None:
     """Check that a range [low, high) ms consists of whole chunks, before any row is written.
 
     Raises:
-        InvalidInput: a bound lies inside a chunk.
+        InvalidInput: a bound is inside a chunk.
     """
     granularity = snapshot.layout.granularity
     for bound in (low, high):
         if bound < MAX_MS and chunk_of(bound, granularity).start != bound:
             raise InvalidInput(
-                f"the range to overwrite does not lie at boundaries of {granularity} chunks: a "
+                f"the range to overwrite must lie at boundaries of {granularity} chunks: a "
                 f"bound is inside chunk {chunk_of(bound, granularity).name}"
             )
 
@@ -68,7 +67,7 @@ def _is_range(condition: Condition, time_column: str) -> bool:
 
 
 def _bounds(condition: Condition, column: Column) -> tuple[int, int]:
-    """Return the range in ms; one that ends between milliseconds ends inside a chunk."""
+    """Return the range in ms. A bound between two milliseconds is refused as inside a chunk."""
     low, high = pruning.span(condition, column)
     if low > high:
         return MIN_MS, MIN_MS

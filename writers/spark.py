@@ -1,30 +1,33 @@
 """Spark's batch writer: tasks stage segments, the driver commits them as one transaction.
 
-Imports eventlog, readers and pyspark (extra `spark`). Every attempt of a task writes under keys of
-its own and hands its adds to the driver; only those of the attempts that Spark picked are committed
-(hazard I1). The transaction's id is formed once, on the driver, before the first task. Nothing is
-ever deleted here (hazard I6): what a failed job staged is vacuum's.
+Imports eventlog, readers and pyspark (extra `spark`). Every attempt of a task writes under its own
+keys and returns its adds to the driver; only those of the attempts that Spark picked are committed
+(hazard I1). The transaction's id is created once, on the driver, before the first task. Nothing is
+ever deleted here (hazard I6): vacuum removes what a failed job staged.
 
 Modes and options of `df.write.format("eventlog")`:
 
-- `append`: never conflicts with anything.
-- `overwrite`: the whole table; with `replaceWhere`, or `start` and `end`, whole time chunks. What
-  other writers add meanwhile is carried forward unless `isolation` is `serializable`.
-- `readVersion`: the version that an overwrite was made from; what came since is carried forward, or
-  a conflict. Without it rows that came between a read and the save are replaced unseen.
+- `append`: never conflicts with other commits.
+- `overwrite`: replaces the whole table, or whole time chunks with `replaceWhere`, or `start` and
+  `end`. Segments that other writers add meanwhile are carried forward unless `isolation` is
+  `serializable`.
+- `readVersion`: the version that the rows of an overwrite were computed from; later segments are
+  carried forward, or are a conflict. Without it rows added between the read and the save are
+  replaced unseen.
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
-- `appId`, `appSeq`: a job whose unit of work is in the table already stages and commits nothing.
-- `memoryBytes`: bound on the rows held by one task (512 MiB).
-- `storage.<name>`: storage options. They travel to the executors with the job; without them each
+- `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
+- `memoryBytes`: bound on the memory for rows in one task (512 MiB).
+- `storage.<name>`: storage options. They are sent to the executors with the job. Without them each
   executor uses its own AWS environment or profile.
 
-A job that saves from several threads calls `eventlog.readers.spark.activate` in each of them first.
+A job that saves from several threads must call `eventlog.readers.spark.activate` in each of them.
 
-Columns of TIMESTAMP_NTZ, DATE and STRING that go into instants are taken as UTC, whatever the
-session's zone, as on every other road in: `cast("timestamp")` in the DataFrame takes the session's.
+TIMESTAMP_NTZ, DATE and STRING values written to columns of instants are read as UTC, whatever the
+session's zone, as with every other writer; `cast("timestamp")` in the DataFrame uses the session's
+zone.
 
-A table is created with the columns of the DataFrame, all of them nullable, as Spark's own file
-sources do.
+A new table has the columns of the DataFrame, all of them nullable, as with Spark's own file
+sources.
 """
 
 from __future__ import annotations
@@ -55,28 +58,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_adds = msgspec.json.Decoder(list[Add])  # made once: threads may decode
+_adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task hands to the driver: its adds as JSON."""
+    """What one task returns to the driver: its adds as JSON."""
 
     adds: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One save: everything that the driver fixed before the first task.
+    """One save: everything that the driver decides before the first task.
 
     Attributes:
-        table: without a snapshot once pickled, and never with a client.
+        table: the table; pickled without its snapshot and client.
         recipe: how rows become segments.
-        transaction: without its actions.
+        transaction: the transaction, without its actions.
         replaces: the range [start, end) ms whose rows the job replaces; None appends.
-        isolation: of an overwrite.
-        memory_bytes: bound on the rows held by a task.
-        done: a version that includes the job's (app id, sequence), if the head has it.
+        isolation: the isolation of an overwrite, `carry` or `serializable`.
+        memory_bytes: bound on the memory for rows in a task, in bytes.
+        done: a version that includes the job's (app id, sequence), or None.
     """
 
     table: Table
@@ -89,18 +92,18 @@ class Job:
 
 
 class EventLogWriter(DataSourceArrowWriter):
-    """Writes the rows of one job; made on the driver, pickled once for tasks and commit."""
+    """Writes the rows of one job. Created on the driver, pickled once for tasks and commit."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._version: int | None = job.done
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task; nothing refers to them yet.
+        """Stage the rows of one task. No commit refers to them yet.
 
         Raises:
-            InvalidInput: rows are bad; the message names column, count and an example.
-            Unavailable: the store does not answer; Spark tries the task again.
+            InvalidInput: rows do not fit the table; the message names column, count and an example.
+            Unavailable: the store does not answer; Spark retries the task.
         """
         job = self._job
         if job.done is not None:
@@ -112,13 +115,12 @@ class EventLogWriter(DataSourceArrowWriter):
             return Staged(msgspec.json.encode(stager.finish()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks staged, as one transaction; again is the same once.
+        """Commit what the tasks staged as one transaction. Idempotent.
 
         Raises:
             CommitConflict: an overwrite cannot be carried to the head; nothing was committed.
-            CommitUnknown: nobody could say whether it landed: run the job again with the same
-            `appId`
-                and `appSeq`.
+            CommitUnknown: it is not known whether the commit landed: run the job again with the
+                same `appId` and `appSeq`.
             InvalidInput: an overwrite has rows outside its range; nothing was committed.
         """
         if self._version is None:
@@ -140,7 +142,7 @@ class EventLogWriter(DataSourceArrowWriter):
         landed = self._landed()
         if landed is not None:
             return landed
-        job.table.log.vouch(adds)  # made by the stagers of its tasks
+        job.table.log.vouch(adds)  # staged by the job's tasks
         transaction = msgspec.structs.replace(job.transaction, actions=tuple(self._actions(adds)))
         return commit_staged(job.table, transaction)
 
@@ -148,13 +150,13 @@ class EventLogWriter(DataSourceArrowWriter):
         job = self._job
         if job.replaces is None:
             return list(adds)
-        # What was live when the job began; a version never changes, so it need not be shipped.
+        # What was live when the job began. A version never changes, so it is read again, not sent.
         before = job.table.snapshot(version=job.transaction.read_version)
         drops = range_drops(before, *job.replaces)
         return overwrite_actions(adds, drops, *job.replaces, isolation=job.isolation)
 
     def _landed(self) -> int | None:
-        """Return the version of an earlier commit of this very job, where its answer was lost."""
+        """Return the version in which this job's transaction is already committed, or None."""
         job = self._job
         head, start = job.table.refresh().version, job.transaction.read_version + 1
         return find_transaction(job.table.log, job.transaction.id, start, head)
@@ -163,10 +165,10 @@ class EventLogWriter(DataSourceArrowWriter):
 def make_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> EventLogWriter:
-    """Return the writer of one job, after everything that can be checked before a task runs.
+    """Return the writer of one job, after all checks that are possible before a task runs.
 
-    Creates the table if it is absent and `timeColumn` is given; of several jobs that do so at once
-    one wins and the others use its table.
+    Creates the table if it is absent and `timeColumn` is given. If several jobs do so at once, one
+    creates it and the others use it.
 
     Raises:
         InvalidInput: an option, or the DataFrame's schema, does not fit; no task runs.
@@ -175,12 +177,14 @@ def make_writer(
     given = parse_spark_options(options)
     given.refuse(
         tuple(name for name in READ_NAMES if name != "targetBytes"),
-        "is for reads: a write goes to the newest version, with all columns",
+        "is for reads: a write applies to the newest version, with all columns",
     )
     app = make_app(given.named.get("appId"), given.whole("appSeq"))
     isolation = given.named.get("isolation", "carry")
     if isolation not in ("carry", "serializable"):
-        raise InvalidInput(f"option isolation is carry or serializable, not {isolation[:40]!r}")
+        raise InvalidInput(
+            f"option isolation must be carry or serializable, not {isolation[:40]!r}"
+        )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     if not overwrite:
         given.refuse(
@@ -221,7 +225,7 @@ def _open_or_create(given: SparkOptions, incoming: pa.Schema) -> Table:
     except TableNotFound as error:
         if "timeColumn" not in given.named:
             raise TableNotFound(
-                "no table lies here: give option timeColumn (and granularity) to create one",
+                "there is no table here: give option timeColumn (and granularity) to create one",
                 table=error.table or store.uri,
             ) from None
     try:
@@ -239,16 +243,16 @@ def _open_or_create(given: SparkOptions, incoming: pa.Schema) -> Table:
 
 
 def _checked(table: Table, given: SparkOptions) -> Table:
-    """Refuse options that describe another table than the one that is there."""
+    """Refuse options that contradict the existing table."""
     layout = table.head().layout
-    for name, wanted, there in (
+    for name, wanted, actual in (
         ("timeColumn", given.named.get("timeColumn"), layout.time_column),
         ("granularity", given.named.get("granularity"), layout.granularity),
         ("orderBy", given.columns("orderBy"), list(layout.order_by)),
     ):
-        if wanted is not None and wanted != there:
+        if wanted is not None and wanted != actual:
             raise InvalidInput(
-                f"option {name} is {wanted!r}, but the table that lies here has {there!r}: "
+                f"option {name} is {wanted!r}, but the existing table has {actual!r}: "
                 "leave it out, or choose another path",
                 table=table.uri,
             )

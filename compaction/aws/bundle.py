@@ -1,11 +1,10 @@
-"""Makes the zip file that Lambda runs: this project and what it needs, for one Python.
+"""Makes the zip file that Lambda runs: this project and its dependencies, for one Python.
 
     python -m eventlog.compaction.aws.bundle --out dist/lambda.zip --arch arm64 --python 3.13
 
-Shell. The wheels come from PyPI, in the versions that are installed here, so that what was tested
-is what runs. boto3 is left out: Lambda's runtime has it. So is what pyarrow brings along and this
-project never loads; the whole has to fit into the 250 MB that Lambda allows. The same inputs give
-the same bytes.
+The wheels come from PyPI, in the versions installed here, so that the tested versions run. boto3 is
+left out because Lambda's runtime has it, and so are the parts of pyarrow that this project never
+loads: the bundle must fit into the 250 MB that Lambda allows. The same inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ from tempfile import TemporaryDirectory
 import eventlog
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 
-# Folders below the one that holds `eventlog`; of the first, all but what is listed apart.
+# Folders below the parent of `eventlog`; of the first, all but the folders in _APART.
 PACKAGES = ("eventlog", "eventlog/readers", "eventlog/compaction")
 _APART = ("readers", "writers", "compaction", "demo")
 IN_THE_RUNTIME = ("boto3",)
-PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; what is below has too old a C library
+PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; older ones have too old a C library
 MAX_BYTES = 262_144_000  # unzipped, layers included: AWS Lambda quotas
-DIRECT_BYTES = 50 * 10**6  # of a zip file that can be uploaded without a bucket
+DIRECT_BYTES = 50 * 10**6  # largest zip file that can be uploaded without a bucket
 
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file can hold
 
-# What is never loaded at run time, by path inside the bundle.
+# Files that are never loaded at run time, by path inside the bundle.
 _PRUNED = re.compile(
     r"""
-    (.*/)? __pycache__/.* | .*\.pyc            # of this machine's Python
+    (.*/)? __pycache__/.* | .*\.pyc            # made by this machine's Python
     | bin/.*                                   # programs of the packages
     | [^/]+\.dist-info/(RECORD|INSTALLER|REQUESTED|direct_url\.json)
-    | pyarrow/(include|src|tests|scripts)/.*   # for those who compile against it
+    | pyarrow/(include|src|tests|scripts)/.*   # for compiling against it
     | pyarrow/.*\.(pyx|pxd|pxi|h|hpp|cc|cmake)
     | pyarrow/[^/]*(flight|gandiva|_cuda|_orc|cpp_tests|hdfs|jvm)[^/]*
-    | pyarrow/_?substrait[^/]*                 # its library is linked against, though
+    | pyarrow/_?substrait[^/]*                 # but its library is linked against
     """,
     re.VERBOSE,
 )
-# One library under several names, one of which (its SONAME) the loader asks for.
+# A library under several names; the loader uses one of them (its SONAME).
 _ALIAS = re.compile(r"(?P<stem>.*\.so)(?P<soname>\.\d+)?(\.\d+\.\d+)?")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a bundle as the command line says, and print its sizes."""
+    """Make a bundle by the command line's options, and print its sizes."""
     options = _options(arguments)
     try:
         with TemporaryDirectory(prefix="eventlog-bundle-") as folder:
@@ -82,13 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> None:
-    """Put this project's packages and what they need into a folder, as Lambda wants it.
+    """Put this project's packages and their dependencies into a folder, as Lambda requires.
 
     Args:
-        tree: the folder, made here.
+        tree: the folder, which is created.
         arch: x86_64 or arm64.
         python: 3.12 or 3.13.
-        with_boto3: bring boto3 along instead of taking the runtime's.
+        with_boto3: include boto3 instead of using the runtime's.
 
     Raises:
         Unavailable: pip did not find the wheels, or PyPI does not answer.
@@ -103,7 +102,7 @@ def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> N
         [*command, *requirements(left_out)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise Unavailable(f"pip could not get the wheels: {done.stderr.strip()[-2000:]}")
+        raise Unavailable(f"pip could not download the wheels: {done.stderr.strip()[-2000:]}")
     root = Path(eventlog.__file__).parents[1]
     for package in PACKAGES:
         source = root / package
@@ -116,7 +115,7 @@ def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> N
 
 
 def requirements(left_out: Iterable[str] = ()) -> list[str]:
-    """Return this project's base dependencies, each in the version that is installed here."""
+    """Return this project's base dependencies, each with the version installed here."""
     names = [
         match[0]
         for line in metadata.requires(eventlog.DISTRIBUTION) or ()
@@ -126,13 +125,13 @@ def requirements(left_out: Iterable[str] = ()) -> list[str]:
 
 
 def prune(tree: Path) -> None:
-    """Remove what Lambda does not need, and libraries that lie there twice under other names."""
+    """Remove files that Lambda does not need, and copies of libraries under other names."""
     files = [path for path in tree.rglob("*") if path.is_file()]
     for path in files:
         if _PRUNED.fullmatch(_name(path, tree)):
             path.unlink()
     for path in files:
-        # libx.so and libx.so.1.2.3 beside the libx.so.1 that is asked for.
+        # libx.so and libx.so.1.2.3 beside the libx.so.1 that the loader uses.
         match = _ALIAS.fullmatch(path.name)
         named = _soname(path, match) if match else None
         if named is not None and path.exists() and named.read_bytes() == path.read_bytes():
@@ -152,39 +151,39 @@ def check_size(unzipped: int) -> None:
     """
     if unzipped > MAX_BYTES:
         raise InvalidInput(
-            f"the bundle has {unzipped:,} bytes, and Lambda takes {MAX_BYTES:,}: leave boto3 to "
+            f"the bundle has {unzipped:,} bytes, but Lambda allows {MAX_BYTES:,}: leave boto3 to "
             "the runtime, or run the function from a container image"
         )
 
 
 def pack(tree: Path, out: Path) -> None:
-    """Write a folder as a zip file whose bytes depend on names and contents alone."""
+    """Write a folder as a zip file whose bytes depend only on names and contents."""
     out.parent.mkdir(parents=True, exist_ok=True)
     files = {_name(path, tree): path for path in tree.rglob("*") if path.is_file()}
     with zipfile.ZipFile(out, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, on whatever this runs: modes are read
+            entry.create_system = 3  # Unix, whatever system this runs on, so that modes are read
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, files[name].read_bytes(), compresslevel=6)
 
 
 def verify(tree: Path, interpreter: str) -> None:
-    """Run the handler of a bundle on a small table, with nothing but the bundle to import from.
+    """Run the handler of a bundle on a small table, importing from the bundle only.
 
     Args:
         tree: the unpacked bundle.
         interpreter: a Python of the bundle's version.
 
     Raises:
-        InvalidInput: it does not work; the message has the end of the traceback.
+        InvalidInput: it fails; the message has the end of the traceback.
     """
     start = (
         "import runpy, sys; sys.path.insert(0, sys.argv[1]); "
         "runpy.run_module('eventlog.compaction.aws.bundle_check', run_name='__main__')"
     )
-    # -B: what is tried out is packed afterwards, without caches of this machine.
+    # -B: the tree is packed afterwards and must not get this machine's bytecode.
     done = subprocess.run(  # noqa: S603 - a Python that the caller named
         [interpreter, "-I", "-S", "-B", "-c", start, str(tree)],
         capture_output=True,
@@ -201,13 +200,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("dist/lambda.zip"))
     parser.add_argument("--arch", choices=sorted(_MACHINES), default="x86_64")
     parser.add_argument("--python", choices=PYTHONS, default="3.13")
-    parser.add_argument("--with-boto3", action="store_true", help="not the runtime's")
-    parser.add_argument("--interpreter", help="a Python of that version, to try the bundle with")
+    parser.add_argument(
+        "--with-boto3", action="store_true", help="include boto3 instead of using the runtime's"
+    )
+    parser.add_argument("--interpreter", help="a Python of that version, to test the bundle with")
     return parser.parse_args(arguments)
 
 
 def _verified(tree: Path, options: argparse.Namespace) -> str:
-    """Try the bundle where this machine can run it; say in words what was done."""
+    """Test the bundle if this machine can run it. Return a description of the result."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}" == options.python
     interpreter = options.interpreter or (sys.executable if here else None)
     if platform.machine() not in (options.arch, _MACHINES[options.arch]):
@@ -219,7 +220,7 @@ def _verified(tree: Path, options: argparse.Namespace) -> str:
 
 
 def _soname(path: Path, match: re.Match[str]) -> Path | None:
-    """Return the file under whose name the loader asks for this one, unless that is its own."""
+    """Return the file whose name the loader uses for this library, unless it is this one."""
     for other in sorted(path.parent.glob(f"{match['stem']}.*")):
         if other != path and re.fullmatch(r"\.\d+", other.name.removeprefix(match["stem"])):
             return other

@@ -1,7 +1,7 @@
-"""Tries a bundle: makes a small table in a folder and has the function compact it.
+"""Tests a bundle: makes a small table in a folder and compacts it with the function.
 
-Shell. Run by `eventlog.compaction.aws.bundle` with nothing but the bundle to import from; it fails
-with a traceback where something is missing.
+Run by `eventlog.compaction.aws.bundle`, importing from the bundle only. It fails with a traceback
+if something is missing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class _Invocation:
 
 
 def main() -> None:
-    """Compact three segments into one, and see that the rows are the same.
+    """Compact three segments into one, and check that the rows are unchanged.
 
     Raises:
-        DataLoss: they are not.
+        DataLoss: they changed, or it is not one segment.
     """
     with TemporaryDirectory(prefix="eventlog-check-") as folder:
         table = Table.create(Path(folder) / "table", _SCHEMA, time_column="at")
@@ -45,10 +45,10 @@ def main() -> None:
         before = scan(table).to_table()
         os.environ["EVENTLOG_TABLES"] = table.uri
         handler({"tables": [table.uri]}, _Invocation())
-        found = table.refresh().totals.segments
-        if found != 1 or scan(table).to_table().sort_by("number") != before.sort_by("number"):
-            raise DataLoss(f"{_SEGMENTS} segments became {found}", table=table.uri)
-    # What a table on S3 needs, as far as it can be had without a bucket.
+        segments = table.refresh().totals.segments
+        if segments != 1 or scan(table).to_table().sort_by("number") != before.sort_by("number"):
+            raise DataLoss(f"{_SEGMENTS} segments became {segments}", table=table.uri)
+    # What a table on S3 needs, as far as it can be tested without a bucket.
     S3Store("s3://bucket/table")
     S3FileSystem(anonymous=True, region="us-east-1")
 

@@ -1,11 +1,11 @@
-"""What an event asks for: which tables, and because of which commits.
+"""Parses events: which tables to look at, and because of which commits.
 
-Pure: values in and values out; imports eventlog's keys, errors and store only. An event comes from
-outside: whoever may send to the queue chose its bytes. What is read here is bounded and typed, and
-names a place to look at, nothing more; whether that place may be opened is decided by the caller.
+No I/O; imports eventlog's keys, errors and store only. An event is untrusted: any sender to the
+queue chooses its bytes. Parsing is bounded and typed, and its result only names a table; the caller
+decides whether that table may be opened.
 
-Understood, alone or inside the records of an SQS batch: notifications of S3, those of S3 through
-EventBridge and through SNS, a schedule's `{"tables": ["s3://..."]}`, and `continuation`.
+Accepted, alone or inside the records of an SQS batch: notifications of S3, directly or through
+EventBridge or SNS, a schedule's `{"tables": ["s3://..."]}`, and `continuation`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from eventlog.errors import InvalidInput
 from eventlog.format.keys import LOG_PREFIX, parse_log_key
 from eventlog.store.port import check_key
 
-MAX_BODY_CHARS = 1024 * 1024  # the most that SQS takes, in bytes
-MAX_TABLES = 1000  # of one message
+MAX_BODY_CHARS = 1024 * 1024  # the limit of SQS, in bytes
+MAX_TABLES = 1000  # in one message
 MAX_SKIPPED = 100  # task ids in a continuation
 
 
@@ -33,9 +33,9 @@ class Ask(Struct, frozen=True):
 
     Attributes:
         table: its root URI.
-        version: of the commit that was announced; None: look whatever was committed.
-        turn: how many continuations came before this one.
-        skip: ids of tasks that are not for this function.
+        version: the version of the announced commit; None to look unconditionally.
+        turn: number of continuations before this one.
+        skip: ids of tasks that this function must not run.
     """
 
     table: str
@@ -46,13 +46,13 @@ class Ask(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One delivery.
+    """One delivered message.
 
     Attributes:
-        id: of the SQS message, by which it can be reported as failed; None for an event that
-            invoked the function itself.
-        asks: what it asks for; empty for what concerns no commit.
-        error: why it was not understood, or None.
+        id: id of the SQS message, to report it as failed; None for an event that invoked the
+            function directly.
+        asks: the tables to look at; empty if it concerns no commit.
+        error: why it could not be parsed, or None.
     """
 
     id: str | None
@@ -62,14 +62,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All that the messages of one batch ask of one table.
+    """The combined asks of one batch for one table.
 
     Attributes:
         table: its root URI.
-        versions: of the commits announced, ascending; empty: look whatever was committed.
-        turn: the greatest of the asks.
-        skip: ids of tasks that are not for this function.
-        messages: ids of the messages that ask for it.
+        versions: versions of the announced commits, ascending; empty to look unconditionally.
+        turn: the greatest turn of the asks.
+        skip: ids of tasks that this function must not run.
+        messages: ids of the messages with these asks.
     """
 
     table: str
@@ -80,10 +80,10 @@ class Work:
 
 
 def parse(event: Any) -> tuple[Message, ...]:
-    """Return the messages of an event, as Lambda hands it over.
+    """Return the messages of an event, as passed by Lambda.
 
     Raises:
-        InvalidInput: an SQS batch whose records have no ids, so that no message can be named.
+        InvalidInput: an SQS batch has records without ids, so failed messages cannot be reported.
     """
     if _is_batch(event):
         return tuple(_delivered(record) for record in event["Records"])
@@ -91,43 +91,43 @@ def parse(event: Any) -> tuple[Message, ...]:
 
 
 def collapse(messages: Iterable[Message]) -> tuple[Work, ...]:
-    """Return one piece of work a table, in the order in which the tables were first asked for."""
+    """Return one piece of work per table, in the order in which the tables first occur."""
     asked: dict[str, list[tuple[str | None, Ask]]] = {}
     for message in messages:
         for ask in message.asks:
             asked.setdefault(ask.table, []).append((message.id, ask))
-    return tuple(_work(table, found) for table, found in asked.items())
+    return tuple(_work(table, asks) for table, asks in asked.items())
 
 
 def continuation(table: str, turn: int, skip: Iterable[str] = ()) -> str:
-    """Return the body of the message that has work on a table go on."""
+    """Return the body of the message that continues the work on a table."""
     resume = _Resume(table, turn, tuple(sorted(skip)[:MAX_SKIPPED]))
     return msgspec.json.encode(_Continuation(resume)).decode()
 
 
 def table_of(bucket: str, key: str) -> tuple[str, int] | None:
-    """Return (root URI, version) of the commit that lies under a key, or None for any other key.
+    """Return (root URI, version) of the commit with a key, or None for any other key.
 
-    Key frames, leaves, segments and strangers are None.
+    Keys of key frames, leaves, segments and foreign objects give None.
     """
     root, boundary, name = key.rpartition(LOG_PREFIX)
-    found = parse_log_key(f"{boundary}{name}")
-    if not found or found[1] or not _BUCKET.fullmatch(bucket):
+    parsed = parse_log_key(f"{boundary}{name}")
+    if not parsed or parsed[1] or not _BUCKET.fullmatch(bucket):
         return None
     if not root:
-        return f"s3://{bucket}", found[0]
-    # What stands before must be a whole path: `x_log/` is another folder's name.
+        return f"s3://{bucket}", parsed[0]
+    # The prefix must be a whole path: `x_log/` is another folder.
     if not root.endswith("/"):
         return None
     try:
-        return f"s3://{bucket}/{check_key(root[:-1])}", found[0]
+        return f"s3://{bucket}/{check_key(root[:-1])}", parsed[0]
     except InvalidInput:
         return None
 
 
 def is_within(uri: str, allowed: Iterable[str]) -> bool:
-    """Say whether a table lies at one of the URIs or below it, by whole path segments."""
-    if "%" in uri:  # a file URI is unquoted when it is opened, and could lead out again
+    """Return whether a table is at or below one of the URIs, by whole path segments."""
+    if "%" in uri:  # a file URI is unquoted when it is opened, and could escape
         return False
     # The path of a file URI starts with a slash of its own.
     if not _is_path(uri.partition("://")[2].removeprefix("/") + "/"):
@@ -140,7 +140,7 @@ def is_within(uri: str, allowed: Iterable[str]) -> bool:
 _Text = Annotated[str, Meta(max_length=2048)]
 _Uri = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^(s3|file|memory)://[^\x00]+$")]
 _Id = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-# The rules of S3 for names of buckets, older ones included.
+# S3's rules for names of buckets, including older ones.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 
 
@@ -210,7 +210,7 @@ def _delivered(record: Mapping[str, Any]) -> Message:
     try:
         delivery = msgspec.convert(record, _Delivery)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"a record of the SQS batch is not of SQS: {error}") from None
+        raise InvalidInput(f"a record of the SQS batch is malformed: {error}") from None
     try:
         return _message(delivery.id, _decoded(delivery.body))
     except _Unknown as error:
@@ -218,7 +218,7 @@ def _delivered(record: Mapping[str, Any]) -> Message:
 
 
 class _Unknown(Exception):
-    """A message that is none of those understood here."""
+    """A message of an unknown kind."""
 
 
 def _message(message_id: str | None, body: Any) -> Message:
@@ -231,7 +231,7 @@ def _message(message_id: str | None, body: Any) -> Message:
 
 def _decoded(text: str) -> Any:
     if len(text) > MAX_BODY_CHARS:
-        raise _Unknown(f"a body of {len(text):,} characters, more than SQS takes")
+        raise _Unknown(f"a body of {len(text):,} characters, more than SQS allows")
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -255,12 +255,12 @@ def _asks(body: Any, *, nested: bool) -> list[Ask]:
     if "eventlog" in body:
         resume = msgspec.convert(body, _Continuation).resume
         return [Ask(_plain(resume.table), None, resume.turn, frozenset(resume.skip))]
-    raise _Unknown("the message is of no kind that is known here")
+    raise _Unknown("the message is of an unknown kind")
 
 
 def _of_records(records: Any, *, nested: bool) -> list[Ask]:
     if not isinstance(records, list):
-        raise _Unknown("its Records are no list")
+        raise _Unknown("its Records are not a list")
     asks: list[Ask] = []
     for record in records:
         source = record.get("eventSource", record.get("EventSource")) if _is_map(record) else None
@@ -277,22 +277,22 @@ def _of_records(records: Any, *, nested: bool) -> list[Ask]:
 def _of_s3(record: _S3Record) -> list[Ask]:
     if not record.event_name.removeprefix("s3:").startswith("ObjectCreated:"):
         return []
-    # "The object key name value is URL encoded", as a form is: a space is a plus sign.
+    # "The object key name value is URL encoded", as in a form: a space is a plus sign.
     return _of_key(record.s3.bucket.name, unquote_plus(record.s3.object.key))
 
 
 def _of_bridge(event: _Bridged) -> list[Ask]:
     if event.kind != "Object Created":
         return []
-    # EventBridge hands the key over as it is. LocalStack quotes it, which cannot be mistaken: no
-    # root of a table has a percent sign (`eventlog.store.port.check_key`).
+    # EventBridge does not encode the key, but LocalStack does. This is unambiguous: no table root
+    # has a percent sign (`eventlog.store.port.check_key`).
     key = event.detail.object.key
     return _of_key(event.detail.bucket.name, unquote(key) if "%" in key else key)
 
 
 def _of_key(bucket: str, key: str) -> list[Ask]:
-    found = table_of(bucket, key)
-    return [Ask(*found)] if found else []
+    place = table_of(bucket, key)
+    return [Ask(*place)] if place else []
 
 
 def _is_map(value: Any) -> bool:
@@ -300,18 +300,18 @@ def _is_map(value: Any) -> bool:
 
 
 def _plain(uri: str) -> str:
-    """Spell one table one way, so that what asks for it twice is one piece of work."""
+    """Normalize a URI, so that a table that is named twice is one piece of work."""
     return uri.rstrip("/")
 
 
 def _is_path(folder: str) -> bool:
-    """Say whether it is names, each followed by a slash: no `//`, no `.`, no `..`."""
+    """Return whether it consists of names, each followed by a slash: no `//`, no `.`, no `..`."""
     names = folder.split("/")
     return names.pop() == "" and not {"", ".", ".."} & set(names)
 
 
-def _work(table: str, found: list[tuple[str | None, Ask]]) -> Work:
-    asks = [ask for _, ask in found]
+def _work(table: str, named_asks: list[tuple[str | None, Ask]]) -> Work:
+    asks = [ask for _, ask in named_asks]
     anyway = any(ask.version is None for ask in asks)
     versions = {ask.version for ask in asks if ask.version is not None}
     return Work(
@@ -319,10 +319,10 @@ def _work(table: str, found: list[tuple[str | None, Ask]]) -> Work:
         versions=() if anyway else tuple(sorted(versions)),
         turn=max(ask.turn for ask in asks),
         skip=frozenset().union(*(ask.skip for ask in asks)),
-        messages=tuple(dict.fromkeys(name for name, _ in found if name is not None)),
+        messages=tuple(dict.fromkeys(name for name, _ in named_asks if name is not None)),
     )
 
 
-# Resolved once, here: threads that meet a type for the first time at once crash msgspec.
+# Resolved once, here: msgspec crashes if several threads first use a type at the same time.
 for _shape in (_Bridged, _Continuation, _Delivery, _Envelope, _S3Record, _Scheduled, _SnsRecord):
     msgspec.json.Decoder(_shape)

@@ -1,7 +1,6 @@
-"""Log lines as JSON objects, one a line: what a log service can filter and count.
+"""Log lines as JSON objects, one per line, which a log service can filter and count.
 
-Shell. A line has `level`, `event` (what happened, a constant text) and the facts of the record's
-`facts`; nobody has to parse a sentence.
+A line has `level`, `event` (a constant text) and the record's `facts` as fields.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ import msgspec
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON; values that JSON has no form for become text."""
+    """Formats a record as one line of JSON; values that JSON cannot represent become text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
+        """Return the line, without a line end."""
         line: dict[str, Any] = {
             "level": record.levelname,
             "logger": record.name,
@@ -30,21 +29,21 @@ class JsonLines(logging.Formatter):
 
 
 class _Output(logging.Handler):
-    """Writes to the standard output that the process has at that moment."""
+    """Writes to the process's current standard output."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stdout.write(f"{self.format(record)}\n")
             sys.stdout.flush()
-        except Exception:  # noqa: BLE001 - logging's own way with what it cannot write
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
             self.handleError(record)
 
 
 def write_lines(*names: str) -> None:
-    """Have the loggers of these names, and those below them, write JSON lines from INFO on.
+    """Make the loggers of these names, and those below them, write JSON lines from level INFO.
 
-    Idempotent. Nothing reaches the root logger any more, so that a runtime that has
-    set that one up does not print every line twice.
+    Idempotent. They no longer propagate to the root logger, so that a runtime with a root handler
+    does not print every line twice.
     """
     for name in names:
         logger = logging.getLogger(name)

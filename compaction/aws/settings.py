@@ -1,11 +1,11 @@
-"""The settings of the Lambda function, out of environment variables.
+"""The settings of the Lambda function, from environment variables.
 
-Pure.
+No I/O: the environment is an argument.
 
     EVENTLOG_TABLES      a URI, or several as a JSON list: only tables at or below them are opened,
                          whatever an event names. Needed.
     EVENTLOG_POLICY      the policy as JSON, by the names of `eventlog.compaction.policy.Policy`
-    EVENTLOG_MAX_BYTES   greatest size of a task's inputs (512 MiB); larger ones are for the local
+    EVENTLOG_MAX_BYTES   largest size of a task's inputs (512 MiB); larger ones are for the local
                          or the Spark driver. At least four times the policy's target_bytes
     EVENTLOG_RESERVE_MS  time kept for the end: no task starts within it (20,000 ms)
     EVENTLOG_QUEUE_URL   the queue to which work that is left over goes
@@ -24,14 +24,14 @@ from eventlog.errors import InvalidInput
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What the environment variables say; see the module.
+    """The values of the environment variables; see the module.
 
     Attributes:
         allowed: `EVENTLOG_TABLES`.
         policy: `EVENTLOG_POLICY`.
         max_bytes: `EVENTLOG_MAX_BYTES`.
         reserve_ms: `EVENTLOG_RESERVE_MS`.
-        queue_url: `EVENTLOG_QUEUE_URL`; None: what is left over waits for the schedule.
+        queue_url: `EVENTLOG_QUEUE_URL`; if None, remaining work waits for the schedule.
     """
 
     allowed: tuple[str, ...]
@@ -42,7 +42,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Settings:
-        """Return the settings of an environment.
+        """Return the settings in an environment.
 
         Raises:
             InvalidInput: a variable is missing or wrong.
@@ -50,9 +50,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         policy = _policy(environ.get("EVENTLOG_POLICY") or "{}")
         max_bytes = _number(environ, "EVENTLOG_MAX_BYTES", 512 * MIB)
         if max_bytes < 4 * policy.target_bytes:
-            # Tasks cut smaller than that would make segments that are not yet good.
+            # Smaller tasks would make segments that are not good yet.
             raise InvalidInput(
-                f"EVENTLOG_MAX_BYTES is {max_bytes}: it has to be at least four times the policy's "
+                f"EVENTLOG_MAX_BYTES is {max_bytes}: it must be at least four times the policy's "
                 f"target_bytes, {policy.target_bytes}"
             )
         return cls(
@@ -64,24 +64,24 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
     def policy_within(self, memory_bytes: int) -> Policy:
-        """Return the policy with tasks and memory within the bounds of the function."""
+        """Return the policy with tasks and memory limited to those of the function."""
         policy = self.policy
         return msgspec.structs.replace(
             policy,
             max_task_bytes=min(policy.max_task_bytes, self.max_bytes),
-            # The rest is for the interpreter, its libraries, and copies on the way.
+            # The rest is for the interpreter, its libraries, and intermediate copies.
             memory_bytes=max(MIB, min(policy.memory_bytes, memory_bytes // 2)),
         )
 
 
 def _allowed(text: str) -> tuple[str, ...]:
-    # No separator would do: keys may have spaces, commas and semicolons in them.
+    # JSON, as there is no safe separator: keys may have spaces, commas and semicolons.
     try:
         uris = msgspec.json.decode(text, type=list[str]) if text.startswith("[") else [text]
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"EVENTLOG_TABLES is not a list of URIs in JSON: {error}") from None
     if not uris or not all("://" in uri for uri in uris):
-        raise InvalidInput("EVENTLOG_TABLES has to name the tables that events may open, by URI")
+        raise InvalidInput("EVENTLOG_TABLES must list the URIs of the tables that events may open")
     return tuple(uris)
 
 
@@ -95,5 +95,5 @@ def _policy(text: str) -> Policy:
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name) or str(default)
     if not re.fullmatch(r"[0-9]{1,15}", text):
-        raise InvalidInput(f"{name} is a whole number, not {text[:40]!r}")
+        raise InvalidInput(f"{name} must be a whole number, not {text[:40]!r}")
     return int(text)

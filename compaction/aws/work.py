@@ -1,7 +1,7 @@
-"""What the Lambda function does with one table: plan, run what fits, note how it ended.
+"""The work of the Lambda function on one table: plan, run tasks that fit, record the results.
 
-Shell. Bounded by the size of a task, by time and by memory; what does not fit is counted and left
-to the next invocation or to another driver.
+Bounded by the size of a task, by time and by memory. Tasks that do not fit are counted and left to
+the next invocation or to another driver.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
 
-MAX_PLANS = 20  # of one table in one invocation
+MAX_PLANS = 20  # per table and invocation
 
 logger = logging.getLogger(__name__)
 
 
 class Context(Protocol):
-    """What Lambda says of an invocation (the part that is used here)."""
+    """Lambda's context of an invocation (the part that is used here)."""
 
     @property
     def aws_request_id(self) -> str:
@@ -36,11 +36,11 @@ class Context(Protocol):
 
     @property
     def memory_limit_in_mb(self) -> int | str:
-        """The memory that the function has, in MiB."""
+        """The memory of the function, in MiB."""
         ...
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds until the invocation is ended by force."""
+        """Return the milliseconds until Lambda ends the invocation."""
         ...
 
 
@@ -48,11 +48,11 @@ class Budget:
     """The time and the memory of one invocation.
 
     Attributes:
-        begun: whether a task has had a part of it.
+        begun: whether a task has already used part of it.
 
     Args:
-        context: of the invocation.
-        reserve_ms: what is kept for the end.
+        context: the invocation's context.
+        reserve_ms: time in ms kept in reserve for the end.
     """
 
     def __init__(self, context: Context, reserve_ms: int) -> None:
@@ -61,26 +61,26 @@ class Budget:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of the function."""
+        """The memory of the function, in bytes."""
         return int(self._context.memory_limit_in_mb) * MIB
 
     def seconds(self) -> float:
-        """Return for how long a task may run that starts now; 0 or less: none may start."""
+        """Return how many seconds a task may run if it starts now; none may start at 0 or less."""
         return (self._context.get_remaining_time_in_millis() - self._reserve_ms) / 1000
 
 
 @dataclass
 class Progress:
-    """What became of a table's work in one invocation.
+    """The results of one invocation for a table.
 
     Attributes:
-        version: the version that was planned last.
+        version: the version of the last plan.
         ended: the tasks that ran, each with how it ended.
-        outcomes: how many ended in each way.
-        errors: texts of those that failed.
-        large: ids of tasks that pass the bounds of the function.
-        slow: ids of tasks that did not end in a whole invocation.
-        unfinished: whether time ran out before the work did.
+        outcomes: number of tasks by status.
+        errors: error texts of failed tasks.
+        large: ids of tasks that are too large for the function.
+        slow: ids of tasks that take longer than a whole invocation.
+        unfinished: whether time ran out before the work was done.
     """
 
     version: int = -1
@@ -93,11 +93,11 @@ class Progress:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left that this function could do at that version."""
+        """Whether this function has nothing more to do at that version."""
         return not self.unfinished and self.outcomes.keys() <= {"done", "superseded"}
 
     def facts(self) -> dict[str, Any]:
-        """Return the numbers for a line of the log."""
+        """Return the numbers for a log line."""
         return {
             "version": self.version,
             **self.outcomes,
@@ -109,43 +109,43 @@ class Progress:
 
 
 def compact(table: Table, settings: Settings, budget: Budget, skip: Iterable[str]) -> Progress:
-    """Run what a table needs and what fits into the budget, and note in the log how it ended.
+    """Run the tasks that a table needs and the budget allows, and record the results in the log.
 
-    Tasks that wait for others are planned again once those have ended: only then is it known what
-    they are to rewrite.
+    Tasks that wait for others are planned again once those have ended, because their inputs are
+    known only then.
 
     Args:
         table: the table.
-        settings: of the function.
-        budget: of the invocation.
+        settings: the function's settings.
+        budget: the invocation's budget.
         skip: ids of tasks that are not for this function.
 
     Raises:
-        EventLogError: the table cannot be read, or the store does not answer. What a task meets is
-            no error here but its outcome.
+        EventLogError: the table cannot be read, or the store does not answer. Errors of a task are
+            its outcome and are not raised.
     """
     policy = settings.policy_within(budget.memory_bytes)
     progress = Progress(slow=set(skip))
-    whole = False
+    full_analysis = False
     for _ in range(MAX_PLANS):
         if budget.seconds() <= 0:
             progress.unfinished = True
             break
-        # Back-off is judged by the time that it is, though no commit may have come since.
+        # Back-off is judged by the current time, even without a new commit.
         planned = plan(table, policy, now_ms=table.clock.now_ms())
         progress.version = planned.version
-        whole = planned.since is None
+        full_analysis = planned.since is None
         if not _run(table, planned.tasks, policy, settings.max_bytes, budget, progress):
             break
     else:
         progress.unfinished = True
-    # Noted also where nothing was to do, if the whole table had to be read to find that out.
-    if progress.ended or whole:
+    # Recorded even without tasks if the whole table had to be read to find that out.
+    if progress.ended or full_analysis:
         record(table, policy, progress.ended)
     return progress
 
 
-def _run(  # noqa: PLR0917 - what a turn consists of
+def _run(  # noqa: PLR0917 - the state of one turn
     table: Table,
     tasks: Iterable[Task],
     policy: Policy,
@@ -153,7 +153,7 @@ def _run(  # noqa: PLR0917 - what a turn consists of
     budget: Budget,
     progress: Progress,
 ) -> bool:
-    """Run the tasks that wait for no other; say whether it is worth planning again."""
+    """Run the tasks that wait for no other. Return whether it is worth planning again."""
     waiting = moved = False
     for task in tasks:
         if task.id in progress.slow:
@@ -177,7 +177,7 @@ def _run(  # noqa: PLR0917 - what a turn consists of
 def _perform(
     table: Table, task: Task, policy: Policy, budget: Budget, progress: Progress
 ) -> Outcome:
-    whole = not budget.begun
+    is_first = not budget.begun
     budget.begun = True
     outcome = perform(table, task, policy, deadline_s=budget.seconds())
     status = outcome.status
@@ -192,10 +192,10 @@ def _perform(
         say(logging.ERROR, "task failed", **facts)
     elif status == "out of time":
         progress.unfinished = True
-        if whole:  # the next invocation has no more time than this one had: it rests, as a failure
+        if is_first:  # the next invocation has no more time: it counts as a failure
             progress.slow.add(task.id)
             progress.ended.append(Result(task, "failed"))
-        say(logging.WARNING, "task too slow" if whole else "task out of time", **facts)
+        say(logging.WARNING, "task too slow" if is_first else "task out of time", **facts)
     else:
         say(logging.INFO, "task ended", **facts)
     return outcome
@@ -216,5 +216,5 @@ def _facts(table: Table, task: Task) -> dict[str, Any]:
 
 
 def say(level: int, event: str, **facts: Any) -> None:
-    """Log that something happened, with its facts (`eventlog.compaction.aws.json_lines`)."""
+    """Log an event with its facts (`eventlog.compaction.aws.json_lines`)."""
     logger.log(level, event, extra={"facts": facts})

@@ -1,6 +1,6 @@
-"""What to rewrite, in which order, and why: pure but for reading a snapshot and noting the result.
+"""Decides what to rewrite, in which order, and why.
 
-Imports eventlog only, and compaction's words (`policy`, `tasks`). Reading order: `spans`,
-`scoring`, `candidates`, `planning`, `queueing`, `assessing`. `eventlog.demo.load` simulates a day
-of it.
+No I/O except reading a snapshot (`planning.plan`) and recording results (`assessing.record`).
+Imports eventlog only, and compaction's values (`policy`, `tasks`). Reading order: `spans`,
+`scoring`, `candidates`, `planning`, `queueing`, `assessing`. `eventlog.demo.load` simulates a day.
 """

@@ -1,15 +1,15 @@
-"""What the log is told about chunks after a plan was carried out, so that the next one costs less.
+"""Records the state of chunks in the log after a plan was run, so that the next plan costs less.
 
-Imports eventlog only. `noted` is pure: a plan made after the tasks ended, and how they ended, give
-one action; `record` commits it. It only spares work: where somebody else's analysis comes first,
-this one is dropped, and nothing is wrong.
+Imports eventlog only. `noted` does no I/O: it makes one action from a plan after the tasks ended
+and their results; `record` commits it. It is an optimization: if another analysis is committed
+first, this one is dropped.
 
-- A chunk whose task failed is unstable and rests, twice as long after every further failure.
+- A chunk whose task failed is unstable and rests, twice as long after each further failure.
 - A chunk that got no task because the queue was full is deferred.
-- A chunk that still needs compaction by its sizes alone, though tasks have just rewritten it and
-  nothing arrived since, is stable: to rewrite it again would give the same (fixed point).
-- All others that need compaction are unstable, so that the next plan finds them without looking at
-  the whole table. Stable ones need no note.
+- A chunk that tasks have just rewritten, to which nothing was added since, and that still needs
+  compaction by its sizes, is stable: another rewrite would give the same (fixed point).
+- All other chunks that need compaction are unstable, so that the next plan finds them without
+  examining the whole table. Stable ones need no record.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from eventlog.model.records import (
 )
 from eventlog.state.small.assessment import MAX_STATES, is_current
 
-# Versions after which an analysis that found nothing new is noted all the same: the difference to
-# it, which the next plan reads, grows with every commit.
+# An analysis without news is recorded anyway after this many versions: the next plan reads the
+# difference since the last one, which grows with every commit.
 REFRESH = 100
 
 End = Literal["done", "superseded", "failed", "shed"]
@@ -53,8 +53,9 @@ class Result(Struct, frozen=True):
 
     Attributes:
         task: the task.
-        end: done; superseded: others changed its inputs; failed; shed: cancelled under load.
-        made: ids of the segments that this attempt put into the log; none where another did it.
+        end: `done`; `superseded`: others changed its inputs; `failed`; `shed`: cancelled under
+            load.
+        made: ids of the segments that this attempt added; empty if another attempt did the work.
     """
 
     task: Task
@@ -65,15 +66,15 @@ class Result(Struct, frozen=True):
 def record(
     t: Table, policy: Policy, results: Sequence[Result] = (), *, now_ms: int | None = None
 ) -> int | None:
-    """Note in the log what is known of the chunks now, and return the version that holds it.
+    """Record the current state of the chunks in the log, and return the version that contains it.
 
-    None: there is nothing new to note, or another analysis was noted meanwhile.
+    Returns None if there is nothing new to record, or another analysis was recorded meanwhile.
 
     Args:
         t: the table.
-        policy: the settings that the tasks ran under.
+        policy: the settings of the tasks.
         results: how each task ended.
-        now_ms: when, ms UTC; the table's clock if None.
+        now_ms: the time in ms UTC; the table's clock if None.
     """
     now = t.clock.now_ms() if now_ms is None else now_ms
     after = plan(t, policy, now_ms=now)
@@ -84,23 +85,24 @@ def record(
     try:
         return t.commit(t.transaction("assess", [action], read_version=after.version))
     except CommitConflict as conflict:
-        logger.info("the analysis of version %d is not noted: %s", after.version, conflict)
+        logger.info("the analysis of version %d is not recorded: %s", after.version, conflict)
         return None
 
 
 def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess | None:
-    """Return what to note, or None if that is what the log says already.
+    """Return what to record, or None if the log has it already.
 
     Args:
-        after: a plan made once the tasks had ended, at the time that back-off counts from.
-        known: what that plan knew of the table.
+        after: a plan made after the tasks ended, at the time from which back-off counts.
+        known: the table's state used by that plan.
         results: how each task ended.
     """
     digest = after.policy.digest(known.granularity)
     states = states_after(after, known, results)
     version = after.version
     if len(states) > MAX_STATES:
-        # What is left out must not be taken for stable: nothing is, that changed since version 0.
+        # Chunks left out must not count as stable: with version 0 the next plan examines all of
+        # them.
         states, version = _foremost(states, after), 0  # against notes-left-out-taken-for-stable
     changes = tuple(
         ChunkChange(name, states.get(name))
@@ -117,14 +119,14 @@ def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess |
 def states_after(
     after: Plan, known: Known, results: Sequence[Result] = ()
 ) -> dict[str, ChunkState]:
-    """Return every chunk state to note, by name, however many they are. See `noted`."""
+    """Return every chunk state to record, by name, without a limit. See `noted`."""
     by_chunk: dict[str, list[Result]] = {}
     for result in results:
         for name in result.task.chunks:
             by_chunk.setdefault(name, []).append(result)
     needed = _inputs_by_chunk((task.inputs for task in after.tasks), after.granularity)
     deferred = {skipped.chunk for skipped in after.skipped if skipped.why != "back-off"}
-    found: dict[str, ChunkState] = {}
+    states: dict[str, ChunkState] = {}
     for verdict in after.verdicts:
         name = verdict.chunk
         state = _state(
@@ -136,8 +138,8 @@ def states_after(
             deferred=name in deferred,
         )
         if state is not None:
-            found[name] = state
-    return found
+            states[name] = state
+    return states
 
 
 def _state(
@@ -167,29 +169,29 @@ def _state(
 
 
 def _is_kept(verdict: Verdict, old: ChunkState | None) -> bool:
-    """Say whether a chunk under a coarser segment keeps the note that it came out of a task."""
+    """Return whether a chunk under a coarser segment keeps its record of being stable."""
     noted_stable = old is not None and old.state == "stable" and verdict.rule == "overlap"
     return noted_stable and old is not None and is_current(old, verdict.newest, verdict.segments)
 
 
 def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segment]) -> bool:
-    """Say whether a rewrite of what is left would only repeat what the tasks did.
+    """Return whether another rewrite would only repeat what the tasks did.
 
-    That is so where nothing arrived since they were planned, unless the chunk was cut into several
-    tasks and another round would more than halve what they left.
+    That is the case if nothing was added since they were planned, unless the chunk was cut into
+    several tasks and another round would more than halve the number of segments.
     """
     if not needed or any(result.end != "done" for result in ended):
         return False
     made = {name for result in ended for name in result.made}
-    # What no task of this run made may still gain: rows that came meanwhile, if only in the very
-    # commit of a task, and inputs of tasks that were not performed.
+    # Segments that no task of this run made may still gain: rows added meanwhile, perhaps in the
+    # same commit as a task, and inputs of tasks that were not performed.
     if any(s.id not in made for s in needed):  # against arrival-taken-for-rewritten
         return False
     return bool(made) and (len(ended) == 1 or 2 * verdict.outputs >= verdict.inputs)
 
 
 def _holding(name: str) -> list[str]:
-    """Return the names of a chunk and of all that it lies in: what was cut may be one of those."""
+    """Return the names of a chunk and of all chunks that contain it: a task may have cut those."""
     chunk = parse_chunk(name)
     return list(dict.fromkeys(home(chunk, granularity).name for granularity in GRANULARITIES))
 
@@ -197,16 +199,16 @@ def _holding(name: str) -> list[str]:
 def _inputs_by_chunk(
     inputs: Iterable[Iterable[Segment]], granularity: Granularity
 ) -> dict[str, list[Segment]]:
-    found: dict[str, list[Segment]] = {}
+    by_chunk: dict[str, list[Segment]] = {}
     for segments in inputs:
         for segment in segments:
             name = home(parse_chunk(segment.chunk), granularity).name
-            found.setdefault(name, []).append(segment)
-    return found
+            by_chunk.setdefault(name, []).append(segment)
+    return by_chunk
 
 
 def _foremost(states: Mapping[str, ChunkState], after: Plan) -> dict[str, ChunkState]:
-    """Return as many states as the log takes: those that rest, those held stable, the urgent."""
+    """Return as many states as the log allows: the resting, then the stable, then the urgent."""
     priorities = {verdict.chunk: verdict.priority for verdict in after.verdicts}
 
     def rank(name: str) -> tuple[bool, bool, float, str]:

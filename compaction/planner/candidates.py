@@ -1,15 +1,15 @@
-"""From scored chunks to tasks: joined, cut to size, coloured and put in order.
+"""Turns scored chunks into tasks: joined, cut to size, coloured and ordered.
 
-Pure. Imports eventlog only. The steps are those of the compaction notes for Druid: candidate tasks
-from chunks, small ones joined to the one before, large ones cut, tasks that depend on another's
-output coloured black.
+No I/O. Imports eventlog only. The steps follow the compaction notes for Druid: candidate tasks from
+chunks; small ones joined to the one before, large ones cut; tasks that depend on another's output
+coloured black.
 
-- Without a granularity in the policy every chunk stands alone, and all tasks are red.
-- With one, chunks that a coarser segment covers are one candidate together with it. Above the limit
-  of a task the coarser segments become red tasks, and the chunks below them black ones: what the
-  red ones make lies in those chunks.
+- Without a granularity in the policy every chunk is separate, and all tasks are red.
+- With one, a coarser segment and the chunks that it covers are one candidate. Above the size limit
+  of a task the coarser segments become red tasks and the chunks below them black ones, because the
+  red tasks make segments in those chunks.
 - A single chunk above the limit is cut into several red tasks: runs of its segments in (version,
-  partition) order, each ending where its segments come out full.
+  partition) order, each ending where its outputs are full.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk
 from eventlog.model.records import Granularity
 
-# Segments that one task replaces at most: its commit names each, and all claims together name at
-# most 10,000.
+# The most segments that one task replaces: its commit names each of them, and all claims together
+# name at most 10,000.
 MAX_INPUTS = 2000
 
 Scored = tuple[TargetChunk, Verdict]
@@ -38,7 +38,7 @@ Scored = tuple[TargetChunk, Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The segments that a plan may rewrite: columns, and the rows of each chunk they belong to."""
+    """The segments that a plan may rewrite, as columns, with the rows of each chunk."""
 
     entries: pa.Table
     ids: list[str]
@@ -49,16 +49,16 @@ class Inputs:
 
 @dataclass(slots=True)
 class Draft:
-    """A task to be: the chunks it takes, as scored, and the rows of `Inputs` that it replaces.
+    """A task in preparation: its scored chunks, and the rows of `Inputs` that it replaces.
 
     Attributes:
         scored: its chunks with their verdicts, in time order.
-        granularity: of what it makes.
-        rows: of `Inputs`, in order.
-        bytes: of those.
-        alone: it is never joined with another, because it failed before.
-        part: which part of how many it is, where a chunk was cut.
-        after: the drafts that have to end first.
+        granularity: granularity of the segments that it makes.
+        rows: row numbers in `Inputs`, ascending.
+        bytes: size of those segments.
+        alone: whether it is never joined with another, because it failed before.
+        part: (number, count) of this part, if a chunk was cut.
+        after: the drafts that must end first.
     """
 
     scored: list[Scored]
@@ -73,7 +73,7 @@ class Draft:
 
     @property
     def waiting_since(self) -> int:
-        """The version at which the chunk of it that has waited longest last changed."""
+        """The version of the last change of its longest waiting chunk."""
         compact = [verdict.newest for _, verdict in self.scored if verdict.act == "compact"]
         return min(compact or [verdict.newest for _, verdict in self.scored])
 
@@ -90,21 +90,21 @@ def inputs_of(
 
     Args:
         entries: `classified` live entries.
-        scored: the chunks that are compacted or taken along.
+        scored: the chunks that are compacted or included with their group.
         policy: the settings.
         granularity: the target granularity.
     """
     wanted = {target.chunk: target for target, _ in scored}
     homes = {own: home(own, granularity) for own in stored_chunks(entries)}
-    homes = {own: found for own, found in homes.items() if found in wanted}
-    # Of another granularity than the policy's: all of them; else, those that are small or large.
-    whole = [
+    homes = {own: belongs for own, belongs in homes.items() if belongs in wanted}
+    # All segments of a chunk with another granularity than the policy's; else small and large ones.
+    all_of = [
         own
-        for own, found in homes.items()
-        if policy.granularity is not None and (own != found or wanted[found].coarser)
+        for own, belongs in homes.items()
+        if policy.granularity is not None and (own != belongs or wanted[belongs].coarser)
     ]
     odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
-    taken = pc.or_(among(entries, whole), pc.and_(among(entries, homes), odd))
+    taken = pc.or_(among(entries, all_of), pc.and_(among(entries, homes), odd))
     order = [(name, "ascending") for name in ("chunk_start", "chunk_end", "version", "partition")]
     kept = entries.filter(taken).sort_by(order)
     rows: dict[TimeChunk, list[int]] = {chunk: [] for chunk in wanted}
@@ -114,13 +114,13 @@ def inputs_of(
     ids = [value.hex() for value in kept.column("id").to_pylist()]
     sizes, large = kept.column("bytes").to_pylist(), kept.column(LARGE).to_pylist()
     for target, verdict in scored:
-        if verdict.left:  # there is one of this size, for the others are smaller by far
+        if verdict.left:  # exactly one has this size: the others are much smaller
             rows[target.chunk] = [r for r in rows[target.chunk] if sizes[r] != verdict.left]
     return Inputs(kept, ids, sizes, large, rows)
 
 
 def bound(chunks: Sequence[Scored], policy: Policy) -> Iterator[list[Scored]]:
-    """Yield the chunks that one rewrite has to take together; most are alone."""
+    """Yield the groups of chunks that one rewrite must take together; most have one chunk."""
     if policy.granularity is None:
         yield from ([scored] for scored in chunks)
         return
@@ -132,16 +132,16 @@ def bound(chunks: Sequence[Scored], policy: Policy) -> Iterator[list[Scored]]:
 def drafts(
     chunks: Sequence[Scored], inputs: Inputs, policy: Policy, granularity: Granularity
 ) -> list[Draft]:
-    """Return the tasks that rewrite these chunks, in time order; without ids and priorities.
+    """Return drafts that rewrite these chunks, in time order, without ids and priorities.
 
     Args:
-        chunks: all that are compacted, and those that are taken along if their group is cut.
+        chunks: the chunks to compact, and those that are included if their group is cut.
         inputs: their segments.
         policy: the settings.
         granularity: the target granularity.
     """
-    found: list[Draft] = []
-    last: dict[Granularity, Draft] = {}  # the one that a neighbour may be joined to
+    results: list[Draft] = []
+    last: dict[Granularity, Draft] = {}  # to which the next neighbour may be joined
     for group in bound(chunks, policy):
         coarse = [(t, v) for t, v in group if t.coarser and policy.granularity is not None]
         made = granularity if coarse else group[0][0].chunk.granularity
@@ -152,24 +152,24 @@ def drafts(
             if made in last and _joins(last[made], draft, policy):
                 _join(last[made], draft)
             else:
-                found.append(draft)
+                results.append(draft)
                 last[made] = draft
             continue
         if coarse:
-            whole = _draft(coarse, made, _rows(coarse, inputs), inputs)
-            red = _in_parts(whole, _runs(whole.rows, inputs, policy), inputs)
+            coarse_draft = _draft(coarse, made, _rows(coarse, inputs), inputs)
+            red = _in_parts(coarse_draft, _runs(coarse_draft.rows, inputs, policy), inputs)
             rest = drafts([s for s in group if not s[0].coarser], inputs, policy, granularity)
             for black in rest:
                 black.after = [r for r in red if _covers(r, black)]
-            found += [*red, *rest]
+            results += [*red, *rest]
         else:
-            found += _cut_chunk(draft, inputs, policy)
+            results += _cut_chunk(draft, inputs, policy)
         last.pop(made, None)
-    return found
+    return results
 
 
 def finished(
-    found: Iterable[Draft],
+    unfinished: Iterable[Draft],
     inputs: Inputs,
     policy: Policy,
     *,
@@ -177,16 +177,16 @@ def finished(
     version: int,
     now_ms: int,
 ) -> list[Draft]:
-    """Return the drafts with ids and priorities, in the order in which they are to run."""
+    """Return the drafts with ids and priorities, in the order in which they should run."""
     named = list(zip(inputs.ids, inputs.entries.column("version").to_pylist(), strict=True))
-    for draft in found:
+    for draft in unfinished:
         draft.id = task_id(table, draft.granularity, (named[row] for row in draft.rows))
         base = _urgency(draft, policy, now_ms)
         draft.priority = aged(base, version - draft.waiting_since, policy)
-        # Never before those that it waits for, which come first in the list.
+        # Never above the drafts that it waits for, which precede it in the list.
         draft.priority = min([draft.priority, *(other.priority for other in draft.after)])
     return sorted(
-        found,
+        unfinished,
         key=lambda d: (-d.priority, bool(d.after), d.waiting_since, d.scored[0][0].chunk, d.id),
     )
 
@@ -219,11 +219,11 @@ def among(entries: pa.Table, chunks: Iterable[TimeChunk]) -> pa.ChunkedArray:
         by_width.setdefault(chunk.end - chunk.start, []).append(chunk.start)
     start = entries.column("chunk_start")
     width = pc.subtract(entries.column("chunk_end"), start)
-    found = pc.equal(width, -1)  # none
+    mask = pc.equal(width, -1)  # none
     for wide, starts in by_width.items():
-        one = pc.and_(pc.equal(width, wide), pc.is_in(start, pa.array(starts, pa.int64())))
-        found = pc.or_(found, one)
-    return found
+        matches = pc.and_(pc.equal(width, wide), pc.is_in(start, pa.array(starts, pa.int64())))
+        mask = pc.or_(mask, matches)
+    return mask
 
 
 def _draft(
@@ -243,7 +243,7 @@ def _fits(draft: Draft, policy: Policy) -> bool:
 
 
 def _joins(before: Draft, draft: Draft, policy: Policy) -> bool:
-    """Say whether two neighbours are small, and one task can take both."""
+    """Return whether two neighbours are small and fit into one task."""
     return (
         max(before.bytes, draft.bytes) < policy.small_task_bytes
         and before.bytes + draft.bytes <= policy.max_task_bytes
@@ -264,10 +264,10 @@ def _covers(red: Draft, black: Draft) -> bool:
 
 
 def _cut_chunk(draft: Draft, inputs: Inputs, policy: Policy) -> list[Draft]:
-    """Return the draft of one chunk as several.
+    """Cut the draft of one chunk into several.
 
-    Large segments and small ones part, so that the small ones come out as few as can be; a small
-    one that is left over alone stays as it is.
+    Large and small segments are separated, so that the small ones are merged into as few as
+    possible. A single small segment left over is kept as it is.
     """
     foreign = draft.scored[0][1].rule == "granularity"
     large = [row for row in draft.rows if inputs.large[row]]
@@ -278,21 +278,21 @@ def _cut_chunk(draft: Draft, inputs: Inputs, policy: Policy) -> list[Draft]:
 
 
 def _in_parts(draft: Draft, runs: Sequence[list[int]], inputs: Inputs) -> list[Draft]:
-    """Return a draft for each run, with those of the chunks whose segments it takes."""
+    """Return a draft for each run, with the chunks whose segments it takes."""
     owner = {row: scored for scored in draft.scored for row in inputs.rows[scored[0].chunk]}
-    found = []
+    parts = []
     for number, rows in enumerate(runs, 1):
         scored = list({id(owner[row]): owner[row] for row in rows}.values())
-        found.append(_draft(scored, draft.granularity, rows, inputs))
-        found[-1].part = (number, len(runs))
-    return found
+        parts.append(_draft(scored, draft.granularity, rows, inputs))
+        parts[-1].part = (number, len(runs))
+    return parts
 
 
 def _runs(rows: Sequence[int], inputs: Inputs, policy: Policy) -> list[list[int]]:
-    """Return the rows in runs, each of at most the size of a task, or of one segment.
+    """Return the rows in runs, each at most the size of a task, or a single larger segment.
 
-    Of the ends within a target's size below the limit it takes the one whose outputs come out
-    fullest: they are good then, and no later plan touches them.
+    Among the ends within one target size below the limit it picks the one whose outputs are
+    fullest: they are then good, and no later plan rewrites them.
     """
     runs, start = [], 0
     while start < len(rows):
@@ -313,7 +313,7 @@ def _runs(rows: Sequence[int], inputs: Inputs, policy: Policy) -> list[list[int]
 
 
 def _fullness(total: int, policy: Policy) -> float:
-    """Return how full the fewest segments of so many bytes are, 0 to 1."""
+    """Return how full the fewest segments for `total` bytes are, 0 to 1."""
     return total / (max(1, -(-total // policy.target_bytes)) * policy.target_bytes)
 
 
@@ -327,7 +327,7 @@ def _urgency(draft: Draft, policy: Policy, now_ms: int) -> float:
 
 
 def _cost(draft: Draft) -> int:
-    """Return what the rewrite of all its chunks costs; of a part, that of the whole chunk."""
+    """Return the cost of rewriting all its chunks; for a part, that of the whole chunk."""
     return max(draft.bytes, sum(verdict.input_bytes for _, verdict in draft.scored))
 
 

@@ -1,11 +1,11 @@
 """The plan: which segments of a version to rewrite, in which order, and why.
 
-`plan` reads a snapshot and never writes; everything it decides, `plan_entries` decides from values,
-so that the same version gives the same plan at any time and place. Imports eventlog only.
+`plan` reads a snapshot and never writes. All decisions are made from values by `plan_entries`, so
+the same version always gives the same plan. Imports eventlog only.
 
-Chunks that have not changed since the last analysis under the same policy are not looked at again:
-the log says how far it came (`Analysed`), and the difference between that version and this one says
-what changed.
+Chunks that have not changed since the last analysis under the same policy are not examined again:
+the log has the version of that analysis (`Analysed`), and the difference between that version and
+this one shows what changed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ Interval = tuple[int, int]
 
 
 class Skipped(Struct, frozen=True):
-    """A chunk that needs compaction and gets no task now.
+    """A chunk that needs compaction but gets no task now.
 
     Attributes:
         chunk: its name.
-        why: back-off: its task failed lately; deferred: it was shed before and the queue is still
-            filled; shed: the queue is full.
-        until: ms UTC, of a back-off; else 0.
+        why: `back-off`: its task failed recently; `deferred`: it was shed before and the queue is
+            still full; `shed`: the queue is full.
+        until: end of a back-off in ms UTC; else 0.
     """
 
     chunk: str
@@ -75,16 +75,16 @@ class Plan(Struct, frozen=True, kw_only=True):
     Attributes:
         table: the table's id.
         version: the version.
-        time: ms UTC that back-off was judged by.
+        time: the time by which back-off was judged, in ms UTC.
         granularity: the target granularity.
         policy: the settings.
-        since: chunks that have not changed since that version, and needed nothing then, were not
-            looked at; None: all were.
-        verdicts: of every chunk that was looked at and holds segments, by start, the coarser first.
-        spans: runs of adjacent or overlapping chunks among them.
-        empty: chunks without segments in the gaps between those runs.
-        tasks: in the order to run, at most `policy.max_queue`.
-        skipped: what needs compaction and is in no task.
+        since: chunks unchanged since this version, which needed nothing then, were not examined;
+            None if all were examined.
+        verdicts: for every examined chunk with segments, by start, the coarser first.
+        spans: number of runs of adjacent or overlapping chunks among them.
+        empty: number of chunks without segments in the gaps between those runs.
+        tasks: the tasks in the order to run, at most `policy.max_queue`.
+        skipped: chunks that need compaction but are in no task.
     """
 
     table: str
@@ -101,14 +101,14 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What a plan knows of a table beside its segments.
+    """What a plan needs of a table besides its segments.
 
     Attributes:
         table: its id.
         version: the version to plan at.
-        granularity: of new rows.
-        states: what was noted of chunks, by name.
-        analysed: how far the last analysis came.
+        granularity: the table's granularity, for new rows.
+        states: the recorded states of chunks, by name.
+        analysed: the last analysis, or None.
     """
 
     table: str
@@ -118,7 +118,7 @@ class Known(Struct, frozen=True, kw_only=True):
     analysed: Analysed | None = None
 
     def trusts(self, policy: Policy) -> bool:
-        """Say whether what was noted was noted under a policy that calls the same chunks stable."""
+        """Return whether the records were made under a policy with the same stable chunks."""
         return self.analysed is not None and self.analysed.policy == policy.digest(self.granularity)
 
 
@@ -130,12 +130,12 @@ def plan(
     Args:
         t: the table.
         policy: the settings; the defaults if None.
-        version: plan as of that version; the newest if None.
-        now_ms: what back-off is judged by, ms UTC; the time of the version if None, so that a past
-            version always gives the same plan.
+        version: plan as of this version; the newest if None.
+        now_ms: the time by which back-off is judged, in ms UTC; the version's time if None, so that
+            a past version always gives the same plan.
 
     Raises:
-        InvalidInput: a setting of the policy is out of its bounds.
+        InvalidInput: a setting of the policy is out of bounds.
         VersionNotFound: there is no such version.
     """
     chosen = (policy or Policy()).check()
@@ -153,33 +153,37 @@ def plan(
 def explain(
     t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
 ) -> Verdict:
-    """Return what the rules say of one chunk at a version, whatever was noted of others.
+    """Return the verdict on one chunk at a version, independent of the records of other chunks.
 
     Args:
         t: the table.
-        chunk: its name; of a chunk finer than the target granularity, the one that holds it.
+        chunk: the chunk's name. For a chunk finer than the target granularity, the chunk that
+            contains it is judged.
         policy: the settings; the defaults if None.
-        version: the newest if None.
+        version: the version to judge at; the newest if None.
 
     Raises:
-        InvalidInput: the text names no chunk, or a setting is out of its bounds.
+        InvalidInput: the text is not a chunk's name, or a setting is out of bounds.
         VersionNotFound: there is no such version.
     """
     chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
     known = known_of(snapshot)
     granularity = chosen.granularity or known.granularity
-    asked = home(parse_chunk(text(chunk, "chunk")), granularity)
-    entries = _overlapping(snapshot.entries(asked.start, asked.end), [(asked.start, asked.end)])
+    target_chunk = home(parse_chunk(text(chunk, "chunk")), granularity)
+    entries = _overlapping(
+        snapshot.entries(target_chunk.start, target_chunk.end),
+        [(target_chunk.start, target_chunk.end)],
+    )
     for target, verdict in judged(classified(entries, chosen), known, chosen):
-        if target.chunk == asked:
+        if target.chunk == target_chunk:
             return verdict
-    nothing = TargetChunk(asked, Sums(), Sums(), earlier=False, later=False, coarser=False)
-    return score(nothing, chosen, known.states.get(asked.name))
+    empty = TargetChunk(target_chunk, Sums(), Sums(), earlier=False, later=False, coarser=False)
+    return score(empty, chosen, known.states.get(target_chunk.name))
 
 
 def known_of(snapshot: Snapshot) -> Known:
-    """Return what a plan needs of a snapshot beside its segments."""
+    """Return what a plan needs of a snapshot besides its segments."""
     return Known(
         table=snapshot.header.table,
         version=snapshot.version,
@@ -201,13 +205,13 @@ def judged(entries: pa.Table, known: Known, policy: Policy) -> list[Scored]:
 def plan_entries(
     entries: pa.Table, known: Known, policy: Policy, now_ms: int, *, since: int | None = None
 ) -> Plan:
-    """Return the plan over live entries, which hold the chunks to look at as a whole.
+    """Return the plan for live entries, which must include all segments of the examined chunks.
 
     Args:
         entries: columns of `eventlog.format.segments`.
-        known: the rest of the table.
+        known: the rest of the table's state.
         policy: the settings, checked.
-        now_ms: what back-off is judged by, ms UTC.
+        now_ms: the time by which back-off is judged, in ms UTC.
         since: see `Plan.since`.
     """
     granularity = policy.granularity or known.granularity
@@ -228,7 +232,7 @@ def plan_entries(
     )
     shed = first[policy.max_queue :]
     first = first[: policy.max_queue]
-    # Half a queue of room, so that what was shed does not come back only to be shed again.
+    # Only if half of the queue is free, so that shed chunks do not return to be shed again.
     room = policy.max_queue - len(first) if 2 * len(first) <= policy.max_queue else 0
     tasks = [task_of(draft, inputs, known.version) for draft in [*first, *second[:room]]]
     skipped = [*resting, *_skipped(shed, "shed"), *_skipped(second[room:], "deferred")]
@@ -249,9 +253,10 @@ def plan_entries(
 
 
 def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
-    """Return a black task as it is once those that it waited for have ended; None: needless.
+    """Return a black task with new inputs, after the tasks it waited for; None if needless.
 
-    Its inputs are what its chunks need now, what the others made included; so its id is another.
+    Its inputs are the segments that its chunks need rewritten now, including those that the other
+    tasks made; so it has a new id.
     """
     snapshot = t.snapshot()
     chunks = (parse_chunk(name) for name in task.chunks)
@@ -262,14 +267,14 @@ def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
 def renewed_entries(
     task: Task, entries: pa.Table, known: Known, policy: Policy, now_ms: int
 ) -> Task | None:
-    """Return what `renewed` does, from the live entries of the task's chunks."""
+    """Return the same as `renewed`, from the live entries of the task's chunks."""
     entries = classified(entries, policy)
     scored = [s for s in judged(entries, known, policy) if s[1].chunk in task.chunks]
     chosen = [(target, verdict) for target, verdict in scored if verdict.act == "compact"]
     if not chosen:
         return None
     inputs = inputs_of(entries, chosen, policy, task.granularity)
-    rows = sorted(row for found in inputs.rows.values() for row in found)
+    rows = sorted(row for chunk_rows in inputs.rows.values() for row in chunk_rows)
     draft = Draft(chosen, task.granularity, rows, sum(inputs.sizes))
     (draft,) = finished(
         [draft], inputs, policy, table=known.table, version=known.version, now_ms=now_ms
@@ -280,9 +285,9 @@ def renewed_entries(
 def _sorted_out(
     scored: Sequence[Scored], known: Known, policy: Policy, now_ms: int
 ) -> tuple[list[Scored], list[Scored], list[Skipped]]:
-    """Return the chunks to compact now, those that were deferred, and those that rest.
+    """Return the chunks to compact now, the deferred ones, and the resting ones.
 
-    Chunks that a rewrite has to take together share their lot.
+    Chunks that a rewrite must take together are treated alike.
     """
     fresh, deferred, resting = list[Scored](), list[Scored](), list[Skipped]()
     trusted = known.trusts(policy)
@@ -292,7 +297,7 @@ def _sorted_out(
             continue
         states = [v.state for v in compact if v.state is not None]
         until = max((s.until for s in states if s.failures), default=0)
-        # A longer rest than the policy's longest was noted by a clock that was wrong.
+        # A rest longer than the policy's maximum was recorded by a wrong clock.
         # against no-rest-after-a-failure
         if now_ms < until <= now_ms + 1000 * policy.max_backoff_s:
             resting += [Skipped(verdict.chunk, "back-off", until) for verdict in compact]
@@ -323,18 +328,18 @@ def _skipped(left_out: Iterable[Draft], why: Why) -> list[Skipped]:
 
 
 def _changed(t: Table, snapshot: Snapshot, known: Known, policy: Policy) -> list[Interval] | None:
-    """Return the times in which chunks have to be looked at; None: all of them.
+    """Return the intervals whose chunks must be examined; None for all.
 
-    They are those that changed since the last analysis, and those of which something is noted.
+    They are the chunks that changed since the last analysis, and those with a record.
     """
     analysed = known.analysed
     if analysed is None or not known.trusts(policy) or analysed.version < snapshot.meta.horizon:
         return None
     try:
-        found = diff.diff(t.snapshot(analysed.version), snapshot)
+        changes = diff.diff(t.snapshot(analysed.version), snapshot)
     except (NotFound, Corrupt):
         return None
-    names = {segment.chunk for segment in [*found.added, *found.dropped]} | known.states.keys()
+    names = {segment.chunk for segment in [*changes.added, *changes.dropped]} | known.states.keys()
     granularity = policy.granularity or known.granularity
     homes = (home(parse_chunk(name), granularity) for name in names)
     return _merged((chunk.start, chunk.end) for chunk in homes)
@@ -343,7 +348,7 @@ def _changed(t: Table, snapshot: Snapshot, known: Known, policy: Policy) -> list
 def _read(snapshot: Snapshot, intervals: Sequence[Interval], policy: Policy) -> pa.Table:
     """Return the live entries that overlap the intervals.
 
-    Where a coarser chunk is to be cut, all that lies within it is read as well.
+    If a coarser chunk must be cut, all entries within it are read too.
     """
     bounds = list(intervals)
     while True:
@@ -365,17 +370,17 @@ def _overlapping(entries: pa.Table, intervals: Sequence[Interval]) -> pa.Table:
 
 
 def _meets(interval: Interval, intervals: Sequence[Interval]) -> bool:
-    """Say whether an interval overlaps one of those, which are disjoint and in order."""
+    """Return whether an interval overlaps one of several disjoint, ordered intervals."""
     after = bisect_right(intervals, interval[1] - 1, key=lambda other: other[0])
     return after > 0 and intervals[after - 1][1] > interval[0]
 
 
 def _merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the intervals in order, those that touch as one."""
-    found: list[Interval] = []
+    """Return the intervals in order, with touching ones merged."""
+    merged: list[Interval] = []
     for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged

@@ -1,15 +1,14 @@
-"""The queue of tasks: bounded, by priority, within the limits of what may run at once.
+"""The queue of tasks: bounded, ordered by priority, within the limits on running tasks.
 
-Pure: no clock, no threads; who runs tasks asks `launch`, and says `complete`. The same calls in the
-same order give the same answers. Imports eventlog only. The rules are those of the task runner and
-the load shedding in the compaction notes for Druid.
+No clock, no threads: a runner calls `launch` and `complete`. Deterministic. Imports eventlog only.
+The rules follow the task runner and the load shedding in the compaction notes for Druid.
 
-- The task of the greatest priority goes first; of equals, the one that was offered first.
-- A task that does not fit beside those that run is waited for: nothing goes before it, or a stream
-  of small tasks could keep a large one waiting for ever. One that exceeds the limit runs alone.
-- A black task waits until those that it names have ended. If one of them fails or is shed, so is
-  it: its chunks would need the same work again afterwards.
-- Above `max_queue` the tasks of the lowest priority are shed; of equals, the latest.
+- The task with the highest priority runs first; among equals, the one offered first.
+- A task that does not fit beside the running ones blocks those after it; otherwise a stream of
+  small tasks could starve a large one. A task above the limit runs alone.
+- A black task waits until the tasks that it names have ended. If one of them fails or is shed, it
+  is cancelled too: its chunks would need the same work again afterwards.
+- Above `max_queue` the tasks with the lowest priority are shed; among equals, the latest.
 """
 
 from __future__ import annotations
@@ -21,44 +20,44 @@ from eventlog.compaction.tasks import Task
 
 
 class Queue:
-    """Tasks that wait and tasks that run.
+    """Waiting and running tasks.
 
     Args:
-        policy: `max_tasks`, `max_running_bytes` and `max_queue` apply.
+        policy: its `max_tasks`, `max_running_bytes` and `max_queue` apply.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._waiting: dict[str, Task] = {}
         self._running: dict[str, Task] = {}
-        self._numbers: dict[str, int] = {}  # of those that wait: when they were offered
+        self._numbers: dict[str, int] = {}  # order in which waiting tasks were offered
         self._offered = 0
 
     def __len__(self) -> int:
-        """Return how many tasks wait."""
+        """Return the number of waiting tasks."""
         return len(self._waiting)
 
     @property
     def waiting(self) -> list[Task]:
-        """The tasks that wait, the first to go first (black ones as if they could)."""
+        """The waiting tasks in the order to run, black ones included."""
         return sorted(self._waiting.values(), key=self._rank)
 
     @property
     def running(self) -> list[Task]:
-        """The tasks that were launched and have not ended, in that order."""
+        """The running tasks, in the order in which they were launched."""
         return list(self._running.values())
 
     @property
     def running_bytes(self) -> int:
-        """The size of the inputs of all that run."""
+        """The total size of the inputs of running tasks."""
         return sum(task.bytes for task in self._running.values())
 
     def offer(self, tasks: Iterable[Task]) -> list[Task]:
-        """Take tasks in, and return those that were shed to stay within the bound.
+        """Add tasks, and return those that were shed to stay within the bound.
 
-        A task that waits already takes the priority of its new plan. One that shares a segment with
-        a task that runs is ignored: the next plan sees what that one made. One that shares a
-        segment with others that wait takes their place.
+        A task that is already waiting gets its new priority. One that shares a segment with a
+        running task is ignored: the next plan will include that task's output. One that shares a
+        segment with waiting tasks replaces them.
         """
         busy = {segment.id for task in self._running.values() for segment in task.inputs}
         holders = {s.id: task.id for task in self._waiting.values() for s in task.inputs}
@@ -76,7 +75,7 @@ class Queue:
         return self._shed()
 
     def launch(self) -> list[Task]:
-        """Move to running what may run now, and return it in order."""
+        """Start the tasks that may run now, and return them in order."""
         launched = []
         for task in self.waiting:
             if not self._is_ready(task):
@@ -89,9 +88,9 @@ class Queue:
         return launched
 
     def complete(self, task_id: str, *, ok: bool = True) -> list[Task]:
-        """Take out a task that ran, and return those cancelled with it because it failed.
+        """Remove a task that ended, and return the tasks cancelled because it failed.
 
-        A task that does not run is no fault: it may have been completed twice.
+        A no-op for a task that is not running: it may have been completed twice.
         """
         ended = self._running.pop(task_id, None)
         return [] if ok or ended is None else self._cancel({task_id})
@@ -116,19 +115,19 @@ class Queue:
         for task in reversed(self.waiting):
             if len(self._waiting) <= self._policy.max_queue:  # against queue-without-bound
                 break
-            if task.id in self._waiting:  # it may have gone with one that it waited for
+            if task.id in self._waiting:  # it may have been cancelled with a task it waited for
                 self._remove(task.id)
                 shed += [task, *self._cancel({task.id})]
         return shed
 
     def _cancel(self, gone: set[str]) -> list[Task]:
-        """Take out every waiting task that depends on one that is gone, however far down."""
+        """Remove every waiting task that depends on a removed one, directly or indirectly."""
         cancelled: list[Task] = []
-        while found := [t for t in self.waiting if not gone.isdisjoint(t.after)]:
-            for task in found:
+        while dependent := [t for t in self.waiting if not gone.isdisjoint(t.after)]:
+            for task in dependent:
                 self._remove(task.id)
-            cancelled += found
-            gone = {task.id for task in found}
+            cancelled += dependent
+            gone = {task.id for task in dependent}
         return cancelled
 
     def _remove(self, task_id: str) -> None:

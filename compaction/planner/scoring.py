@@ -1,25 +1,26 @@
 """The score of a time chunk: whether to compact it, how urgently, and why.
 
-Pure. Imports eventlog only. The rules are those of the compaction notes for Druid, with a threshold
-below which a segment counts as small and a least gain, so that good segments are not rewritten
-again and again.
+No I/O. Imports eventlog only. The rules follow the compaction notes for Druid, with a threshold
+below which a segment is small and a minimum gain, so that good segments are not rewritten
+repeatedly.
 
-Rules, the first that fits:
+Rules, of which the first that applies decides:
 
 - `empty`: no rows.
-- `rewritten`: stable; this very content is what a task under this policy left, whatever its sizes.
-- `granularity`: compact; the policy names a granularity, and segments have another.
+- `rewritten`: stable; a task under this policy made exactly this content, whatever its sizes.
+- `granularity`: compact; the policy names a granularity, and segments have another one.
 - `oversize`: compact; a segment is above the target and can be divided.
 - `one`: stable; one segment, not above the target.
 - `exact`: stable; n segments, none above the target, and n = ceil(bytes / target).
-- `good`: stable; the number could only fall by rewriting segments that are good already.
+- `good`: stable; the number could fall only by rewriting segments that are already good.
 - `gain`: stable; the number would fall, but by too little for the bytes.
-- `uneven`: stable; what is small could only be merged into one that is many times larger. That one
-  is left out of a rewrite of the others, too: else each late segment would cost it anew.
-- `small`: compact; fewer segments will do.
+- `uneven`: stable; the small segments could be merged only into one that is many times larger. That
+  one is also left out when the others are rewritten; otherwise each late segment would cause it to
+  be rewritten.
+- `small`: compact; fewer segments suffice.
 
 A chunk that overlaps its neighbours through a coarser segment and would be stable is `no opinion`
-(rule `overlap`): it is taken along if the coarser segment is cut.
+(rule `overlap`): it is included if the coarser segment is cut.
 """
 
 from __future__ import annotations
@@ -42,38 +43,38 @@ Rule = Literal[
     "small", "overlap",
 ]  # fmt: skip
 
-# What a query pays for one more file (a request, a footer), in bytes that it could have read
-# meanwhile: the figure by which Spark's own file source weighs opening a file.
+# The cost of one more file for a query (a request, a footer), as the number of bytes read in the
+# same time; Spark's own file source uses this value.
 FILE_COST = 4 * MIB
 
-# A small segment of this share of the target, and so many times larger than all others that a merge
-# would take, is left out of it: rewriting it would cost more than it saves.
+# A small segment of at least this share of the target, and this many times larger than all others
+# in a merge together, is left out: rewriting it would cost more than it saves.
 UNEVEN_SHARE = 1 / 8
 UNEVEN_TIMES = 8
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The verdict on one time chunk, with every number that the rules used.
+    """The verdict on one time chunk, with all numbers that the rules used.
 
     Attributes:
         chunk: its name.
         act: empty, stable, compact or no opinion.
-        rule: the one that decided.
-        priority: 0 to 1, of `compact` alone: what queries are spared against what it costs, before
+        rule: the rule that decided.
+        priority: 0 to 1, for `compact` only: the savings of queries against the cost, before
             ageing.
-        segments, rows, bytes: live in it. A coarser segment above it is not counted.
-        small, good, large: how many are below the good size, from it to the target, above it.
-        largest: size of the largest.
-        foreign: how many have another granularity than the target.
-        newest: the version that last added to it; -1 if it is empty.
-        earlier, later: a coarser segment binds it to the chunk before it, or after it.
-        inputs, input_bytes: of the segments to rewrite.
-        outputs: how many are expected to come out of them; more where they are cut finer.
-        saved: segments that queries are spared.
-        left: size of a small segment that is left out, because it is many times larger than the
-            others; 0: none is.
-        state: what the log noted of it.
-        sentence: all of this for people.
+        segments, rows, bytes: live segments in it, without a coarser segment that covers it.
+        small, good, large: number of segments below the good size, up to the target, above it.
+        largest: size of the largest segment.
+        foreign: number of segments of another granularity than the target.
+        newest: the version that last added a segment to it; -1 if it is empty.
+        earlier, later: whether a coarser segment binds it to the chunk before or after it.
+        inputs, input_bytes: number and size of the segments to rewrite.
+        outputs: expected number of new segments; more if they are cut finer.
+        saved: number of segments that queries no longer read.
+        left: size of a small segment that is left out because it is many times larger than the
+            others; 0 if none is.
+        state: its state recorded in the log.
+        sentence: the verdict as text.
     """
 
     chunk: str
@@ -107,17 +108,17 @@ def score(
     *,
     trusted: bool = True,
 ) -> Verdict:
-    """Return what the rules say of a chunk.
+    """Return the verdict on a chunk.
 
     Args:
         target: the chunk and its sums.
         policy: the settings.
-        state: what the log noted of the chunk.
-        trusted: it was noted under a policy that calls the same chunks stable.
+        state: the chunk's state recorded in the log.
+        trusted: whether it was recorded under a policy with the same stable chunks.
     """
     sums, chosen = target.sums, rewritten_of(target, policy)
     outputs = parts(chosen, policy)
-    # A large segment counts for the cuts that it lacks, the rest for the files that a merge avoids.
+    # A large segment counts by its missing cuts, the rest by the files that a merge avoids.
     saved = chosen.splits + max(0, chosen.segments + chosen.splits - outputs)
     rule = _rule(target, chosen, saved, policy)
     noted = trusted and state is not None and state.state == "stable"
@@ -128,7 +129,7 @@ def score(
     if act == "stable" and (target.earlier or target.later):
         act, rule = "no opinion", "overlap"
     if rule == "granularity":
-        saved = max(saved, 1)  # whoever asks for one of the new chunks is spared the others
+        saved = max(saved, 1)  # a query of one of the new chunks does not read the others
     compact = act == "compact"
     verdict = Verdict(
         chunk=target.chunk.name,
@@ -158,9 +159,9 @@ def score(
 
 
 def rewritten_of(target: TargetChunk, policy: Policy) -> Sums:
-    """Return the sums over the segments that a rewrite of the chunk takes: good ones stay.
+    """Return the sums over the segments that a rewrite of the chunk takes, without good ones.
 
-    Where the policy names a granularity, all segments of another one are taken as well.
+    If the policy names a granularity, all segments of another one are taken too.
     """
     if policy.granularity is not None and target.foreign:
         return target.exact if target.coarser else target.exact.odd().plus(target.finer)
@@ -171,9 +172,9 @@ def rewritten_of(target: TargetChunk, policy: Policy) -> Sums:
 
 
 def left_out(target: TargetChunk, policy: Policy) -> int:
-    """Return the size of the one small segment that a merge leaves out as too large; 0: none.
+    """Return the size of the one small segment that a merge leaves out as too large, or 0.
 
-    None is where the policy merges whenever the number of segments falls (`min_gain` 0).
+    It is 0 if the policy merges whenever the number of segments falls (`min_gain` 0).
     """
     sums = target.sums
     foreign = policy.granularity is not None and target.foreign
@@ -185,7 +186,7 @@ def left_out(target: TargetChunk, policy: Policy) -> int:
 
 
 def parts(sums: Sums, policy: Policy) -> int:
-    """Return how few segments can hold these rows: ceil(bytes / target), at most one a row."""
+    """Return the fewest segments for these rows: ceil(bytes / target), at most one per row."""
     return min(sums.rows, -(-sums.bytes // policy.target_bytes))
 
 
@@ -193,8 +194,8 @@ def worth(saved: int, input_bytes: int) -> float:
     """Return the priority of a rewrite, 0 to 1: gain / (gain + cost), both in bytes.
 
     Args:
-        saved: segments that every query of the chunk is spared, `FILE_COST` bytes each.
-        input_bytes: what the rewrite reads, and about what it writes.
+        saved: segments that a query of the chunk no longer reads, `FILE_COST` bytes each.
+        input_bytes: the bytes that the rewrite reads, and about those that it writes.
     """
     gain = saved * FILE_COST
     return gain / (gain + input_bytes) if gain else 0.0
@@ -203,8 +204,8 @@ def worth(saved: int, input_bytes: int) -> float:
 def aged(priority: float, age_versions: int, policy: Policy) -> float:
     """Return a priority raised towards 1 with the versions since the chunk last changed.
 
-    It reaches 1 at `policy.ageing_versions`: from then on only older chunks come before it, so that
-    none waits for ever however urgent the new ones are.
+    It reaches 1 at `policy.ageing_versions`. From then on only older chunks precede it, so that no
+    chunk starves, however urgent the new ones are.
     """
     share = min(1.0, max(0, age_versions) / policy.ageing_versions)
     return priority + (1.0 - priority) * share  # against old-chunks-wait-for-ever
@@ -267,7 +268,7 @@ def _rewrite(v: Verdict, policy: Policy) -> str:
 _SENTENCES: dict[Rule, Callable[[Verdict, Policy], str]] = {
     "empty": lambda _v, _p: "no live rows",
     "rewritten": lambda v, _p: (
-        f"{_held(v)}: a task under this policy left it so, and nothing has changed since"
+        f"{_held(v)}: a task under this policy made it so, and nothing has changed since"
     ),
     "granularity": lambda v, p: (
         f"{_held(v)}, {v.foreign:,} of them not cut by {p.granularity}: {_rewrite(v, p)}"
@@ -286,14 +287,14 @@ _SENTENCES: dict[Rule, Callable[[Verdict, Policy], str]] = {
     ),
     "good": lambda v, p: (
         f"{_held(v)}: {v.good:,} of at least {size_text(p.good_bytes)} are good"
-        + (f", and the {v.small:,} smaller cannot be made fewer without them" if v.small else "")
+        + (f", and the {v.small:,} smaller cannot be merged without them" if v.small else "")
     ),
     "gain": lambda v, p: (
-        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could be made fewer, but by "
-        f"less than {p.min_gain:g} for each {size_text(p.target_bytes)} rewritten"
+        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could be merged, but save "
+        f"less than {p.min_gain:g} per {size_text(p.target_bytes)} rewritten"
     ),
     "uneven": lambda v, p: (
-        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could only be made fewer by "
+        f"{_held(v)}: the {v.small:,} below {size_text(p.good_bytes)} could be merged only by "
         f"rewriting one of {size_text(v.left)}, over {UNEVEN_TIMES} times the size of the others"
     ),
     "small": lambda v, p: (

@@ -1,10 +1,10 @@
-"""The live segments as compaction sees them: sums by time chunk, spans, and marks of overlap.
+"""The live segments for compaction: sums by time chunk, spans, and marks of overlap.
 
-Pure. Imports eventlog only. Entries stay in columns; Python runs once a chunk, not once a segment.
-The steps are those of the compaction notes for Druid: parse the timeline into spans, cut it into
-chunks of the target granularity, mark the chunks that overlap their neighbours.
+No I/O. Imports eventlog only. Entries stay in columns: Python loops over chunks, not segments. The
+steps follow the compaction notes for Druid: parse the timeline into spans, cut it into chunks of
+the target granularity, mark the chunks that overlap their neighbours.
 
-A segment belongs to the chunk of the target granularity that holds it. One that is coarser belongs
+A segment belongs to the chunk of the target granularity that contains it. A coarser segment belongs
 to its own chunk, and every chunk below that one overlaps its neighbours through it. Chunks of two
 granularities are either nested or disjoint.
 """
@@ -23,7 +23,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
 from eventlog.model.records import Granularity
 
-# Columns that `classified` adds: one of the first two is true, or none.
+# Columns that `classified` adds: at most one of the first two is true.
 SMALL, LARGE, SPLITS = "small", "large", "splits"
 
 
@@ -32,14 +32,14 @@ class Sums:
     """Sums over segments.
 
     Attributes:
-        segments, rows, bytes: of all of them.
-        newest: the greatest version that added one; -1 of none.
-        largest: size of the largest.
-        small: how many are below the size that counts as good.
-        large: how many are above the target and have rows enough to be divided.
-        splits: by how many the large ones would grow if each were divided alone.
-        odd_rows, odd_bytes: of the small and the large ones together.
-        top: size of the largest small one.
+        segments, rows, bytes: totals of all segments.
+        newest: the greatest version that added a segment; -1 without segments.
+        largest: size of the largest segment.
+        small: number of segments below the good size.
+        large: number of segments above the target that have enough rows to be divided.
+        splits: how many more segments there would be if each large one were divided.
+        odd_rows, odd_bytes: totals of the small and the large segments together.
+        top: size of the largest small segment.
     """
 
     segments: int = 0
@@ -60,7 +60,7 @@ class Sums:
         return Sums(*(max(a, b) if name in _GREATEST else a + b for name, a, b in pairs))
 
     def odd(self) -> Sums:
-        """Return the sums over the small and the large ones alone."""
+        """Return the sums over the small and the large segments only."""
         return Sums(
             segments=self.small + self.large,
             rows=self.odd_rows,
@@ -83,15 +83,15 @@ _NONE = Sums()
 
 @dataclass(frozen=True, slots=True)
 class TargetChunk:
-    """A time chunk that is judged as one, with the segments that belong to it.
+    """A time chunk that gets one verdict, with the sums of its segments.
 
     Attributes:
-        chunk: at the target granularity, or coarser where its segments are.
-        exact: over the segments of this very chunk.
-        finer: over those of chunks within it.
-        earlier: a coarser segment covers it together with the chunk before it.
-        later: a coarser segment covers it together with the chunk after it.
-        coarser: it is coarser than the target granularity.
+        chunk: the chunk, at the target granularity, or coarser if its segments are.
+        exact: sums over the segments of exactly this chunk.
+        finer: sums over the segments of chunks within it.
+        earlier: whether a coarser segment covers it together with the chunk before it.
+        later: whether a coarser segment covers it together with the chunk after it.
+        coarser: whether it is coarser than the target granularity.
     """
 
     chunk: TimeChunk
@@ -103,18 +103,18 @@ class TargetChunk:
 
     @property
     def sums(self) -> Sums:
-        """Over all segments that belong to it."""
+        """The sums over all segments that belong to it."""
         return self.exact if not self.finer.segments else self.exact.plus(self.finer)
 
     @property
     def foreign(self) -> int:
-        """How many segments have another granularity than the target."""
+        """The number of segments of another granularity than the target."""
         return self.exact.segments if self.coarser else self.finer.segments
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of adjacent or overlapping time chunks that hold segments: `[start, end)` in ms UTC."""
+    """A run of adjacent or overlapping time chunks with segments: `[start, end)` in ms UTC."""
 
     start: int
     end: int
@@ -164,12 +164,14 @@ def sums_by_chunk(entries: pa.Table) -> list[tuple[TimeChunk, Sums]]:
         .sort_by([("start", "ascending"), ("end", "ascending")])
     )
     names = ["start", "end", *("_".join(pair) for pair in wanted)]
-    found = [grouped.column(name).to_pylist() for name in names]
-    return [(TimeChunk(start, end), Sums(*sums)) for start, end, *sums in zip(*found, strict=True)]
+    columns_of = [grouped.column(name).to_pylist() for name in names]
+    return [
+        (TimeChunk(start, end), Sums(*sums)) for start, end, *sums in zip(*columns_of, strict=True)
+    ]
 
 
 def home(chunk: TimeChunk, granularity: Granularity) -> TimeChunk:
-    """Return the chunk that a stored chunk's segments belong to: its own if that is coarser."""
+    """Return the chunk to which a stored chunk's segments belong: its own if that is coarser."""
     return max(chunk, chunk_of(chunk.start, granularity), key=lambda c: c.end - c.start)
 
 
@@ -178,7 +180,7 @@ def target_chunks(
 ) -> list[TargetChunk]:
     """Return the chunks to judge, each with the segments that belong to it.
 
-    Order: by start; among those of one start the coarser first.
+    They are ordered by start; with the same start the coarser comes first.
     """
     exact: dict[TimeChunk, Sums] = {}
     finer: dict[TimeChunk, Sums] = {}
@@ -186,11 +188,11 @@ def target_chunks(
         belongs = home(chunk, granularity)
         place = exact if chunk == belongs else finer
         place[belongs] = place[belongs].plus(sums) if belongs in place else sums
-    found, covers = [], list[TimeChunk]()  # those that cover the present one, the coarsest first
+    targets, covers = [], list[TimeChunk]()  # chunks that cover the current one, the coarsest first
     for chunk in sorted(exact.keys() | finer.keys(), key=lambda c: (c.start, -c.end)):
         while covers and covers[-1].end <= chunk.start:
             covers.pop()
-        found.append(
+        targets.append(
             TargetChunk(
                 chunk=chunk,
                 exact=exact.get(chunk, _NONE),
@@ -201,23 +203,23 @@ def target_chunks(
             )
         )
         covers.append(chunk)
-    return found
+    return targets
 
 
 def spans(chunks: Iterable[TimeChunk]) -> list[Span]:
-    """Return the runs of adjacent or overlapping chunks, which come ordered by start."""
-    found: list[Span] = []
+    """Return the runs of adjacent or overlapping chunks, which must be ordered by start."""
+    runs: list[Span] = []
     for chunk in chunks:
-        if found and chunk.start <= found[-1].end:
-            last = found.pop()
-            found.append(Span(last.start, max(last.end, chunk.end), last.chunks + 1))
+        if runs and chunk.start <= runs[-1].end:
+            last = runs.pop()
+            runs.append(Span(last.start, max(last.end, chunk.end), last.chunks + 1))
         else:
-            found.append(Span(chunk.start, chunk.end, 1))
-    return found
+            runs.append(Span(chunk.start, chunk.end, 1))
+    return runs
 
 
 def groups(chunks: Sequence[TargetChunk]) -> Iterator[list[TargetChunk]]:
-    """Yield runs of chunks that are bound together by a coarser segment; most are alone."""
+    """Yield the groups of chunks that a coarser segment binds together; most have one chunk."""
     group: list[TargetChunk] = []
     for chunk in chunks:
         if group and chunk.chunk.start >= group[0].chunk.end:
@@ -229,9 +231,9 @@ def groups(chunks: Sequence[TargetChunk]) -> Iterator[list[TargetChunk]]:
 
 
 def empty_between(runs: Sequence[Span], granularity: Granularity) -> int:
-    """Return how many chunks of the granularity lie in the gaps between spans, without one inside.
+    """Return the number of chunks of the granularity in the gaps between spans.
 
-    The spans begin and end where chunks of that granularity do.
+    The spans must start and end at boundaries of that granularity.
     """
     return sum(
         _ordinal(b.start, granularity) - _ordinal(a.end, granularity) for a, b in pairwise(runs)
@@ -239,10 +241,10 @@ def empty_between(runs: Sequence[Span], granularity: Granularity) -> int:
 
 
 def _ordinal(time_ms: int, granularity: Granularity) -> int:
-    """Return the number of the chunk that begins at `time_ms`, counted from some fixed one."""
+    """Return the number of the chunk that starts at `time_ms`, counted from a fixed one."""
     if granularity in ("hour", "day"):
         return time_ms // (HOUR_MS if granularity == "hour" else DAY_MS)
-    # The chunk before it: a year 10000 is no date.
+    # The chunk before it, because Python has no date in the year 10000.
     before = datetime.fromtimestamp(time_ms // 1000 - 1, tz=UTC)
     return {"month": before.year * 12 + before.month, "year": before.year, "all": 0}[granularity]
 
@@ -254,11 +256,11 @@ def sizes_by_chunk(
 
     Args:
         entries: live entries.
-        bounds: ascending sizes in bytes: a segment is counted at the first that is above its size.
+        bounds: ascending sizes in bytes; a segment is counted at the first bound above its size.
         granularity: the target granularity.
 
     Returns:
-        Numbers of segments, one for each bound and one for what is not below the last.
+        Numbers of segments, one for each bound and one for those not below the last.
     """
     size = entries.column("bytes")
     place = pa.chunked_array([pa.repeat(0, len(chunk)) for chunk in size.chunks], pa.int64())
@@ -272,9 +274,9 @@ def sizes_by_chunk(
         }
     )
     grouped = counted.group_by(["start", "end", "place"]).aggregate([([], "count_all")])
-    found: dict[TimeChunk, list[int]] = {}
+    histograms: dict[TimeChunk, list[int]] = {}
     names = ("start", "end", "place", "count_all")
     for start, end, at, count in zip(*(grouped.column(n).to_pylist() for n in names), strict=True):
         belongs = home(TimeChunk(start, end), granularity)
-        found.setdefault(belongs, [0] * (len(bounds) + 1))[at] += count
-    return found
+        histograms.setdefault(belongs, [0] * (len(bounds) + 1))[at] += count
+    return histograms

@@ -1,5 +1,5 @@
-"""Rows of some segments become other segments: streaming, sorting, encoding, and the proof of it.
+"""Rewrites rows of segments into other segments: streaming, sorting, encoding, verification.
 
-Imports eventlog and readers, and compaction's words (`policy`, `tasks`). Reading order: `rewrite`,
+Imports eventlog and readers, and compaction's values (`policy`, `tasks`). Reading order: `rewrite`,
 `outputs`, `external_sort`, `digest`.
 """

@@ -1,9 +1,9 @@
-"""Digests of rows that do not depend on their order: what a rewrite must not change (hazard K6).
+"""Digests of rows, independent of their order, which a rewrite must not change (hazard K6).
 
-Pure. Of each column its nulls and a sum over its values' bits, so that the digest of the whole is
-the sum of those of any parts. A value of a fixed width counts times a number made of its row's
-event time, so that one that ends up in a row of another time changes the sum too; of texts that is
-so for their lengths only, of decimals and of what lists hold not at all.
+A digest has the number of nulls of each column and a sum over its values' bits; digests of parts
+add up to the digest of the whole. A value of fixed width is multiplied by a number derived from its
+row's event time, so a value that moves to a row with another time changes the sum. For strings this
+holds for their lengths only; for decimals and the items of lists not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from eventlog.errors import Corrupt
 
 _WORD = 2**64
-# One odd factor for each kind of sum of a column, so that they do not cancel each other out.
+# One odd factor for each kind of sum of a column, so that they do not cancel out.
 _LENGTHS, _BYTES = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _INNER, _NULLS = 0x165667B19E3779F9, 0x27D4EB2F165667C5
 _VIEWS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
@@ -31,7 +31,7 @@ class Digest:
 
     Attributes:
         rows: their number.
-        columns: by name: number of nulls, and the sum mod 2^64.
+        columns: number of nulls and the sum mod 2^64, by column name.
     """
 
     rows: int
@@ -52,7 +52,7 @@ def digest(table: pa.Table, time_column: str) -> Digest:
     """Return the digest of a table's rows.
 
     Args:
-        table: with the columns of a table's schema (FORMAT.md R7.1).
+        table: rows with the columns of a table's schema (FORMAT.md R7.1).
         time_column: the event-time column; it has no nulls.
     """
     total = NOTHING
@@ -69,27 +69,27 @@ def digest(table: pa.Table, time_column: str) -> Digest:
 
 
 def check_same(before: Digest, after: Digest, chunk: str, table: str) -> None:
-    """Check that the rows written are the rows read.
+    """Check that the rows written are the rows that were read.
 
     Raises:
-        Corrupt: they are not; the message says in which chunk and column.
+        Corrupt: they are not; the message names the chunk and column.
     """
-    what = None
+    problem = None
     if before.rows != after.rows:
-        what = f"{before.rows} rows were read and {after.rows} written"
+        problem = f"{before.rows} rows were read and {after.rows} written"
     elif before.rows:  # against only-rows-counted
         columns = {**before.columns, **after.columns}
         changed = [n for n in columns if before.columns.get(n) != after.columns.get(n)]
         if changed:
-            what = f"the values of column {changed[0]!r} are not those that were read"
-    if what:
+            problem = f"the values of column {changed[0]!r} differ from those that were read"
+    if problem:
         raise Corrupt(
-            f"the rewrite of chunk {chunk} is wrong: {what}; nothing was committed", table=table
+            f"the rewrite of chunk {chunk} is wrong: {problem}; nothing was committed", table=table
         )
 
 
 def _sum(values: pa.Array, weights: pa.Array | None) -> int:
-    """Return the sum mod 2^64 over one column's values that are not null."""
+    """Return the sum mod 2^64 over the non-null values of one column."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         length = _total(pc.binary_length(values), weights)
@@ -100,7 +100,7 @@ def _sum(values: pa.Array, weights: pa.Array | None) -> int:
     if pa.types.is_nested(kind):
         total = 0
         for factor, lengths, inner in _parts(values):
-            # A struct's fields lie beside its rows; what lists hold does not.
+            # A struct's fields align with the rows; the items of lists do not.
             beside = weights if lengths is None else None
             total += 0 if lengths is None else _total(lengths, weights) * _LENGTHS
             total += (inner.null_count * _NULLS + _sum(inner, beside)) * factor
@@ -114,7 +114,7 @@ def _total(words: pa.Array, weights: pa.Array | None) -> int:
 
 
 def _words(values: pa.Array) -> pa.Array:
-    """Return values of a fixed width as 64-bit integers: floats and times by their bits."""
+    """Return values of fixed width as 64-bit integers: floats and times by their bits."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
     words = values.view(_VIEWS[values.type.byte_width])
@@ -122,24 +122,24 @@ def _words(values: pa.Array) -> pa.Array:
 
 
 def _bytes_of(values: pa.Array) -> int:
-    """Return the sum of all bytes of texts or binary values."""
-    there = values.drop_null() if values.null_count else values
-    if not len(there):
+    """Return the sum of all bytes of string or binary values."""
+    present = values.drop_null() if values.null_count else values
+    if not len(present):
         return 0
     offsets = pa.Array.from_buffers(
-        pa.int32(), len(there) + 1, [None, there.buffers()[1]], offset=there.offset
+        pa.int32(), len(present) + 1, [None, present.buffers()[1]], offset=present.offset
     )
-    start, end = offsets[0].as_py(), offsets[len(there)].as_py()
+    start, end = offsets[0].as_py(), offsets[len(present)].as_py()
     if start == end:
         return 0
     octets = pa.Array.from_buffers(
-        pa.uint8(), end - start, [None, there.buffers()[2]], offset=start
+        pa.uint8(), end - start, [None, present.buffers()[2]], offset=start
     )
     return int(pc.sum(octets).as_py())
 
 
 def _parts(values: pa.Array) -> Iterator[tuple[int, pa.Array | None, pa.Array]]:
-    """Yield (a factor, how many there are in each value if that varies, the values inside)."""
+    """Yield (a factor, the number of items per value if that varies, the inner values)."""
     kind = values.type
     if pa.types.is_struct(kind):
         for place, inner in enumerate(values.flatten()):

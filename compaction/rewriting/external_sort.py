@@ -1,12 +1,11 @@
-"""Sorting more rows than fit into memory: sorted runs on disk, merged range by range.
+"""Sorts more rows than fit into memory: sorted runs on disk, merged range by range.
 
-Shell: writes files to a temporary directory and removes them again. Nulls come last, NaN after all
-numbers, and rows that are equal in the key keep their order.
+Writes files to a temporary directory and removes them again. Nulls sort last, NaN after all
+numbers; the sort is stable.
 
-The runs are cut at keys that were sampled from them so densely that the rows between two cuts fit
-into memory; rows that equal a cut need no sorting, however many they are, since the runs stand in
-the order of their rows. (External merge sort as in Knuth, TAOCP 3, 5.4; the cuts as in sample
-sort.)
+The runs are cut at keys sampled from them, densely enough for the rows between two cuts to fit into
+memory. Rows equal to a cut need no sorting, however many there are, because the runs are in the
+order of their rows. (External merge sort as in Knuth, TAOCP 3, 5.4; the cuts as in sample sort.)
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from eventlog.staging import cutting
 
-# A value's place in the order: its class (value, NaN, null), and the value where it has one.
+# A value's sort key: its class (value, NaN, null), and the value if it has one.
 _Part = tuple[int, Any]
 _Key = tuple[_Part, ...]
 _NAN: _Part = (1, None)
@@ -41,15 +40,15 @@ def sort_rows(
     Close the iterator if it is not read to its end: that removes the files at once.
 
     Args:
-        tables: the rows, in parts of one schema.
+        tables: the rows, in parts with the same schema.
         by: names of columns, most significant first.
-        memory_bytes: what sorting may hold, the parts that it is given left aside.
-        directory: where the runs go; the system's place for temporary files if None.
+        memory_bytes: memory for sorting, not including the parts that it is given.
+        directory: directory for the runs; the system's temporary directory if None.
 
     Raises:
         OSError: the disk is full.
     """
-    # A run is held as it came, as one table, and once more in order.
+    # A run is held three times: as parts, as one table, and sorted.
     budget = max(1, memory_bytes // 4)
     with tempfile.TemporaryDirectory(prefix="eventlog-sort-", dir=directory) as folder:
         runs: list[_Run] = []
@@ -76,7 +75,7 @@ def _sorted(parts: Sequence[pa.Table], by: Sequence[str]) -> pa.Table:
 
 
 class _Run:
-    """One sorted run on disk, seen through memory that the system may take back at any time."""
+    """One sorted run on disk, mapped into memory."""
 
     def __init__(self, path: Path, by: Sequence[str]) -> None:
         with path.open("rb") as file:
@@ -91,14 +90,14 @@ class _Run:
         return tuple(_place(self.table.column(name)[row]) for name in self._by)
 
     def release(self) -> None:
-        """Give back the pages that were read."""
+        """Release the pages that were read."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
 
 def _spill(parts: Sequence[pa.Table], by: Sequence[str], path: Path) -> _Run:
     table = _sorted(parts, by).combine_chunks()
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
-        # One batch: a row is found without a search for its chunk.
+        # One batch, so that access to a row needs no search for its Arrow chunk.
         file.write_table(table, max_chunksize=max(1, table.num_rows))
     return _Run(path, by)
 
@@ -106,7 +105,7 @@ def _spill(parts: Sequence[pa.Table], by: Sequence[str], path: Path) -> _Run:
 def _merged(runs: Sequence[_Run], by: Sequence[str], budget: int) -> Iterator[pa.Table]:
     rows = sum(map(len, runs))
     size = sum(run.table.nbytes for run in runs)
-    most = max(1, budget * rows // max(1, size))  # rows that are sorted at once
+    most = max(1, budget * rows // max(1, size))  # rows sorted at once
     done = [0] * len(runs)
     for cut in _cuts(runs, most):
         below = [bisect_left(run, cut, lo=at) for run, at in zip(runs, done, strict=True)]
@@ -135,9 +134,9 @@ def _range(
 
 
 def _cuts(runs: Sequence[_Run], most: int) -> list[_Key]:
-    """Return keys in order such that at most about `most` rows lie between two of them.
+    """Return ascending keys with at most about `most` rows between two of them.
 
-    Between two neighbouring samples lie fewer rows of each run than its samples are apart.
+    Between two neighbouring samples each run has fewer rows than the distance of its samples.
     """
     apart = max(1, most // (2 * len(runs)))
     samples = [
@@ -155,7 +154,7 @@ def _cuts(runs: Sequence[_Run], most: int) -> list[_Key]:
 
 
 def _place(value: pa.Scalar) -> _Part:
-    """Return a value's place in the order that Arrow sorts by."""
+    """Return a value's key in Arrow's sort order."""
     if not value.is_valid:
         return _NULL
     kind = value.type
@@ -163,5 +162,5 @@ def _place(value: pa.Scalar) -> _Part:
         return (0, bytes(value.as_buffer()))
     if pa.types.is_temporal(kind):
         return (0, value.value)
-    found = value.as_py()
-    return _NAN if found != found else (0, found)  # noqa: PLR0124 - NaN
+    number = value.as_py()
+    return _NAN if number != number else (0, number)  # noqa: PLR0124 - NaN

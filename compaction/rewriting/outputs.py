@@ -1,8 +1,8 @@
-"""The segments that a rewrite makes: how large each gets, encoding, and the way to the store.
+"""The segments that a rewrite makes: their sizes, encoding, and upload.
 
-Imports eventlog and readers only. Rows come chunk by chunk, or for many chunks side by side; what
-is held in memory stays within a bound. Staged segments refer to nothing until somebody commits
-them, and nothing is deleted here (hazard C7).
+Imports eventlog and readers only. Rows arrive chunk by chunk, or for many chunks interleaved;
+memory is bounded. Staged segments have no effect until they are committed, and nothing is deleted
+here (hazard C7).
 """
 
 from __future__ import annotations
@@ -29,64 +29,66 @@ from eventlog.store.port import ObjectStore
 
 _UPLOADS = 2
 _GROUP_BYTES = 32 * 2**20
-_DOUBT = 1.5  # times what rows took in the inputs: what they may take in the outputs
-_TINY = 16  # a part of a segment smaller than that is not worth a row group
-_LOOKS = 16  # at what is held, in the time that it takes to fill the memory
+_DOUBT = 1.5  # a row in the outputs may take this many times its size in the inputs
+_TINY = 16  # a smaller fraction (1 / _TINY) of a segment is not worth a row group
+_LOOKS = 16  # checks of the held memory while it fills up
 _DECODED_ROWS = 64 * 1024
 _MANY = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What rows take in an encoded segment: so many bytes each, beside what any segment takes."""
+    """The size of rows in an encoded segment: bytes per row, besides the fixed overhead."""
 
     row_bytes: float
     fixed_bytes: int = 0
 
     def rows_in(self, target_bytes: int, encoded_bytes: int = 0) -> int:
-        """Return how many rows more a segment takes; where hardly any fit, half of it is theirs."""
+        """Return how many more rows fit; at least half of the target is available for rows."""
         room = max(target_bytes - self.fixed_bytes, target_bytes / 2) - encoded_bytes
         return int(room / self.row_bytes) if self.row_bytes > 0 else _MANY
 
 
 def share(left: int | None, size: Size, target_bytes: int) -> int:
-    """Return how many rows the next segment gets, so that all come out equal and below the target.
+    """Return how many rows the next segment gets, for segments of equal size below the target.
 
     Args:
-        left: rows still to come; None if that is not known.
-        size: what they take.
-        target_bytes: the greatest size of a segment.
+        left: number of remaining rows; None if unknown.
+        size: their size.
+        target_bytes: the largest size of a segment, in bytes.
     """
     most = max(1, size.rows_in(target_bytes))
     return most if left is None or left < 1 else -(-left // -(-left // most))
 
 
 def writing_bytes(memory_bytes: int) -> int:
-    """Return how much of the memory is for segments under way, encoded and not."""
+    """Return the share of the memory for segments being written, encoded or not, in bytes."""
     return memory_bytes * 3 // 8
 
 
 def check_opens(add: Add, body: memoryview, table: str) -> None:
-    """Check that readers will open a segment: a vacuum deletes what it was made from.
+    """Check that readers can open a segment, because a vacuum deletes its inputs later.
 
     Args:
         add: the action that will add it.
-        body: its object.
-        table: for messages.
+        body: the bytes of its object.
+        table: the table's URI, for error messages.
 
     Raises:
-        Corrupt: they will not.
+        Corrupt: they cannot.
     """
     segment = Segment(version=0, partition=0, **msgspec.structs.asdict(add))
     source = SegmentObject(_Encoded(body, table), segment, add.epoch)
     try:
         source.open()
     except Corrupt as error:
-        why = f"a segment of chunk {add.chunk} cannot be read after it was encoded"
+        why = f"a segment of chunk {add.chunk} cannot be read back after encoding"
         raise Corrupt(f"{why}: {error.message}; nothing was committed", table=table) from error
     if source.footer.num_rows != add.rows:
-        found = f"has {source.footer.num_rows} rows, not {add.rows}"
-        raise Corrupt(f"a segment of chunk {add.chunk} {found}; nothing was committed", table=table)
+        actual = f"has {source.footer.num_rows} rows, not {add.rows}"
+        raise Corrupt(
+            f"a segment of chunk {add.chunk} {actual}; nothing was committed", table=table
+        )
 
 
 class _Encoded(MemoryStore):
@@ -106,7 +108,7 @@ class _Encoded(MemoryStore):
 
 @dataclass
 class _Chunk:
-    """One chunk's segments: the one that is being written, and what is known of the rest."""
+    """One chunk's segments: the one being written, and estimates for the rest."""
 
     left: int | None
     size: Size
@@ -115,42 +117,42 @@ class _Chunk:
     writer: SegmentWriter | None = None
 
     def room(self, target_bytes: int) -> int:
-        """Return how many more rows the segment that is being written takes."""
+        """Return how many more rows fit into the segment being written."""
         if self.writer is None:
             return share(self.left, self.size, target_bytes)
         encoded, size = self.writer.encoded_rows, self.writer.encoded_bytes
         if encoded:
             self.size = Size(size / encoded, self.size.fixed_bytes)
-        # A small row group takes more for a row than a large one: as much as was ever seen. Before
-        # the first one, nobody knows what rows of this chunk take.
+        # A small row group has more bytes per row than a large one: assume the most seen so far.
+        # Before the first row group the size of this chunk's rows is unknown.
         self.worst = max(self.worst, self.size, key=lambda seen: seen.row_bytes)
         rest = (self.worst if encoded else self.first).rows_in(target_bytes, size)
         return min(share(self.left, self.size, target_bytes), encoded + rest) - self.writer.rows
 
     def full(self, target_bytes: int) -> bool:
-        """Say whether the segment is complete, by what its rows really take."""
+        """Return whether the segment is complete, by the actual size of its rows."""
         if self.writer is None or self.room(target_bytes) >= 1:
             return False
         self.writer.flush()
-        # What was guessed too high left room: the rest goes into a row group of its own, unless it
-        # would be a tiny one.
+        # If the estimate was too high there is room left, which gets its own row group unless that
+        # would be tiny.
         return self.room(target_bytes) <= self.writer.rows // _TINY
 
 
 class Outputs:
-    """Takes the rows of chunks and stages them as segments.
+    """Collects the rows of chunks and stages them as segments.
 
-    Use as `open(chunk, …)`, `write(chunk, …)` until its rows end, `seal()`; in the end `finish()`.
+    Call `open(chunk, …)`, `write(chunk, …)` for all its rows, `seal()`; at the end `finish()`.
 
     Args:
-        store: where segments go.
-        clock: ids and waits.
-        recipe: how they are written.
-        target_bytes: the greatest size of a segment.
-        memory_bytes: bound on what is being written and on its way to the store.
-        folder: where segments lie until they are stored; in memory if None, which makes them
-            smaller where it does not have the place.
-        verify: decode what was encoded, before it is stored.
+        store: the store for the segments.
+        clock: the source of ids and pauses.
+        recipe: how segments are written.
+        target_bytes: the largest size of a segment, in bytes.
+        memory_bytes: bound on the data being written or uploaded.
+        folder: directory for segments until they are stored. None keeps them in memory, which makes
+            smaller segments if it is short.
+        verify: decode each encoded segment before it is stored.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class Outputs:
         self._staged: list[Add] = []
         self._uploads: Uploads[None] = Uploads(_UPLOADS, memory_bytes // 4, _UPLOADS + 1)
         self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()).body)
-        self._taken_bytes = 0  # since the last look at what is held
+        self._taken_bytes = 0  # since the last check of the held memory
         self.written = NOTHING
 
     def __enter__(self) -> Self:
@@ -181,9 +183,9 @@ class Outputs:
         self._uploads.close()
 
     def open(self, chunk: str, rows: int | None, row_bytes: float) -> None:
-        """Expect rows of a chunk: so many if known, of about so many bytes each.
+        """Expect rows of a chunk: how many, if known, and about how many bytes each.
 
-        Has no effect on a chunk that is open already.
+        A no-op for a chunk that is already open.
         """
         if chunk not in self._open:
             size = Size(row_bytes, self._fixed_bytes)
@@ -192,14 +194,14 @@ class Outputs:
             )
 
     def is_open(self, chunk: str) -> bool:
-        """Say whether rows of the chunk are expected."""
+        """Return whether rows of the chunk are expected."""
         return chunk in self._open
 
     def write(self, chunk: str, table: pa.Table) -> None:
-        """Take rows of an open chunk, in their order.
+        """Write rows of an open chunk, in their order.
 
         Raises:
-            Corrupt: what was encoded does not decode.
+            Corrupt: an encoded segment does not decode.
             Unavailable: the store does not answer.
         """
         state = self._open[chunk]
@@ -216,10 +218,10 @@ class Outputs:
             self._relieve()
 
     def seal(self) -> None:
-        """Write out what is under way; no more rows of the open chunks come.
+        """Complete the segments being written. The open chunks get no more rows.
 
         Raises:
-            Corrupt: what was encoded does not decode.
+            Corrupt: an encoded segment does not decode.
             Unavailable: the store does not answer.
         """
         for state in self._open.values():
@@ -251,7 +253,7 @@ class Outputs:
         )
 
     def _relieve(self) -> None:
-        """Write out the largest segments under way until the rest fits."""
+        """Complete the largest segments being written until the rest fits."""
         self._taken_bytes = 0
         held = {
             chunk: state.writer.held_bytes
@@ -283,7 +285,7 @@ class Outputs:
         self._staged.append(add)
 
     def _decode(self, add: Add, body: memoryview) -> None:
-        """Take the digest of what readers will find."""
+        """Add the digest of the rows that readers will decode."""
         try:
             file = pq.ParquetFile(pa.BufferReader(body), page_checksum_verification=True)
             for batch in file.iter_batches(batch_size=_DECODED_ROWS, use_threads=False):
@@ -291,7 +293,7 @@ class Outputs:
                 self.written += digest(rows, self._recipe.layout.time_column)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt(
-                f"a segment of chunk {add.chunk} does not decode after it was encoded: {error}; "
+                f"a segment of chunk {add.chunk} does not decode after encoding: {error}; "
                 "nothing was committed",
                 table=self._store.uri,
             ) from error

@@ -1,8 +1,7 @@
-"""Rewriting: the rows of some segments become fewer, larger, or otherwise cut and sorted ones.
+"""Rewriting: the rows of segments become fewer, larger, or differently cut and sorted segments.
 
-Imports eventlog and readers only. Rows stream from the inputs to the encoder within a bound on
-memory, and what is written is compared with what was read before anybody may commit it (hazard
-K6).
+Imports eventlog and readers only. Rows stream from the inputs to the encoder in bounded memory. The
+rows written are compared with the rows read before they can be committed (hazard K6).
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from eventlog.staging.encoding import Recipe
 Progress = Callable[[str, int, int], None]
 Pulse = Callable[[], None]
 Rows = Generator[pa.Table, None, None]
-_START = ""  # a column that no table has: names of columns are not empty
-_PARTS = 32  # of the memory: what is divided at once
-_ACROSS = "several chunks"  # the run of a task whose inputs lie across its chunks
+_START = ""  # no table has such a column: column names are not empty
+_PARTS = 32  # fraction of the memory that is divided at once
+_ACROSS = "several chunks"  # the run of a task whose inputs span several of its chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,9 @@ class Rewritten:
 
     Attributes:
         adds: the new segments, in the order of their chunks and rows.
-        rows: in all of them.
-        bytes: size of their objects.
-        digest: of the rows, which are those of the inputs.
+        rows: number of rows in all of them.
+        bytes: total size of their objects.
+        digest: digest of the rows, equal to that of the inputs.
     """
 
     adds: tuple[Add, ...]
@@ -65,29 +64,29 @@ def rewrite(
     pulse: Pulse | None = None,
     verify: bool = False,
 ) -> Rewritten:
-    """Read the task's inputs and stage the segments that are to replace them.
+    """Read the task's inputs and stage the segments that will replace them.
 
-    Each chunk gets segments of about equal rows, as few as its size needs with none of them above
-    `policy.target_bytes`, as far as that can be known. What memory has no place for lies in
-    temporary files; only many chunks side by side, from coarser inputs and unsorted, get smaller
-    segments then. Without columns to sort by, rows keep the order of the inputs. Columns that came
-    after an input was written are null.
+    Each chunk gets the fewest segments of about equal rows such that none exceeds
+    `policy.target_bytes`, as far as sizes can be estimated. Data beyond the memory limit is kept in
+    temporary files; only unsorted rows of coarser inputs, written to many chunks at once, get
+    smaller segments instead. Without columns to sort by, rows keep the order of the inputs. Columns
+    added after an input was written are null.
 
     Args:
-        t: the table; the newest version that it knows says with which schema is written, and is
-            the epoch of what is staged.
+        t: the table. Its newest known version provides the schema and is the epoch of the staged
+            segments.
         task: what to rewrite.
         policy: sizes, sort order, memory.
-        progress: is told ("rows", done, of so many).
-        pulse: is called between batches of rows; what it raises ends the rewrite.
-        verify: decode what was encoded and compare that, instead of what was handed to the encoder.
+        progress: called with ("rows", done, total).
+        pulse: called between batches of rows; an exception from it ends the rewrite.
+        verify: decode the encoded segments and compare those rows, instead of the encoder's input.
 
     Raises:
-        Corrupt: what was written is not what was read.
+        Corrupt: the rows written are not the rows read.
         DataLoss: an input is missing or damaged.
-        InvalidInput: a column to sort by is not there, or has no order.
+        InvalidInput: a column to sort by does not exist, or is nested.
         Unavailable: the store does not answer.
-        OSError: no place on disk.
+        OSError: the disk is full.
     """
     head = t.head()
     recipe = Recipe.of(head)
@@ -110,7 +109,7 @@ def rewrite(
         closing(read_runs(reading, runs.items())) as tables,
     ):
         work = _Work(outputs, recipe, by, memory, pulse or (lambda: None))
-        written = work.run(runs, _told(tables, progress, task.rows), t.uri)
+        written = work.run(runs, _with_progress(tables, progress, task.rows), t.uri)
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != task.rows:
         check_same(Digest(task.rows, {}), written, ", ".join(runs), t.uri)
@@ -121,7 +120,7 @@ def check_sort(recipe: Recipe, by: Sequence[str]) -> None:
     """Check that rows can be sorted by these columns.
 
     Raises:
-        InvalidInput: naming the column.
+        InvalidInput: they cannot; the message names the column.
     """
     kinds = {column.name: column.type for column in recipe.schema.columns}
     for name in by:
@@ -132,14 +131,14 @@ def check_sort(recipe: Recipe, by: Sequence[str]) -> None:
 
 
 def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
-    """Return the chunk of a granularity that a chunk lies in; None where it lies across several."""
+    """Return the chunk of a granularity that contains a chunk; None if it spans several."""
     inner = parse_chunk(chunk)
     outer = chunk_of(inner.start, granularity)
     return outer.name if inner.end <= outer.end else None
 
 
 def _runs(task: Task) -> dict[str, list[Segment]]:
-    """Return the inputs by the chunk that takes all of their rows, or all in one run."""
+    """Return the inputs by the chunk that contains all of their rows, or all in one run."""
     runs: dict[str, list[Segment]] = {}
     for segment in task.inputs:
         name = enclosing_chunk(segment.chunk, task.granularity)
@@ -149,7 +148,7 @@ def _runs(task: Task) -> dict[str, list[Segment]]:
     return runs
 
 
-def _told(
+def _with_progress(
     tables: Iterator[tuple[str, pa.Table]], progress: Progress | None, total: int
 ) -> Iterator[tuple[str, pa.Table]]:
     done = 0
@@ -161,7 +160,7 @@ def _told(
 
 
 def _joined(tables: Iterable[pa.Table], size: int) -> Rows:
-    """Yield the rows in parts of at least so many bytes."""
+    """Yield the rows in parts of at least `size` bytes."""
     parts: list[pa.Table] = []
     held = 0
     for table in tables:
@@ -175,7 +174,7 @@ def _joined(tables: Iterable[pa.Table], size: int) -> Rows:
 
 
 class _Work:
-    """The way of rows from the reader through the sorter into the outputs."""
+    """Passes rows from the reader through the sorter to the outputs."""
 
     def __init__(
         self, outputs: Outputs, recipe: Recipe, by: Sequence[str], memory_bytes: int, pulse: Pulse
@@ -193,12 +192,12 @@ class _Work:
         """Write the rows of all runs, compare them run by run, and return their digest.
 
         Raises:
-            Corrupt: what was written is not what was read.
+            Corrupt: the rows written are not the rows read.
         """
         written = NOTHING
-        for name, found in groupby(tables, key=lambda pair: pair[0]):
+        for name, named_tables in groupby(tables, key=lambda pair: pair[0]):
             self._read = self._outputs.written = NOTHING
-            self._write(name, (rows for _, rows in found), runs[name])
+            self._write(name, (rows for _, rows in named_tables), runs[name])
             self._outputs.seal()
             # against written-rows-not-compared
             check_same(self._read, self._outputs.written, name, table)
@@ -219,9 +218,9 @@ class _Work:
                 self._outputs.write(name, table)
 
     def _divide(self, tables: Iterable[pa.Table], row_bytes: float) -> None:
-        """Write rows that belong to several chunks: side by side or, sorted, one after another."""
+        """Write rows of several chunks: interleaved or, if sorted, one chunk after another."""
         outputs, layout, by = self._outputs, self._layout, self._by
-        # Few large parts fall into fewer small ones than many small parts do.
+        # Dividing a few large parts gives fewer pieces than dividing many small ones.
         tables = _joined(tables, self._memory_bytes // _PARTS)
         if by:
             tables = map(self._with_starts, tables)
@@ -232,7 +231,7 @@ class _Work:
                 for bounds, part in split(plain.combine_chunks(), layout):
                     chunk = chunk_name(*bounds)
                     if by and not outputs.is_open(chunk):
-                        outputs.seal()  # those before it are complete
+                        outputs.seal()  # the chunks before it are complete
                     outputs.open(chunk, None, row_bytes)
                     outputs.write(chunk, part)
 

@@ -36,17 +36,17 @@ __all__ = ["activate", "read"]
 Engine = Literal["auto", "arrow", "jvm"]
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-# The JVM reads exactly the files of the version, or fails: never fewer of them.
+# The JVM must read all files of the version or fail, never skip one.
 _PARQUET_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
 }
-# The characters that make Hadoop take a path for a pattern (`SparkHadoopUtil.isGlobPath`).
+# The characters that make Hadoop treat a path as a pattern (`SparkHadoopUtil.isGlobPath`).
 _PATTERN = re.compile(r"[\\*?{}\[\]]")
 
 
-def read(  # noqa: PLR0917 - the question, as in readers.scan
+def read(  # noqa: PLR0917 - the same query as in readers.scan
     spark: SparkSession,
     uri: str,
     columns: Sequence[str] | None = None,
@@ -59,32 +59,34 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
 ) -> DataFrame:
     """Return a DataFrame of one version of a table.
 
-    Engine `jvm` hands the exact list of files to Spark's own vectorised Parquet reader, so that
-    Spark prunes columns and pushes filters down by itself. It needs a store that the JVM reaches: a
-    local path that every executor shares, or S3 with hadoop-aws, whose endpoint and credentials are
-    the session's own (`spark.hadoop.fs.s3a.*`); `storage_options` serve the planning only. Engine
-    `arrow` is the data source `eventlog`, which needs nothing but Python on the executors. `auto`
-    is `jvm` where a local path or the s3a file system class allows it, else `arrow`; on Spark
-    Connect, which shows no JVM, it is `arrow`. Both give the same rows, also under filters that are
-    put on the DataFrame later; those on floats are not pushed into Parquet, which would lose -0.0,
-    nor those on dates and instants that may lie before 1901, which would lose days of 1582.
+    Engine `jvm` passes the exact list of files to Spark's own vectorised Parquet reader, so that
+    Spark prunes columns and pushes filters down itself. It needs a store that the JVM can reach: a
+    local path that every executor shares, or S3 with hadoop-aws. On S3 it uses the session's
+    endpoint and credentials (`spark.hadoop.fs.s3a.*`); `storage_options` apply to planning only.
+    Engine `arrow` is the data source `eventlog`, which needs only Python on the executors. `auto`
+    selects `jvm` if the table is on a local path or the s3a file system class is available, else
+    `arrow`; on Spark Connect, which does not expose the JVM, it selects `arrow`. Both engines
+    return the same rows, also under filters that are added to the DataFrame later. Filters on
+    floats are not pushed into Parquet, which would lose -0.0, nor filters on dates and instants
+    that may be before 1901, which would lose days of 1582.
 
     Args:
         spark: the session.
         uri: the table's root.
-        columns: names of the columns wanted, in this order; all if None.
-        where: SQL text or a pyarrow expression that rows have to pass; times without an offset are
-            UTC whatever the session's zone. A pyarrow expression needs engine `arrow`.
-        version: which version; the newest if neither this nor `timestamp` is given.
-        timestamp: see `Table.snapshot`.
-        engine: see above.
+        columns: names of the columns to read, in this order; all if None.
+        where: SQL text or a pyarrow expression that selects rows. Times without an offset are UTC,
+            whatever the session's zone is. A pyarrow expression needs engine `arrow`.
+        version: the version to read; the newest if neither this nor `timestamp` is given.
+        timestamp: the time whose version to read; see `Table.snapshot`.
+        engine: `auto`, `arrow` or `jvm`; see above.
         storage_options: see `eventlog.store.options`.
 
     Raises:
-        InvalidInput: an argument is wrong, or the engine cannot do it.
-        NotFound: there is no such table or version, or it was given up.
+        InvalidInput: an argument is wrong, or the engine cannot read this; the message says why.
+        NotFound: there is no such table or version, or the version was vacuumed.
         DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
-            It compares no bytes (FORMAT.md R7.7); engine `arrow` compares all that it decodes.
+            That engine does not check bytes (FORMAT.md R7.7); engine `arrow` checks all bytes that
+            it decodes.
     """
     if engine not in ("auto", "arrow", "jvm"):
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
@@ -100,18 +102,19 @@ def read(  # noqa: PLR0917 - the question, as in readers.scan
         options["tableId"] = snapshot.header.table
         with explained():
             return spark.read.format("eventlog").options(**options).load(str(uri))
-    # Spark reads what lies there: it knows nothing of the sizes in the log.
+    # Spark does not compare the files with the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
     return _through_jvm(spark, table.uri, plan, late_columns(snapshot, plan))
 
 
 def activate(spark: SparkSession) -> None:
-    """Make Spark find the data source `eventlog`, in this thread and in the driver's Python.
+    """Make the data source `eventlog` available to Spark in this thread.
 
-    PySpark makes a session the active one only in the thread that creates it: a job that saves from
-    threads of its own calls this in each of them first. Workers are started with the `python3` of
-    the path, whatever Python the driver is: a local session is given the driver's, unless
-    PYSPARK_PYTHON names another. `read` calls this itself. On Spark Connect it does nothing.
+    PySpark makes a session active only in the thread that creates it: a job that saves from its own
+    threads must call this in each of them first. Spark starts its workers with the `python3` on the
+    path, whatever Python the driver runs: in a local session this makes them use the driver's,
+    unless PYSPARK_PYTHON names another one. `read` calls this itself. On Spark Connect it does
+    nothing.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:
@@ -125,7 +128,7 @@ def _options(
     where: Where | None,
     storage_options: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the options of the data source that ask the same question."""
+    """Return the data source's options for the same query."""
     options = {f"{STORAGE_PREFIX}{name}": value for name, value in storage_options.items()}
     options["version"] = str(plan.version)
     if columns is not None:
@@ -146,7 +149,7 @@ def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan, late: frozenset
         rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
     else:
         rows = spark.createDataFrame([], schema)
-    # Before any filter, ours or one that the caller adds to the DataFrame.
+    # Before any filter, including those that the caller adds to the DataFrame.
     rows = rows.select(
         *[unpushed(kind.name, kind.type, late=kind.name in late) for kind in plan.table_schema]
     )
@@ -157,11 +160,11 @@ def _through_jvm(spark: SparkSession, root: str, plan: ScanPlan, late: frozenset
 
 
 def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) -> str | None:
-    """Return why Spark's own Parquet reader cannot do it; None if it can."""
+    """Return why Spark's own Parquet reader cannot be used; None if it can."""
     path = _hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (
-            "cannot read a root with a colon and one of * ? { } [ ] \\, which Hadoop takes for a "
+            "cannot read a root with a colon and one of * ? { } [ ] \\, which Hadoop treats as a "
             "pattern that it cannot match: use engine='arrow'"
         )
     if plan.predicate is not None and _condition(plan) is None:
@@ -171,11 +174,15 @@ def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) ->
         if (two := same_to_spark(column.type)) is not None:
             return (
                 f"cannot read the fields {two[0]!r} and {two[1]!r} of {column.name!r}, which Spark "
-                "takes for one: use engine='arrow'"
+                "treats as one: use engine='arrow'"
             )
     remote = not hasattr(spark, "_jvm")
     if root.startswith("file:"):
-        return "is not chosen on Spark Connect by itself" if remote and engine == "auto" else None
+        return (
+            "is not selected automatically on Spark Connect"
+            if remote and engine == "auto"
+            else None
+        )
     if root.startswith("s3:"):
         if remote:
             return None if engine == "jvm" else "cannot be checked for on Spark Connect"
@@ -189,9 +196,9 @@ def _obstacle(spark: SparkSession, root: str, plan: ScanPlan, engine: Engine) ->
 
 
 def _condition(plan: ScanPlan) -> Column | None:
-    """Return the filter as Spark says it; None where it cannot."""
-    found = plan.predicate
-    return to_column(found.condition) if isinstance(found, SqlPredicate) else None
+    """Return the filter as a Spark column; None if Spark cannot evaluate it."""
+    predicate = plan.predicate
+    return to_column(predicate.condition) if isinstance(predicate, SqlPredicate) else None
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
@@ -205,14 +212,14 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _hadoop_root(root: str) -> str:
-    """Return the root as Hadoop spells it, which decodes no percent signs.
+    """Return the root as Hadoop expects it: Hadoop does not decode percent-encoding.
 
-    What would make it a pattern is escaped, so that it matches itself only. Spark's own way to say
-    that paths are no patterns, the option `__globPaths__`, puts all paths in the place of each one
-    that looks like a pattern.
+    Pattern characters are escaped, so that the root matches only itself. Spark's option against
+    patterns, `__globPaths__`, is no help: it replaces each path that looks like a pattern with all
+    of the paths.
     """
     if root.startswith("s3:"):
-        found = f"s3a:{root.removeprefix('s3:')}"
+        path = f"s3a:{root.removeprefix('s3:')}"
     else:
-        found = f"file://{unquote(urlsplit(root).path)}"
-    return _PATTERN.sub(r"\\\g<0>", found)
+        path = f"file://{unquote(urlsplit(root).path)}"
+    return _PATTERN.sub(r"\\\g<0>", path)

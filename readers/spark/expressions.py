@@ -1,7 +1,7 @@
-"""Pyarrow expressions as text, so that they fit into an option of Spark.
+"""Pyarrow expressions as text, to pass them in a Spark option.
 
-Imports eventlog only. Arrow's own form of an expression, never a pickle: options may come from
-people who may write SQL but not run Python on the driver.
+Imports eventlog only. The text is Arrow's own serialization, never a pickle: options may come from
+users who are allowed to write SQL but not to run Python on the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def pack_expression(expression: pc.Expression) -> str:
     """Return the expression as text.
 
     Raises:
-        InvalidInput: Arrow has no form for it, as where it names a column by its position.
+        InvalidInput: Arrow cannot serialize it, for example because it refers to a column by
+            position.
     """
     try:
         _, (buffer,) = expression.__reduce__()
@@ -31,13 +32,13 @@ def pack_expression(expression: pc.Expression) -> str:
 
 
 def unpack_expression(text: str) -> pc.Expression:
-    """Return the expression that `pack_expression` made text of.
+    """Return the expression that `pack_expression` encoded.
 
     Raises:
         InvalidInput: the text is damaged.
     """
     try:
         buffer = pa.py_buffer(base64.b64decode(text, validate=True))
-        return pc.Expression._deserialize(buffer)  # noqa: SLF001 - what its pickle calls
+        return pc.Expression._deserialize(buffer)  # noqa: SLF001 - as its pickle does
     except (binascii.Error, ValueError, OSError, pa.ArrowException):
         raise InvalidInput("option whereArrow is not a packed pyarrow expression") from None

@@ -1,7 +1,7 @@
 """Conditions as Spark columns, so that both engines of `readers.spark.read` keep the same rows.
 
-Imports eventlog and pyspark (extra `spark`). The SQL text itself is not handed to Spark: there a
-time without an offset would be in the session's zone, here it is UTC.
+Imports eventlog and pyspark (extra `spark`). The SQL text itself is not passed to Spark: Spark
+reads a time without an offset in the session's zone, eventlog reads it as UTC.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users w
 from eventlog.errors import InvalidInput
 from eventlog.query import conditions as c
 
-# Both calendars agree on what is later than 1900-01-01, in every zone. What Spark pushes for an
-# earlier value is another one at times, but still earlier than `LATE`: to rows from there on both
-# compare alike.
+# Both calendars agree after 1900-01-01, in every zone. For an earlier value Spark may push another
+# value, which is still earlier than `LATE`: rows from `LATE` on compare the same with both.
 LATE = datetime(1901, 1, 1, tzinfo=UTC)
 
 _OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
@@ -33,7 +32,7 @@ _OPERATORS: dict[str, Callable[[Column, Column], Column]] = {
 
 
 def to_column(condition: c.Condition) -> Column | None:
-    """Return the condition as a Spark column, or None where only Arrow can say what it means."""
+    """Return the condition as a Spark column, or None if only Arrow can evaluate it."""
     try:
         return _column(condition)
     except _NotInSpark:
@@ -41,23 +40,23 @@ def to_column(condition: c.Condition) -> Column | None:
 
 
 def field(name: str) -> Column:
-    """Return the column of exactly this name, whatever characters it has."""
+    """Return the column with exactly this name, whatever characters the name has."""
     return F.col(_quoted(name))
 
 
 def unpushed(name: str, kind: pa.DataType, *, late: bool = False) -> Column:
-    """Return a column of the same values, on which Spark pushes only exact filters into Parquet.
+    """Return a column of the same values for which Spark pushes only exact filters into Parquet.
 
-    Parquet's reader skips row groups by their dictionaries, and drops rows if the session asks for
-    that, comparing floats by their bits: -0.0 would not be found where 0.0 is sought. Dates and
-    instants Spark pushes in the hybrid calendar, which has no 1582-10-05 to 1582-10-14: rows of
-    these days would be skipped. Spark pushes filters of plain columns only, also those inside of
-    structs, never of elements.
+    Parquet's reader skips row groups by their dictionaries (and drops rows if the session enables
+    that) and compares floats by their bits: a filter for 0.0 would miss -0.0. Spark pushes dates
+    and instants in the hybrid calendar, which lacks 1582-10-05 to 1582-10-14: rows of these days
+    would be skipped. Spark pushes filters on plain columns only, including fields of structs, never
+    on elements of lists or maps.
 
     Args:
-        name: of the column.
+        name: the column's name.
         kind: its Arrow type.
-        late: whether all of its dates or instants are of `LATE` or later.
+        late: whether all of its dates or instants are at or after `LATE`.
     """
     column = field(name)
     return (column if late else _unpushed(column, kind)).alias(name)
@@ -71,28 +70,30 @@ def _unpushed(column: Column, kind: pa.DataType) -> Column:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return F.timestamp_micros(F.unix_micros(column))
     if pa.types.is_struct(kind):
-        whole = column
+        struct = column
         for inner in kind:
-            found = whole.getField(inner.name)  # not of `column`, which grows threefold with each
-            guarded = _unpushed(found, inner.type)
-            if guarded is not found:
+            field_of_struct = struct.getField(
+                inner.name
+            )  # not from `column`, which triples in size with each field
+            guarded = _unpushed(field_of_struct, inner.type)
+            if guarded is not field_of_struct:
                 column = column.withField(_quoted(inner.name), guarded)
     return column
 
 
 def same_to_spark(kind: pa.DataType) -> tuple[str, str] | None:
-    """Return two fields that `unpushed` would have to tell apart and Spark takes for one, or None.
+    """Return two fields that `unpushed` has to distinguish but Spark treats as one, or None.
 
-    It compares names as Java's `equalsIgnoreCase` does, by which more letters are alike than in
-    tables: those of `MICRO SIGN` and `GREEK SMALL LETTER MU`, for example.
+    Spark compares names with Java's `equalsIgnoreCase`, by which more letters are equal than in
+    eventlog tables, for example `MICRO SIGN` and `GREEK SMALL LETTER MU`.
     """
     if not pa.types.is_struct(kind) or not _is_guarded(kind):
         return None
     seen: dict[str, str] = {}
-    for found in kind:
-        other = seen.setdefault("".join(map(_without_case, found.name)), found.name)
-        if other != found.name:
-            return other, found.name
+    for inner in kind:
+        other = seen.setdefault("".join(map(_without_case, inner.name)), inner.name)
+        if other != inner.name:
+            return other, inner.name
     return next((two for f in kind if (two := same_to_spark(f.type)) is not None), None)
 
 
@@ -109,14 +110,14 @@ def _without_case(letter: str) -> str:
 
 
 class _NotInSpark(Exception):
-    """A part of the condition is an Arrow expression, or a value that Spark does not have."""
+    """A part of the condition is an Arrow expression, or a value that Spark cannot represent."""
 
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _column(condition: c.Condition) -> Column:  # noqa: C901 - one case a kind
+def _column(condition: c.Condition) -> Column:  # noqa: C901 - one case per kind
     match condition:
         case c.Const(value):
             return F.lit(value).cast("boolean")
@@ -124,7 +125,9 @@ def _column(condition: c.Condition) -> Column:  # noqa: C901 - one case a kind
             return _OPERATORS[op](field(column.name), _literal(value))
         case c.In(column, values):
             literals = [_literal(value) for value in values]
-            if column.type in c.FLOATS:  # Spark looks many floats up by their bits: 0.0 is not -0.0
+            if (
+                column.type in c.FLOATS
+            ):  # Spark compares floats of a long IN list by bits: 0.0 is not -0.0
                 equal = [field(column.name) == literal for literal in literals]
                 return _balanced(equal, both=False)
             return field(column.name).isin(*literals)
@@ -146,7 +149,7 @@ def _column(condition: c.Condition) -> Column:  # noqa: C901 - one case a kind
 
 
 def _literal(value: pa.Scalar) -> Column:
-    """Return a constant of exactly the column's type, which Spark can push into Parquet."""
+    """Return a constant of exactly the column's type, so that Spark can push it into Parquet."""
     kind = value.type
     if pa.types.is_date(kind):
         return F.date_from_unix_date(F.lit(value.value).cast("int"))
@@ -179,7 +182,7 @@ def _moment(micros: int) -> str:
 
 
 def _balanced(parts: list[Column], *, both: bool) -> Column:
-    """Join in a tree of logarithmic depth: Spark walks expressions by recursion."""
+    """Join the parts in a tree of logarithmic depth: Spark walks expressions recursively."""
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [

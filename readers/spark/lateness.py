@@ -1,6 +1,6 @@
-"""Which dates and instants Spark may compare inside of Parquet (`readers.spark.filters.LATE`).
+"""Which columns of dates and instants Spark may compare inside Parquet (`filters.LATE`).
 
-Imports eventlog only. Known from the log, without a look at the rows.
+Imports eventlog only. Decided from the log, without reading rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _LATE_DAYS = (LATE - _EPOCH).days
 
 
 def late_columns(snapshot: Snapshot, plan: ScanPlan) -> frozenset[str]:
-    """Return the columns of dates or instants whose values are all known to be of `LATE` or later.
+    """Return the columns of dates or instants whose values are all known to be `LATE` or later.
 
-    Chunks tell it of the time column; statistics of others, where they have the hashes in the log.
+    For the time column the chunks show it; for others the statistics do, if their entries match the
+    hashes in the log.
     """
     times = {
         column.name: column.id
@@ -31,17 +32,17 @@ def late_columns(snapshot: Snapshot, plan: ScanPlan) -> frozenset[str]:
         if _is_time(plan.table_schema.field(column.name).type)
     }
     entries, first = plan.entries, snapshot.layout.time_column
-    found = set()
+    late = set()
     if first in times and _all(pc.greater_equal(entries.column("chunk_start"), _LATE_MS)):
-        found.add(first)
+        late.add(first)
     others = {
         name
         for name, number in times.items()
-        if name not in found and _bounds_late(entries, number, plan.table_schema.field(name).type)
+        if name not in late and _bounds_late(entries, number, plan.table_schema.field(name).type)
     }
     if others and snapshot.are_true(entries):
-        found |= others
-    return frozenset(found)
+        late |= others
+    return frozenset(late)
 
 
 def _is_time(kind: pa.DataType) -> bool:

@@ -1,7 +1,7 @@
-"""The options of `format("eventlog")`, for the reader and the writer alike.
+"""The options of `format("eventlog")`, for both the reader and the writer.
 
-Imports eventlog only; pyspark stays out. Spark keeps one map of options for a temporary view, which
-may be read and inserted into, so that every name is known to both sides.
+Imports eventlog only, not pyspark. Spark keeps one map of options for a temporary view, which may
+be both read and inserted into, so both sides accept every name.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _BY_LOWER = {name.lower(): name for name in (*READ_NAMES, *WRITE_NAMES)}
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Options by what they are for.
+    """Options, grouped by purpose.
 
     Attributes:
         path: the table's root URI.
-        named: the options of `READ_NAMES` and `WRITE_NAMES`, spelled as there.
+        named: the options of `READ_NAMES` and `WRITE_NAMES`, with the spelling of those lists.
         storage: storage options (`storage.<name>`), see `eventlog.store.options`.
         properties: table properties (`property.<name>`); Spark lower-cases their names.
     """
@@ -57,23 +57,25 @@ class SparkOptions:
     properties: Mapping[str, str]
 
     def whole(self, name: str, default: int | None = None, low: int = 0) -> int | None:
-        """Return an option that is a whole number.
+        """Return an option whose value is a whole number.
 
         Raises:
-            InvalidInput: it is none, or below `low`.
+            InvalidInput: it is not a whole number, or is below `low`.
         """
         text = self.named.get(name)
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= low):
-            raise InvalidInput(f"option {name} is a whole number from {low}, not {text[:40]!r}")
+            raise InvalidInput(
+                f"option {name} must be a whole number from {low}, not {text[:40]!r}"
+            )
         return int(text)
 
     def columns(self, name: str = "columns") -> list[str] | None:
-        """Return an option that lists columns: comma-separated, or a JSON list of names.
+        """Return an option that lists columns, comma-separated or as a JSON list of names.
 
         Raises:
-            InvalidInput: the JSON is no list of names.
+            InvalidInput: the JSON is not a list of names.
         """
         text = self.named.get(name)
         return None if text is None else names(text, f"option {name}")
@@ -93,7 +95,7 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
     """Return the options of a load or a save; names may be in any case.
 
     Raises:
-        InvalidInput: a name that is unknown, or no path.
+        InvalidInput: a name is unknown, or the path is missing.
     """
     path = ""
     named: dict[str, str] = {}
@@ -111,9 +113,9 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
             properties[given[len(PROPERTY_PREFIX) :]] = value
         else:
             raise InvalidInput(
-                f"unknown option {given[:80]!r}; for reads there are {', '.join(READ_NAMES)}; for "
-                f"writes {', '.join(WRITE_NAMES)}; for both {STORAGE_PREFIX}<name>; "
-                f"to create a table {PROPERTY_PREFIX}<name>"
+                f"unknown option {given[:80]!r}; reads take {', '.join(READ_NAMES)}; "
+                f"writes take {', '.join(WRITE_NAMES)}; both take {STORAGE_PREFIX}<name>; "
+                f"creating a table takes {PROPERTY_PREFIX}<name>"
             )
     if not path:
         raise InvalidInput("give the table's location: load(path) or save(path)")

@@ -2,19 +2,20 @@
 
 Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.format("eventlog")`:
 
-- `version`, or `timestamp`: which version; the newest at `load()` by default.
-- `columns`: `a,b` or a JSON list. Spark pushes no columns into Python sources, so that naming them
-  is what makes a read of two columns of many cheap.
-- `where`: one SQL expression; prunes segments on the driver and filters rows exactly. Times without
-  an offset are UTC.
+- `version`, or `timestamp`: the version to read; the newest at `load()` by default.
+- `columns`: `a,b` or a JSON list. Spark does not push column selection into Python sources: name
+  the columns here to read only those.
+- `where`: one SQL expression. It prunes segments on the driver and filters rows exactly. Times
+  without an offset are UTC.
 - `whereArrow`: the same as a pyarrow expression, packed by `eventlog.readers.spark.expressions`.
-- `targetBytes`: stored bytes of a task (128 MiB).
+- `targetBytes`: stored bytes per task (default 128 MiB).
 - `tableId`: the id that the table must have (`Table.id`).
 - `storage.<name>`: storage options.
 
-The table and its version are pinned when the DataFrame is made: whatever is committed afterwards,
-all its actions see the same rows. Where another table lies there by then, they fail. A schema given
-by the user leaves that to each action: name `version` and `tableId` with it.
+The table and its version are pinned when the DataFrame is created: all its actions see the same
+rows, whatever is committed afterwards. They fail if the table has been replaced by another one.
+With a schema given by the user each action resolves the version anew: give `version` and `tableId`
+with it.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from eventlog.state import scan
 from eventlog.store.location import open_store
 
 DEFAULT_TARGET_BYTES = 128 * 2**20
-# What opening one more segment costs a task, in bytes read meanwhile.
+# The cost of opening one segment, as the number of bytes read in the same time.
 OPEN_BYTES = 2**20
-_segments = msgspec.json.Decoder(list[Segment])  # made once: threads may decode
+_segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
 
 
 class EventLogReader(DataSourceReader):
@@ -59,11 +60,11 @@ class EventLogReader(DataSourceReader):
         self._shares = [InputPartition(msgspec.json.encode(share)) for share in shares]
 
     def __getstate__(self) -> dict[str, object]:
-        # Each task gets its own share; the list of all of them stays on the driver.
+        # Each task gets its own share; the list of all shares stays on the driver.
         return {"_reading": self._reading, "_shares": []}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what each task reads."""
+        """Return the partitions, one per task."""
         return self._shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -71,23 +72,24 @@ class EventLogReader(DataSourceReader):
 
         Raises:
             DataLoss: a segment that the version needs is missing or damaged.
-            Unavailable: the store does not answer; Spark tries the task again.
+            Unavailable: the store does not answer; Spark retries the task.
         """
-        if partition.value is not None:  # Spark makes one without a value where there are none
+        # Spark creates a partition without a value if the table has no segments.
+        if partition.value is not None:
             segments = _segments.decode(partition.value)
             yield from self._reading.batches(segments)
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What a DataFrame reads: one version of the table with this id."""
+    """The version that a DataFrame reads, and the id of its table."""
 
     table: str
     version: int
 
 
 def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
-    """Return what a load without a schema is pinned to, and its schema.
+    """Return what a load without a user-given schema is pinned to, and its schema.
 
     Raises:
         InvalidInput: an option is wrong.
@@ -106,13 +108,13 @@ def make_reader(
     """Return the reader of a version.
 
     Args:
-        options: of the load.
-        schema: the columns that Spark wants, in this order: those of `load_schema`, or the user's.
-        pinned: what `load_schema` said; None where the user gave the schema.
+        options: the options of the load.
+        schema: the columns for Spark, in this order: those of `load_schema`, or the user's.
+        pinned: what `load_schema` returned; None if the user gave the schema.
 
     Raises:
-        InvalidInput: an option is wrong, or the schema is not of columns that the table has.
-        NotFound: there is no such table or version, or another table lies there by now.
+        InvalidInput: an option is wrong, or the schema has columns that the table does not have.
+        NotFound: there is no such table or version, or another table has replaced it.
     """
     given = parse_spark_options(options)
     snapshot = open_snapshot(given, pinned)
@@ -122,25 +124,25 @@ def make_reader(
             f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
         )
     wanted = _check_schema(schema, snapshot)
-    found = plan_of(snapshot, columns=schema.names, where=where_of(given))
+    plan = plan_of(snapshot, columns=schema.names, where=where_of(given))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     reading = Reading(
         store=open_store(given.path, given.storage),
-        version=found.version,
-        table_schema=found.table_schema,
+        version=plan.version,
+        table_schema=plan.table_schema,
         schema=wanted,
-        filter=found.filter,
-        filter_columns=found.predicate.columns() if found.predicate else frozenset(),
+        filter=plan.filter,
+        filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
         table=snapshot.header.table,
     )
-    return EventLogReader(reading, found.in_scan_order(), target_bytes)
+    return EventLogReader(reading, plan.in_scan_order(), target_bytes)
 
 
 def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     """Return the snapshot that the options name, or the pinned one.
 
     Raises:
-        TableNotFound: another table lies there.
+        TableNotFound: there is no table, or another one than expected.
         VersionNotFound: the table has no such version.
     """
     table = Table(open_store(given.path, given.storage))
@@ -152,10 +154,10 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
 
 
 def where_of(given: SparkOptions) -> Where | None:
-    """Return the filter that the options hold.
+    """Return the filter given in the options.
 
     Raises:
-        InvalidInput: there are two, or the Arrow one is damaged.
+        InvalidInput: both forms are given, or the Arrow one is damaged.
     """
     text, packed = given.named.get("where"), given.named.get("whereArrow")
     if packed is None:
@@ -166,9 +168,9 @@ def where_of(given: SparkOptions) -> Where | None:
 
 
 def pack(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
-    """Return the segments in as few shares as `target_bytes` needs, of about equal weight.
+    """Return the segments in as few shares as `target_bytes` allows, of about equal weight.
 
-    Longest first, each to the lightest share so far (Graham's LPT rule); deterministic. Inside a
+    Largest first, each to the lightest share so far (Graham's LPT rule); deterministic. Within a
     share segments keep their order.
     """
     if not segments:
@@ -185,16 +187,16 @@ def pack(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
 
 
 def _check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:
-    """Return a declared schema in Arrow, if its columns are the table's by name and type."""
+    """Return a declared schema in Arrow, after a check that the table has its columns and types."""
     wanted = declared(schema)
-    there = declared(to_spark(snapshot.schema))
+    available = declared(to_spark(snapshot.schema))
     for field in wanted:
-        if field.name not in there.names:
+        if field.name not in available.names:
             raise InvalidInput(
                 f"the schema has column {field.name!r}, the table at version {snapshot.version} "
-                f"has {', '.join(there.names)}"
+                f"has {', '.join(available.names)}"
             )
-        known = there.field(field.name)
+        known = available.field(field.name)
         if known.type != field.type or not field.nullable:
             not_null = "" if field.nullable else " NOT NULL"
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Spark's types and the table's: from one to the other.
+"""Conversion between Spark's types and the table's.
 
 Imports eventlog and pyspark (extra `spark`).
 """
@@ -25,13 +25,13 @@ def to_arrow(schema: StructType) -> pa.Schema:
     """Return a DataFrame's schema in Arrow, with times in UTC and every column nullable.
 
     Raises:
-        InvalidInput: a column's type has no Arrow form; the message names the column.
+        InvalidInput: a column's type has no Arrow equivalent; the message names the column.
     """
     return pa.schema([pa.field(field.name, _arrow(field)) for field in schema.fields])
 
 
 def to_spark(schema: pa.Schema) -> StructType:
-    """Return the Spark schema of a table's columns, every one of them nullable."""
+    """Return the Spark schema of a table's columns, all of them nullable."""
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return from_arrow_schema(nullable, prefer_timestamp_ntz=True)
 
@@ -57,14 +57,14 @@ def _arrow(field: StructField) -> pa.DataType:
     except (PySparkException, TypeError, AssertionError) as error:
         raise InvalidInput(
             f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Arrow "
-            f"form: {error}"
+            f"equivalent: {error}"
         ) from None
 
 
 def _supported(kind: DataType) -> bool:
-    """Say whether a type is made of plain parts.
+    """Return whether tables support a type.
 
-    Variants and geometries go to Arrow as structs, and would lose what they are.
+    Variants and geometries are refused: as Arrow structs they would lose their type.
     """
     if isinstance(kind, ArrayType):
         return _supported(kind.elementType)

@@ -888,7 +888,7 @@ def test_i5_a_replay_with_other_content_is_reported_and_the_first_stands(caplog)
     assert append(reopen(table.store), events(2, first=50), app_id="job", app_seq=1) == first
     assert not caplog.records
     assert append(reopen(table.store), events(3, first=50), app_id="job", app_seq=1) == first
-    assert "came again with sequence 1 and 3 rows" in caplog.text
+    assert "repeated sequence 1 with 3 rows" in caplog.text
     assert row_names(table) == ["row 0", "row 1"]
 
 

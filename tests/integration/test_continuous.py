@@ -134,12 +134,12 @@ def test_appends_and_compactions_without_a_pause(root_uri):
     with ThreadPoolExecutor(WRITERS) as pool:
         appending = [
             pool.submit(
-                workloads.append_all_the_time, n, start, lambda done: done >= BLOCKS, root_uri,
+                workloads.append_continuously, n, start, lambda done: done >= BLOCKS, root_uri,
                 None, rows=10,
             )
             for n in range(WRITERS)
         ]  # fmt: skip
-        compactions = workloads.compact_all_the_time(
+        compactions = workloads.compact_continuously(
             start, lambda _: all(future.done() for future in appending), root_uri, None
         )
         blocks = [future.result() for future in appending]

@@ -23,11 +23,11 @@ from support.crashes import (
     Operation,
     append_rows,
     fresh,
-    furnished,
     names,
     quick,
     rows_of,
     sweep,
+    table_with_history,
 )
 
 from eventlog import errors
@@ -80,7 +80,7 @@ class Run:
     """One run of two operations on a table of its own."""
 
     def __init__(self, first, second, stop, fates, keyframe_commits):
-        self.past = furnished(keyframe_commits)
+        self.past = table_with_history(keyframe_commits)
         self.store = self.past.store()
         mine, others = fates
         self.acts = (FIRST[first].act, SECOND[second].act)

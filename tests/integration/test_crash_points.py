@@ -14,11 +14,11 @@ from support.crashes import (
     OPERATIONS,
     MortalStore,
     fresh,
-    furnished,
     names,
     quick,
     rows_of,
     sweep,
+    table_with_history,
 )
 
 from eventlog import errors
@@ -70,7 +70,7 @@ def race(mortal, operation, key):
 @pytest.mark.parametrize(("name", "keyframe_commits"), CASES)
 def test_every_call_of_an_operation_may_be_the_last(name, keyframe_commits, how):
     operation = OPERATIONS[name]
-    past = furnished(keyframe_commits, operation.prepare)
+    past = table_with_history(keyframe_commits, operation.prepare)
     for at in range(1, MOST):
         store = past.store()
         running = crashed(operation, store, at, how)
@@ -92,7 +92,7 @@ def test_they_are_so_many_points():
     calls = 0
     for name, keyframe_commits in CASES:
         operation = OPERATIONS[name]
-        store = MortalStore(furnished(keyframe_commits, operation.prepare).store())
+        store = MortalStore(table_with_history(keyframe_commits, operation.prepare).store())
         operation.act(fresh(store, 100))
         calls += store.calls
     print(f"{calls * len(SEEN)} crash points of single operations")  # noqa: T201
@@ -102,7 +102,7 @@ def test_they_are_so_many_points():
 @pytest.mark.parametrize("keyframe_commits", ["1", "64"])
 @pytest.mark.parametrize("how", [*SEEN, "half"])
 def test_a_vacuum_after_one_that_died_leaves_nothing_dead(how, keyframe_commits):
-    past = furnished(keyframe_commits)
+    past = table_with_history(keyframe_commits)
     for at in range(1, MOST):
         store = past.store()
         running = crashed(OPERATIONS["vacuum"], store, at, how)
@@ -116,7 +116,7 @@ def test_a_vacuum_after_one_that_died_leaves_nothing_dead(how, keyframe_commits)
 
 
 def test_there_is_something_to_vacuum():
-    past = furnished()
+    past = table_with_history()
     store = past.store()
     before = {found.key for found in store.list("")}
     sweep(fresh(store, 200))
@@ -147,7 +147,7 @@ def test_every_call_of_create_may_be_the_last(how):
 
 @pytest.mark.parametrize("how", HOWS)
 def test_an_append_without_an_app_id_takes_effect_at_most_once(how):
-    past = furnished("1")
+    past = table_with_history("1")
     for at in range(1, MOST):
         store = past.store()
         mortal = MortalStore(store, at, how)

@@ -472,7 +472,7 @@ def test_the_program_shows_then_deletes(tmp_path):
         )
         return result.output
 
-    assert "would go" in asked()
+    assert "would be deleted" in asked()
     assert "pin 'keep'" in asked()
     assert len(objects(table.store)) == 2
     table.unpin("keep")

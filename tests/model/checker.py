@@ -1,6 +1,6 @@
 """An explicit-state model checker: every state that a model can reach, breadth first.
 
-It knows nothing of tables: a model has an initial state, steps, and properties of states.
+It is independent of tables: a model has an initial state, steps, and properties of states.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Protocol
 
 
 class Model(Protocol):
-    """What is checked. States are hashable; `steps` is a function of the state alone."""
+    """A model to check. States are hashable; `steps` depends on the state only."""
 
     name: str
 
     def initial(self) -> Hashable:
-        """The state that everything starts from."""
+        """The initial state."""
         ...
 
     def steps(self, state: Hashable) -> Iterable[tuple[str, Hashable]]:
-        """What can happen next: a label and the state after it."""
+        """The possible steps: a label and the next state of each."""
         ...
 
     def problem(self, state: Hashable) -> str | None:
-        """What is wrong with the state, if anything."""
+        """The violation in the state, or None."""
         ...
 
     def canonical(self, state: Hashable) -> Hashable:
-        """The one of all states that differ only in names; the state itself if none do."""
+        """The representative of all states that differ only in names."""
         ...
 
 
 @dataclass
 class Result:
-    """What a search found. `trace` leads from the initial state to the violation."""
+    """The result of a search. `trace` leads from the initial state to the violation."""
 
     name: str
     states: int = 0
@@ -47,7 +47,7 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
     def line(self) -> str:
-        """One line for people."""
+        """The result as one line of text."""
         whole = "all" if self.whole else "bounded" if not self.problem else "stopped"
         return (
             f"{self.name:<28} {self.states:>9,} states {self.transitions:>10,} transitions "
@@ -56,7 +56,7 @@ class Result:
         )
 
     def story(self) -> str:
-        """The counterexample, one step a line."""
+        """The counterexample, one step per line."""
         steps = [f"{n:>3}. {label}" for n, label in enumerate(self.trace, 1)]
         return "\n".join([f"{self.name}: {self.problem}", *steps])
 
@@ -103,7 +103,7 @@ def _full(parents: dict, max_states: int | None) -> bool:
 
 
 def _trace(model: Model, parents: dict, last: Hashable) -> list[str]:
-    """The labels of the steps that led to `last`, walked again with the names as they are."""
+    """The labels of the steps that led to `last`, replayed with the original names."""
     targets = [last]
     while parents[targets[-1]] is not None:
         targets.append(parents[targets[-1]])

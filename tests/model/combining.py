@@ -1,4 +1,4 @@
-"""Model 4: published appends, leaders that take them along, windows (section 5.6, P4).
+"""Model 4: published appends, leaders that include them, windows (section 5.6, P4).
 
 `objects` is the set of intents: the numbers of published transactions.
 """
@@ -13,22 +13,22 @@ from model.world import CRASH, World
 
 
 class Combining(World):
-    """Publishers of appends, and others' commits that make versions pass.
+    """Publishers of appends, and commits of others that advance the version.
 
     Args:
         actors: "publish", "once" (a publisher of one window only) or "pass" (others' commits).
         window: versions for which a publication waits.
-        tries: how often a publisher publishes at most, under the same id.
+        tries: the most publications of a publisher, under the same id.
         passing: how many commits each "pass" makes.
         options: see `World`.
     """
 
     GUARDS: ClassVar = {
-        "window_over": "R11.3: published again only when the window has passed",
-        "commits_of_window": "R11.3: after the window the commits tell, not the marks",
-        "one_form": "R11.3: what is published is not committed in another form besides",
-        "void_left_out": "R11.2: a leader leaves out what would be void",
-        "listed_is_not_enough": "R11.3: being listed is no acknowledgement",
+        "window_over": "R11.3: published again only after the window has passed",
+        "commits_of_window": "R11.3: after the window the commits decide, not the marks",
+        "one_form": "R11.3: a published transaction is not also committed in another form",
+        "void_left_out": "R11.2: a leader leaves out void transactions",
+        "listed_is_not_enough": "R11.3: being listed is not an acknowledgement",
     }
 
     def __init__(
@@ -134,7 +134,7 @@ class Combining(World):
             yield f"{name}: is asked again", self.moved(state, i, ("look", *actor[1:]))
 
     def _follow(self, state, i, actor):
-        """Look for one's id in what came since; lead if it is not there and the window is open."""
+        """Search later commits for the own id; lead if it is absent and the window is open."""
         tries, until, _ = actor[3]
         head, name = state[0], self.who(i)
         version = self.log.versions[head]
@@ -169,7 +169,7 @@ class Combining(World):
         return ("put", head, tuple(taken), actor[3])
 
     def _found(self, i, head, until) -> bool:
-        """Say whether the publisher takes its transaction for committed."""
+        """Return whether the publisher considers its transaction committed."""
         if "listed_is_not_enough" in self.off and any(
             self.log.txns[n].id == i
             for step in self.log.paths[head]

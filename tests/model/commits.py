@@ -1,7 +1,7 @@
-"""Model 1: writers that race for slots, lose answers, crash, and are asked again (hazards C, I).
+"""Model 1: writers that race for slots, lose answers, crash, and retry (hazards C, I).
 
-A job is what somebody wants done once. A plain writer does one; jobs of one name are one piece of
-work under an app id, delivered to several writers, each of which starts again after a crash.
+A job is work to be done once. A plain writer has its own job. Jobs of one name are one unit of work
+under an app id, delivered to several writers, each of which restarts after a crash.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Commits(World):
     """
 
     GUARDS: ClassVar = {
-        "look_when_unclear": "C1: an unclear answer is followed by a look into the slot",
+        "look_when_unclear": "C1: after an unclear answer the slot is read",
         "look_when_refused": "C1: a refused PUT may be one's own earlier one",
         "absent_is_open": "C2: a slot that is empty now may still be filled",
         "same_id": "C8: a retry after unknown has the same id",
-        "look_before_retry": "C8: a retry after unknown looks into the slot first",
-        "unclear_is_no_success": "C2: no acknowledgement without having seen it",
+        "look_before_retry": "C8: a retry after unknown reads the slot first",
+        "unclear_is_no_success": "C2: no acknowledgement without reading the commit",
     }
 
     def __init__(self, jobs=("plain", "plain", "job"), name="commit", **options) -> None:
@@ -62,7 +62,7 @@ class Commits(World):
 
     def _look(self, state, i, actor):
         if "absent_is_open" in self.off and actor[1] == state[0]:
-            # It takes the empty slot for the fate of what it sent, and says that nothing happened.
+            # It treats an empty slot as proof that nothing was committed.
             yield f"{self.who(i)}: GET slot: absent", self.moved(state, i, ("failed", *actor[1:]))
             return
         yield from super()._look(state, i, actor)
@@ -94,7 +94,7 @@ class Commits(World):
                 )
 
     def _read(self, state, i, actor):
-        """LIST and GET of the head, and rebase on it: done already, void, or ready."""
+        """LIST and GET of the head, and rebase on it: already done, void, or ready."""
         head = state[0]
         _, _, commit, memo = actor
         label = f"{self.who(i)}: reads the head at {self.log.versions[head]}: "

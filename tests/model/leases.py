@@ -28,11 +28,11 @@ class Leases(World):
 
     Args:
         workers: roles "work" or "break", and the claims they want.
-        tries: how often a worker takes its claim at most; always under the same id.
+        tries: the most times that a worker takes its claim, always under the same id.
         options: see `World`.
     """
 
-    GUARDS: ClassVar = {"void_is_told": "R13, F8: work under a claim that is gone is no success"}
+    GUARDS: ClassVar = {"void_is_told": "R13, F8: work under a lost claim is not a success"}
 
     def __init__(self, workers, name="claims", tries=2, **options) -> None:
         super().__init__(**options)
@@ -57,7 +57,7 @@ class Leases(World):
         return TakeClaim(i, *want.span, want.segments, want.kind, want.priority, f"group {i}")
 
     def _txn(self, i, memo, at) -> Txn:
-        """What a worker wants next; memo: (tries left, token, renewals)."""
+        """A worker's next step; memo: (tries left, token, renewals)."""
         tries, token, _ = memo
         if at == "take":
             return Txn(100 * tries + i, (self._take(i),))
@@ -98,7 +98,7 @@ class Leases(World):
         lost = ("done" if wish == "release" else "start", 0, (), (memo[0], 0, 0))
         if wish == "work" and "void_is_told" in self.off:
             lost = ("worked", 0, (), memo)
-        if wish != "take":  # who waits for a claim looks again: the state is the same
+        if wish != "take":  # waiting for a claim does not change the state
             yield label + "the claim is lost", self.moved(state, i, lost)
 
     def committed(self, state, i, actor, node):
@@ -128,7 +128,7 @@ class Leases(World):
             yield f"{self.who(i)}: reads the head to break", self.moved(state, i, after)
 
     def _wrong(self, node) -> str | None:
-        """Follow the claims of a history on one's own, and say where the fold went wrong."""
+        """Track the claims of a history independently, and return the fold's first error."""
         standing: dict[int, list] = {}  # id: [token, last sign of life, what was asked]
         for step in self.log.paths[node][1:]:
             version = self.log.versions[step]

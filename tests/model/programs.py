@@ -1,8 +1,8 @@
-"""What works on a table besides vacuum: appenders, replacers, restores, pins and readers.
+"""The actors other than vacuum: appenders, replacers, restores, pins and readers.
 
 Objects are numbered: 0 and 1 are live from the first version on, actor i stages 2 + 2i, and copies
-it to 3 + 2i when it was fenced. `objects` holds each one's epoch, -1 before it is there, -2 once it
-is deleted.
+it to 3 + 2i if it was fenced. `objects` has the epoch of each, -1 before it exists, -2 once it is
+deleted.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ NEVER, DELETED = -1, -2
 
 
 class Programs(World):
-    """The actors of a table that every vacuum must leave unharmed; each is a method."""
+    """The actors that no vacuum may harm; each is a method."""
 
     def _state(self, node):
         return self.log.states[node]
 
     def _oldest(self, node) -> int:
-        """The oldest version that is not given up, of those that the model has."""
+        """The oldest version of the model at or above the horizon."""
         return max(self.log.versions[0], self._state(node).horizon)
 
     def _put_or(self, state, i, actor, txn: Txn, otherwise: tuple):
-        """Rebase on the head just read: the next step is the PUT, or what comes if it is void."""
+        """Rebase on the head just read: the next step is the PUT, or `otherwise` if it is void."""
         number, head = self.log.number(txn), state[0]
         label = f"{self.who(i)}: reads the head at {self.log.versions[head]}: "
         if self.log.void(head, number):
@@ -54,7 +54,8 @@ class Programs(World):
             yield self._stage(state, i, *memo, memo)
         elif at == "read":
             seg, epoch = memo
-            # Live already (a twin's doing) comes first: a copy would be there beside it.
+            # Check first whether it is already live (committed by a twin): a copy would duplicate
+            # it.
             twice = any(entry.seg == seg for entry in self._state(head).live)
             twice = twice and "live_is_done" not in self.off
             late = epoch < self._state(head).fence and not seg % 2 and not twice
@@ -79,7 +80,7 @@ class Programs(World):
             yield f"{name}: is asked again", self.moved(state, i, ("look", base, commit, memo))
 
     def _twin(self, state, i, actor):
-        """Another program that was handed the very transaction of actor 0."""
+        """Another program with the same transaction as actor 0."""
         at = actor[0]
         if at in ("start", "read"):
             memo = actor[3] or state[2][0][3]
@@ -91,7 +92,7 @@ class Programs(World):
         yield from self._replace(state, i, actor)
 
     def _replace(self, state, i, actor):
-        """memo: (segment, epoch, what it drops)."""
+        """memo: (segment, epoch, the dropped entry)."""
         at, head = actor[0], state[0]
         if at == "start" and self._state(head).live:
             choose = min if self.actors[i] == "replace" else max
@@ -105,7 +106,7 @@ class Programs(World):
             yield self._stage(state, i, seg, epoch, actor[3])
         elif at == "read":
             seg, epoch, entry = actor[3]
-            # A rewrite; an overwrite drops what it read in the same way, and holds other rows.
+            # A rewrite; an overwrite drops its inputs in the same way, but has other rows.
             planned = (Replace(epoch, 0),) if self.actors[i] == "replace" else ()
             txn = Txn(10 + i, (*planned, Drop(entry), Add(seg, 0, epoch)), read=epoch)
             yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))

@@ -1,4 +1,4 @@
-"""A state and a transaction in the words of both the model and the package, and what both do."""
+"""Translates states and transactions of the model to the package, and compares both folds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FIRST_DAY_MS = 1_357_344_000_000  # chunk 0 is 2013-01-05
 TIME_MS = 1_600_000_000_000
 SCHEMA = words.Schema(1, 1, (words.Column(1, "at", "timestamp", nullable=False),))
 META = words.Meta(layout=words.Layout("at", "day"), schema=SCHEMA)
-# The fields of the small state that the model knows, and those that it leaves to other tests.
+# The fields of the small state that the model has, and those that other tests cover.
 COMPARED = {
     *("layout", "apps", "published", "claims", "pins", "replicas"),
     *("fence", "horizon", "swept", "chunks", "analysed"),
 }
 NOT_COMPARED = {"schema", "properties", "clock"}
-# The package's action: the model's, and the fields of the package's that the model stands for. A
-# new action or field makes the test fail until it is entered here, until the model knows it.
+# The package's action: the model's action, and the fields of the package's that it covers. A new
+# action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
     actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail"),
     actions.Drop: (rules.Drop, "id chunk hash"),
@@ -49,7 +49,7 @@ ACTIONS: dict[type, tuple[type, str]] = {
     actions.SetGranularity: (rules.SetGranularity, "old new"),
     actions.Assess: (rules.Assess, "old analysed chunks"),
 }
-# These touch neither segments nor what holds vacuum back; `unit/state/test_fold.py` has them.
+# These affect neither segments nor vacuum; `unit/state/test_fold.py` tests them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
 }
@@ -205,7 +205,7 @@ def to_action(action: object) -> words.Action:
 
 
 def outcome(state: fold.State, transactions: list[words.Transaction]) -> tuple:
-    """What the package's fold does: (which are void, the state after, in comparable form)."""
+    """The result of the package's fold: (which are void, the state after, comparable)."""
     effect = fold.judge(transactions, state, TIME_MS + 1)
     live = dict(state.segments)
     live.update({s.id: s for s in effect.adds})
@@ -222,7 +222,7 @@ def outcome(state: fold.State, transactions: list[words.Transaction]) -> tuple:
 
 
 def expected(ruling: rules.Rules, state: rules.State, txns: tuple[rules.Txn, ...]) -> tuple:
-    """What the model's rules say, in the same form."""
+    """The result of the model's rules, in the same form."""
     after, verdicts = ruling.fold(state, txns)
     there = to_state(after)
     live = frozenset(there.segments.values())

@@ -1,6 +1,6 @@
-"""The rules of the fold once more, small enough to enumerate: written from FORMAT.md, not the code.
+"""The rules of the fold in a small model, written from FORMAT.md independently of the code.
 
-`Rules(off)` switches single guards off: the negative controls.
+`Rules(off)` disables single guards, for the negative controls.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from model.terms import (
 WINDOW = 64
 NAMELESS = 90  # chunks from here on
 
-# What can be switched off, and the rule that it belongs to.
+# The guards that can be disabled, and their rules.
 GUARDS = {
     "once_a_commit": "F1",
     "app_sequence": "F2",
@@ -83,7 +83,7 @@ GUARDS = {
     "assess_version": "R14.6 analysed.version",
     "assess_state": "R14.6 state's version",
     "assess_policy": "R14.6 policy",
-    "marks_in_key_frames": "P4: a key frame holds apps and published",
+    "marks_in_key_frames": "P4: a key frame has apps and published",
 }
 
 
@@ -92,11 +92,11 @@ class _Void(Exception):
 
 
 class Rules:
-    """The fold, with the guards in `off` left out.
+    """The fold without the guards in `off`.
 
     Args:
         off: names of `GUARDS`.
-        frames: a key frame falls due every so many versions; 0: it does not matter here.
+        frames: number of versions between key frames; 0 for none.
     """
 
     def __init__(self, off=(), frames: int = 0) -> None:
@@ -146,7 +146,7 @@ class Rules:
             raise _Void(GUARDS[guard])
 
     def _marks(self, txn: Txn, now: State) -> State:
-        """F2, F3, F8: what does not depend on the actions."""
+        """F2, F3, F8: the rules that do not depend on the actions."""
         if txn.until is not None:
             self._need(now.version <= txn.until, "window")
             self._need(txn.until <= now.version + WINDOW, "window_bound")
@@ -195,7 +195,7 @@ class Rules:
         return now._replace(live=frozenset(live))
 
     def _replace(self, txn: Txn, drops: list[Entry]) -> None:
-        """F10: a rewrite holds the rows that it replaces, as they were when it was planned."""
+        """F10: a rewrite has the rows that it replaces, as of its plan."""
         replaces = [a for a in txn.actions if isinstance(a, Replace)]
         if not replaces:
             return
@@ -208,7 +208,7 @@ class Rules:
         self._need(len(drops) == rows, "replace_rows")
 
     def _assess(self, action: Assess, now: State) -> State:
-        """R14.6, but for its bound on the number of states."""
+        """R14.6, except its bound on the number of states."""
         self._need(action.old == now.analysed, "assess_old")
         names = [chunk for chunk, _ in action.chunks]
         self._need(names == sorted(set(names)), "assess_order")
@@ -226,7 +226,7 @@ class Rules:
         return now._replace(chunks=frozenset(states.items()), analysed=action.analysed)
 
     def _small(self, action, now: State) -> State:
-        """F9: what an action does to the small state."""
+        """F9: the effect of an action on the small state."""
         match action:
             case SetLayout():
                 raise _Void("F4 layout")  # the model's tables are there already
@@ -268,7 +268,7 @@ class Rules:
         return now
 
     def _hold(self, action, now: State) -> State:
-        """R12.2: pins and replicas, and whose they are."""
+        """R12.2: pins and replicas, and their owners."""
         match action:
             case SetPin(name, version, owner):
                 self._need(now.horizon <= version < now.version, "pin_above_horizon")
@@ -301,7 +301,7 @@ class Rules:
         return now._replace(**{field: rest})
 
     def _take(self, asked: TakeClaim, now: State) -> State:
-        """R13: granted, refused, or had already."""
+        """R13: granted, refused, or already held."""
         ordered = list(asked.segments) == sorted(set(asked.segments))
         self._need(asked.start < asked.end and ordered and asked.group != "", "claim_shape")
         scope = (asked.group, asked.start, asked.end, asked.segments, asked.kind)

@@ -1,4 +1,4 @@
-"""The whole scope: `python tests/model/run.py`. A line a model; exit code 1 on a violation."""
+"""The full scope: `python tests/model/run.py`. One line per model; exit code 1 on a violation."""
 
 # ruff: noqa: T201 - a program
 
@@ -14,7 +14,7 @@ WANTED = 500_000
 
 
 def main() -> int:
-    """Explore every scope, then show that every guard taken away is noticed."""
+    """Explore every scope, then check that every removed guard is detected."""
     results = []
     for scope in SCOPES:
         results.append(explore(scope.make(), max_states=scope.most))

@@ -1,4 +1,4 @@
-"""What is explored: the models in a small scope and in the whole one, and the guards taken away."""
+"""The explored scopes of the models, small and full, and the removed guards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CALM = (0, 0, 0)
 
 @dataclass(frozen=True)
 class Scope:
-    """A model, how many of its states are visited in the whole scope, and in the small one.
+    """A model, and the number of its states to visit in the full and the small scope.
 
     Args:
         make: builds the model.
-        most: a bound on the states of the whole scope; None: every one that can be reached.
-        small: how many are visited by default; 0: none.
+        most: a bound on the states of the full scope; None for all reachable ones.
+        small: number of states to visit by default; 0 for none.
     """
 
     make: Callable[[], Model]
@@ -81,7 +81,7 @@ SCOPES = (
 
 @dataclass(frozen=True)
 class Control:
-    """Guards taken away, the smallest scope that shows it, and a word of the violation."""
+    """Removed guards, the smallest scope that detects it, and a part of the violation's text."""
 
     off: tuple[str, ...]
     make: Callable[[], Model]

@@ -1,8 +1,8 @@
-"""The words of the model: the state of a table in small, and the actions of transactions.
+"""The values of the model: a small table state, and the actions of transactions.
 
 Segments, claims and transactions are small integers, a chunk is the interval [n, n + 1), an entry's
-hash is the entry itself; every segment has one row. A policy is a number, a negative one no digest;
-chunks from 90 on have no name that parses.
+hash is the entry itself; every segment has one row. A policy is a number, a negative one is not a
+digest; chunks from 90 on have names that do not parse.
 """
 
 from __future__ import annotations

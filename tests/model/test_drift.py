@@ -1,4 +1,4 @@
-"""The model's rules and the fold of the package say the same: neither can drift from the other."""
+"""The model's rules and the package's fold agree, so that neither can drift from the other."""
 
 from functools import cache
 from itertools import islice
@@ -45,32 +45,32 @@ SEEDS = (
 
 @cache
 def states() -> tuple[rules.State, ...]:
-    """States that the models reach, from all of them, and some that hold everything at once."""
-    found = dict.fromkeys(SEEDS)
+    """States that the models reach, and some that have everything at once."""
+    states_seen = dict.fromkeys(SEEDS)
     for scope in SCOPES:
         model = scope.make()
         explore(model, max_states=1_500)
         reached = list(dict.fromkeys(model.log.states))
         step = max(1, len(reached) // A_MODEL)
-        found.update(dict.fromkeys(reached[::step]))
-    return tuple(found)
+        states_seen.update(dict.fromkeys(reached[::step]))
+    return tuple(states_seen)
 
 
 @cache
 def cases() -> tuple[tuple, ...]:
-    """(state, commit, what the package makes of it) for every commit that is tried on a state."""
-    found = []
+    """(state, commit, the package's result) for every commit tried on a state."""
+    results = []
     for state in states():
         there = real.to_state(state)
-        found.extend(
+        results.extend(
             (state, txns, real.outcome(there, [*map(real.to_transaction, txns)]))
             for txns in transactions(state)
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def differing(ruling, tried):
-    """The first case in which the model's rules differ from what the package did."""
+    """The first case in which the model's rules differ from the package's result."""
     return next((c for c in tried if real.expected(ruling, c[0], c[1]) != c[2]), None)
 
 
@@ -99,7 +99,7 @@ def test_every_action_is_seen_accepted_and_void():
     }
     ours = {model for model, _ in real.ACTIONS.values()}
     assert {(a, True) for a in ours} <= seen
-    # A layout is of version 0 only, and a replacement drops something.
+    # A layout occurs in version 0 only, and a replacement must drop something.
     assert {(a, False) for a in ours - {rules.SetLayout, rules.Replace}} <= seen
     accepted = [
         t for _, txns, outcome in cases() for t, v in zip(txns, outcome[0], strict=True) if not v

@@ -1,4 +1,4 @@
-"""The protocol, explored state by state; and each of its guards taken away, which is noticed."""
+"""The protocol, explored state by state; and each removed guard is detected."""
 
 import pytest
 from model import rules
@@ -43,7 +43,7 @@ def test_a_leader_that_lists_what_is_void_harms_nobody():
 
 
 class Counter:
-    """A model of two counters of which one must not reach its limit."""
+    """A model of two counters, one of which must not reach its limit."""
 
     name = "counter"
 

@@ -18,8 +18,8 @@ class Vacuums(Programs):
 
     Args:
         actors: what each actor does.
-        lags: how far below its own version a vacuum's commit may put the fence and the horizon.
-        runs: how often a vacuum starts at most.
+        lags: how far below its own version a vacuum's commit may set the fence and the horizon.
+        runs: the most times that a vacuum starts.
         options: see `World`.
     """
 
@@ -27,13 +27,13 @@ class Vacuums(Programs):
         "live_after_fence": "V3: the live set is read at the fence's commit or later",
         "live_at_head": "K7: the live set is read at F, not at the horizon",
         "epoch_below_fence": "V1, R12.4: only epochs below the fence are deleted",
-        "dropped_after_horizon": "V2, R12.4: what was dropped after the horizon stays",
+        "dropped_after_horizon": "V2, R12.4: segments dropped after the horizon are kept",
         "fence_settled": "R12.5: nothing is deleted before F is known to be in the log",
-        "horizon_committed": "R12.5: the horizon is committed, not only wished for",
-        "pending_kept": "R12.6: the record names what was dropped and had to stay",
+        "horizon_committed": "R12.5: the horizon is committed before it applies",
+        "pending_kept": "R12.6: the record names dropped segments that had to be kept",
         "last_drop": "R12.5: of several drops of one segment the last one counts",
-        "live_is_done": "R12.8: an add that is live already is not copied, fenced or not",
-        "restage_id": "R12.8: a fenced add is copied, not handed in again with another epoch",
+        "live_is_done": "R12.8: an add that is already live is not copied, fenced or not",
+        "restage_id": "R12.8: a fenced add is copied, not committed with another epoch",
     }
 
     def __init__(self, actors, name="vacuum", lags=((0, 1),), runs=1, **options) -> None:
@@ -83,7 +83,7 @@ class Vacuums(Programs):
                 )
         elif at == "read" and memo[0] == "plan":
             yield from self._propose(state, i, actor)
-        elif at == "read":  # the record was refused: judged anew
+        elif at == "read":  # the record was refused: judge again
             yield from self._record(state, i, actor)
         elif at == "list":
             yield from self._list(state, i, actor)
@@ -142,7 +142,7 @@ class Vacuums(Programs):
         )
 
     def _judge(self, node, seen, found, objects):
-        """R12.5: which candidates are dead at F, and which dropped ones must stay for now."""
+        """R12.5: the candidates that are dead at F, and the dropped ones to keep for now."""
         now = self._state(node)
         last = now.swept or Sweep(0, 0, 0)  # without a record: every drop there was
         dropped = {s: (e, v) for s, e, v in last.pending}
@@ -243,7 +243,7 @@ class Vacuums(Programs):
 
 
 def _runs_left(memo) -> int:
-    """How often a vacuum may still start."""
+    """The number of times that a vacuum may still start."""
     if isinstance(memo, int):
         return memo
     return memo[3] if memo[0] == "plan" else memo[0]

@@ -1,10 +1,10 @@
-"""What the models share: the log as a tree of all its possible histories, and one commit slot.
+"""The shared part of the models: the log as a tree of all possible histories, and one slot.
 
 A state is `(head, flying, actors, objects, faults)`: a node of the tree, the delayed requests, the
 actors' own states, the epochs of the data objects, and what may still go wrong. An actor's state is
-`(at, base, commit, memo)`: where its program stands, the node that it saw last, the transactions
-that it wants in the slot after that, and what else it remembers. Every step is one request to the
-store, or something between two requests.
+`(at, base, commit, memo)`: the position in its program, the last node that it read, the
+transactions for the slot after that, and other variables. Every step is one request to the store,
+or something between two requests.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import ClassVar
 from model.rules import Rules
 from model.terms import State, Txn
 
-LOST, DELAYED, CRASH = range(3)  # what may go wrong, as places in `faults`
+LOST, DELAYED, CRASH = range(3)  # faults, as indexes into `faults`
 
 
 class Log:
-    """All histories of one table: a node is a version of one of them, with its whole past."""
+    """All histories of one table: a node is a version of one of them, with its history."""
 
     def __init__(self, rules: Rules, start: State) -> None:
         self.rules = rules
@@ -62,7 +62,7 @@ class Log:
         return self.paths[node][max(0, version - self.versions[0])]
 
     def void(self, base: int, txn: int) -> bool:
-        """Say whether a transaction alone would be void in the slot after `base`."""
+        """Return whether a transaction alone would be void in the slot after `base`."""
         node = self.after(base, (txn,))
         return self.txns[txn].id not in self.accepted[node]
 
@@ -71,8 +71,8 @@ class World:
     """A model of several actors that commit to one log.
 
     Args:
-        faults: how many answers may be lost, requests delayed, and actors crash.
-        off: guards that are switched off, of the rules or of the actors.
+        faults: the number of answers that may be lost, requests delayed, and actors crashed.
+        off: disabled guards, of the rules or of the actors.
     """
 
     name = "world"
@@ -108,7 +108,7 @@ class World:
         raise NotImplementedError
 
     def committed(self, state, i: int, actor: tuple, node: int) -> tuple:
-        """The actor's state once it knows that its commit stands at `node`."""
+        """The actor's state after its commit was confirmed at `node`."""
         return ("acked", node, actor[2], actor[3])
 
     def steps(self, state):
@@ -128,7 +128,7 @@ class World:
         return f"{self.actors[i]} {i}"
 
     def _land(self, state, request, flying):
-        """A delayed request reaches the store: after its slot was taken it has no effect."""
+        """A delayed request reaches the store; it has no effect if its slot is taken."""
         head, _, actors, objects, faults = state
         base, commit = request
         if base < 0:
@@ -145,7 +145,7 @@ class World:
         return label, self.settled((node, flying, actors, objects, faults))
 
     def settled(self, state):
-        """Forget delayed PUTs of slots that are taken: they will be refused."""
+        """Remove delayed PUTs of taken slots: they will be refused."""
         head, flying, actors, objects, faults = state
         if not flying:
             return state
@@ -153,7 +153,7 @@ class World:
         return (head, kept, actors, objects, faults)
 
     def say(self, commit) -> str:
-        """A commit in words."""
+        """A commit as text."""
         return "; ".join(
             f"txn {t.id} " + (", ".join(map(str, t.actions)) or f"app {t.app}")
             for t in (self.log.txns[number] for number in commit)
@@ -174,7 +174,7 @@ class World:
         return self.settled((head, flying, actors, objects, faults))
 
     def _put(self, state, i: int, actor: tuple):
-        """PUT of a commit slot. (Refused for sure, it is sent again: the state is the same.)"""
+        """PUT of a commit slot. (After a definite failure it is retried: the state is the same.)"""
         head, flying, _, _, faults = state
         _, base, commit, _ = actor
         slot = self.log.versions[base] + 1
@@ -201,15 +201,15 @@ class World:
             yield label + "no answer, not stored", self.moved(state, i, look, fault=LOST)
 
     def unclear(self, actor: tuple) -> tuple:
-        """What an actor does after an unclear answer: it looks into the slot."""
+        """The actor's state after an unclear answer: it reads the slot."""
         return ("look", *actor[1:])
 
     def refused(self, actor: tuple) -> tuple:
-        """What an actor does when the slot is taken: it looks by whom."""
+        """The actor's state if the slot is taken: it reads the slot."""
         return ("look", *actor[1:])
 
     def _look(self, state, i: int, actor: tuple):
-        """GET of the slot: ours, another's, or nothing there yet."""
+        """GET of the slot: its own commit, another one, or empty."""
         head = state[0]
         _, base, commit, memo = actor
         slot = self.log.versions[base] + 1
@@ -225,7 +225,7 @@ class World:
             yield label + "another's", self.moved(state, i, ("read", base, commit, memo))
 
     def stands(self, node: int, commit: tuple[int, ...]) -> bool:
-        """Say whether the first transaction of `commit` took effect at `node`."""
+        """Return whether the first transaction of `commit` took effect at `node`."""
         return self.log.txns[commit[0]].id in self.log.accepted[node]
 
     def rename(self, txn: Txn, names: dict[int, int]) -> Txn:
@@ -238,7 +238,7 @@ class World:
         return (at, self._node(base, perm), self._commit(commit, perm), memo)
 
     def canonical(self, state):
-        """The least of the states that differ only in the names of interchangeable actors."""
+        """The smallest of the states that differ only in the names of interchangeable actors."""
         if not self.symmetric:
             return state
         if self._perms is None:

@@ -6,7 +6,7 @@ COMMITS = (
     mutant(
         "refused-publication-taken-for-sent",
         "C3",
-        "what may have been sent before it was refused is not taken for refused",
+        "a transaction that may have been sent before a refusal does not count as refused",
         never,
         "test_who_may_have_published_before_it_was_denied_does_not_know",
     ),
@@ -35,7 +35,7 @@ COMMITS = (
     mutant(
         "another-slot-while-unclear",
         "C2",
-        "the slot of an earlier call is settled before another is tried",
+        "the slot of an earlier call is resolved before another is tried",
         never,
         "test_c2_put_lands_while_a_refreshed_handle_tries_again",
         "test_c2_same_transaction_after_unknown_while_its_put_lands",
@@ -43,7 +43,7 @@ COMMITS = (
     mutant(
         "sent-and-forgotten",
         "C1 C2",
-        "what was sent is unknown also where a later read fails",
+        "a sent transaction stays unknown even if a later read fails",
         always,
         "test_an_open_append_is_never_called_not_committed",
     ),
@@ -61,7 +61,7 @@ COMMITS = (
     mutant(
         "conflict-read-as-exists",
         "C3",
-        "409 says nothing of the slot",
+        "a 409 does not decide the slot",
         becomes("status in (409, 412)"),
         "TestConditionalPut::test_409_is_sent_again_with_the_same_bytes",
     ),
@@ -75,7 +75,7 @@ COMMITS = (
     mutant(
         "local-put-overwrites",
         "C2 C6",
-        "a local put gives way to what is there",
+        "a local put does not overwrite an existing object",
         first("self.delete([key])"),
         "test_second_put_is_refused_and_changes_nothing",
     ),
@@ -104,14 +104,14 @@ COMMITS = (
     mutant(
         "version-not-compared",
         "C5",
-        "a commit says the version of its key",
+        "a commit has the version of its key",
         never,
         "test_c5_version_in_the_body_must_be_that_of_the_key",
     ),
     mutant(
         "failing-writer-deletes",
         "C7",
-        "a writer that fails leaves what it staged",
+        "a failing writer keeps the objects that it staged",
         first(
             "self.store.delete([f'data/{a.epoch:012d}/{a.chunk}/{a.id}.parquet'"
             " for a in transaction.actions if hasattr(a, 'checksum')])"
@@ -128,7 +128,7 @@ COMMITS = (
     mutant(
         "overtaken-refresh-wins",
         "R3",
-        "of two threads the one that saw less has not the last word",
+        "of two threads the one with the older head does not win",
         always,
         "test_r3_a_refresh_that_was_overtaken_does_not_take_the_handle_back",
     ),
@@ -156,35 +156,35 @@ COMMITS = (
     mutant(
         "void-taken-for-accepted",
         "C1",
-        "of a commit with void transactions the fold says which took effect",
+        "the fold decides which transactions of a commit are void",
         always,
         "test_a_void_transaction_is_not_found",
     ),
     mutant(
         "void-ones-taken-along",
         "R11.2",
-        "a leader leaves out what would be void",
+        "a leader leaves out transactions that would be void",
         becomes("(t for t in (transaction, *candidates.values()))"),
         "test_what_cannot_take_effect_is_left_out",
     ),
     mutant(
         "restage-under-a-new-id",
         "C8",
-        "what is staged again is committed under the same id",
+        "rows that are staged again are committed under the same id",
         becomes("msgspec.structs.replace(transaction, actions=actions, id=t.clock.token())"),
         "test_the_second_form_keeps_the_id_of_the_transaction",
     ),
     mutant(
         "restage-deletes",
         "C7",
-        "who stages again deletes nothing",
+        "staging again deletes nothing",
         first("t.store.delete([key])"),
         "test_a_fenced_append_is_staged_again_and_lands_once",
     ),
     mutant(
         "restage-copies-anything",
         "V1",
-        "a copy has the checksum that was committed to",
+        "a copy has the checksum of the add",
         never,
         "test_a_damaged_upload_is_not_copied",
     ),

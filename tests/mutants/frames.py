@@ -1,10 +1,10 @@
-"""Mutants of key frames, of what is decoded, and of readers."""
+"""Mutants of key frames, of decoding, and of readers."""
 
 from mutants.swap import Mutant, always, becomes, first, instead, mutant, never, skip, without
 
 
 def loses(field, killer):
-    """A key frame without a field of the small state, and nobody compares state hashes."""
+    """A key frame without a field of the small state, and without the check of state hashes."""
     changes = {
         "key-frame-loses-state": becomes(
             f"type(head.meta)(**{{f: getattr(head.meta, f) for f in head.meta.__struct_fields__"
@@ -44,14 +44,14 @@ FRAMES = (
     mutant(
         "key-frame-of-another-commit",
         "P1",
-        "a key frame is of the commit of its version",
+        "a key frame belongs to the commit of its version",
         skip,
         "test_p1_a_key_frame_of_another_commit_is_not_used",
     ),
     mutant(
         "key-frame-from-a-filtered-delta",
         "P3",
-        "a key frame that is built adds up, else it is not stored",
+        "a key frame is stored only if it adds up",
         skip,
         "test_p3_a_key_frame_cannot_be_built_from_part_of_the_state",
     ),
@@ -66,14 +66,14 @@ FRAMES = (
     mutant(
         "bad-key-frame-ends-the-road",
         "P1",
-        "an unusable key frame is stepped over",
+        "an unusable key frame is skipped",
         always,
         "test_p1_unusable_key_frame_is_stepped_over",
     ),
     mutant(
         "key-frame-overwritten",
         "P2 C4",
-        "a key frame that is there stays",
+        "an existing key frame is not replaced",
         first("log.store.delete([root_key])"),
         "test_c4_no_verb_deletes_or_reuses_a_key",
     ),
@@ -102,14 +102,14 @@ FRAMES = (
     mutant(
         "newer-format-read",
         "V5",
-        "what needs a newer reader is refused",
+        "a table that needs a newer reader is refused",
         never,
         "test_what_needs_a_newer_reader_says_so",
     ),
     mutant(
         "newer-format-written",
         "V5",
-        "what needs a newer writer is not written",
+        "a table that needs a newer writer is not written",
         never,
         "test_a_table_for_newer_writers_is_read_but_not_written",
     ),
@@ -126,7 +126,7 @@ FRAMES = (
     mutant(
         "vacuumed-called-lost",
         "R1",
-        "below the horizon a missing segment is no data loss",
+        "below the horizon a missing segment is not a data loss",
         skip,
         "test_r1_a_missing_segment_is_vacuumed_below_the_horizon_and_lost_above",
     ),

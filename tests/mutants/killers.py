@@ -1,4 +1,4 @@
-"""Where the tests are that mutants name: by the name of the test, wherever its file stands."""
+"""Finds the tests that mutants name, in whatever file they are."""
 
 import ast
 from collections.abc import Mapping
@@ -32,15 +32,15 @@ def tests() -> Mapping[str, tuple[str, ...]]:
 
 
 def node_ids(names: tuple[str, ...]) -> list[str]:
-    """Return what pytest calls the tests of these names.
+    """Return the pytest node ids of the tests with these names.
 
     Raises:
-        LookupError: there is none of one of the names, or there are several.
+        LookupError: no test has one of the names, or several have.
     """
-    found = []
+    ids = []
     for name in names:
-        there = tests().get(name, ())
-        if len(there) != 1:
-            raise LookupError(f"{len(there)} tests are called {name}: {', '.join(there)}")
-        found.append(there[0])
-    return found
+        matches = tests().get(name, ())
+        if len(matches) != 1:
+            raise LookupError(f"{len(matches)} tests are called {name}: {', '.join(matches)}")
+        ids.append(matches[0])
+    return ids

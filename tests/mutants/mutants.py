@@ -1,4 +1,4 @@
-"""The mutants: the protocol with one guard removed at a time, and the tests that notice."""
+"""The mutants: the protocol with one guard removed at a time, and the tests that fail."""
 
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS

@@ -1,4 +1,4 @@
-"""The pytest plugin `-p mutants.plugin --mutant NAME`: the whole run has one guard less."""
+"""The pytest plugin `-p mutants.plugin --mutant NAME`: runs without one guard."""
 
 from contextlib import ExitStack
 

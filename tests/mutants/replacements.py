@@ -29,7 +29,7 @@ REPLACEMENTS = (
     mutant(
         "deletes-not-counted",
         "F10 K6",
-        "rows that are left out are said to be",
+        "a rewrite declares the rows that it leaves out",
         becomes("before != after"),
         "test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on",
         "test_deletes_are_rows_that_a_rewrite_says_it_leaves_out",
@@ -82,7 +82,7 @@ REPLACEMENTS = (
     mutant(
         "revoked-claim-stands",
         "K2",
-        "a claim of greater priority revokes what is in its way",
+        "a claim of higher priority revokes conflicting claims",
         becomes("{i: claim for i, claim in meta.claims.items()}"),
         "test_a_greater_priority_revokes",
         "test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect",
@@ -104,21 +104,21 @@ REPLACEMENTS = (
     mutant(
         "group-asked-again-gets-a-new-claim",
         "K2 I4",
-        "one work that asks again keeps its claim",
+        "a group that requests its claim again keeps it",
         never,
         "test_the_same_group_asking_again_keeps_what_it_has",
     ),
     mutant(
         "another-work-taken-for-the-same",
         "K2",
-        "one work that asks again is the same group, range, segments and kind",
+        "a repeated request has the same group, range, segments and kind",
         becomes("(wanted.group, claim.start, claim.end, claim.segments, claim.kind)"),
         "test_one_work_asking_again_has_the_claim_that_it_has",
     ),
     mutant(
         "two-shared-and-one-not",
         "K2",
-        "an exclusive claim stands with no shared one",
+        "an exclusive claim conflicts with a shared one",
         becomes("'shared' in (a.kind, b.kind)"),
         "test_which_claims_conflict",
     ),
@@ -132,14 +132,14 @@ REPLACEMENTS = (
     mutant(
         "lost-claim-taken-for-a-conflict",
         "K2",
-        "who lost the claim is told to stop, not to try again",
+        "a holder that lost its claim gets ClaimLost, not a conflict",
         becomes("CommitConflict"),
         "test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect",
     ),
     mutant(
         "silence-not-waited-for",
         "K3",
-        "a claim is watched as long as was asked",
+        "a claim is watched for the requested time",
         never,
         "test_k3_a_silent_holder_is_waited_for_and_then_broken",
         "test_k3_no_clock_ends_the_claim_of_a_holder_that_renews",
@@ -154,7 +154,7 @@ REPLACEMENTS = (
     mutant(
         "break-names-the-latest-renewal",
         "K3",
-        "a break names the renewal that the watch began with",
+        "a break names the renewal at which the watch started",
         becomes(
             "Break('claim', claim_id, seen.token, table.refresh().meta.claims[claim_id].renewed)"
         ),
@@ -171,7 +171,7 @@ REPLACEMENTS = (
     mutant(
         "silence-of-no-time",
         "K3",
-        "a holder passes for dead after its time only",
+        "a holder is presumed dead only after its time-out",
         becomes("table.watch.silent_s(claim_id, claim, 0) >= 0"),
         "test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls",
     ),
@@ -185,14 +185,14 @@ REPLACEMENTS = (
     mutant(
         "watch-that-misses-a-renewal",
         "K3",
-        "a renewal begins the wait anew",
+        "a renewal restarts the wait",
         becomes("(claim_id, claim.token, 0)"),
         "test_k3_a_holder_that_renews_is_not_taken_over",
     ),
     mutant(
         "who-joined-releases",
         "I4 K3",
-        "a second delivery that ends early leaves the first its claim",
+        "a second delivery that ends early does not release the first one's claim",
         never,
         "test_who_joined_a_claim_does_not_end_it_for_who_took_it",
         "test_i4_a_second_delivery_that_ends_early_leaves_the_first_its_claim",
@@ -200,7 +200,7 @@ REPLACEMENTS = (
     mutant(
         "lease-forgets-to-release",
         "K3",
-        "a block gives its claim up",
+        "leaving the block releases the claim",
         skip,
         "test_a_claim_is_taken_worked_under_and_given_up",
     ),
@@ -215,7 +215,7 @@ REPLACEMENTS = (
     mutant(
         "analysis-over-another",
         "F9 K8 R14.6",
-        "an analysis is compared with the one it was made on",
+        "an analysis is compared with the one on which it is based",
         never,
         "test_what_is_not_taken_changes_nothing",
         "test_of_two_analyses_at_once_the_second_is_void",
@@ -223,14 +223,14 @@ REPLACEMENTS = (
     mutant(
         "analysis-of-the-future",
         "F9 K8 R14.6",
-        "an analysis is of a version that was there",
+        "an analysis names an existing version",
         never,
         "test_what_is_not_taken_changes_nothing",
     ),
     mutant(
         "state-of-the-future",
         "F9 K8 R14.6",
-        "a state is of a version that was there",
+        "a state names an existing version",
         never,
         "test_what_is_not_taken_changes_nothing",
     ),
@@ -244,7 +244,7 @@ REPLACEMENTS = (
     mutant(
         "state-counts-for-ever",
         "K8",
-        "a state counts while its chunk is as it was",
+        "a state is valid while its chunk is unchanged",
         becomes("state.version == version"),
         "test_a_state_counts_while_its_chunk_is_as_it_was",
     ),

@@ -34,7 +34,7 @@ RULES = (
     mutant(
         "published-mark-forgotten-early",
         "F3",
-        "a mark stays as long as the window",
+        "a mark is kept for the whole window",
         becomes(
             "{name: mark for name, mark in meta.published.items() if mark.until > version + 4}"
         ),
@@ -43,7 +43,7 @@ RULES = (
     mutant(
         "published-replace",
         "F3 K1",
-        "only appends and replacements ride along",
+        "only appends and replacements are combined",
         never,
         "test_hostile_transactions_are_not_taken_along",
         "test_f3_a_published_replace_is_void",
@@ -80,7 +80,7 @@ RULES = (
     mutant(
         "epoch-in-the-future",
         "F6 V1",
-        "an epoch is of a version that was there",
+        "an epoch is an existing version",
         never,
         "test_what_is_void",
     ),
@@ -109,7 +109,7 @@ RULES = (
     mutant(
         "unchanged-always-holds",
         "F7 K7",
-        "serializable overwrites see what came meanwhile",
+        "serializable overwrites check for segments added meanwhile",
         always,
         "test_unchanged_looks_at_what_came_after_the_read_version",
     ),
@@ -137,14 +137,14 @@ RULES = (
     mutant(
         "exclusive-claims-overlap",
         "K2",
-        "overlapping claims are in each other's way",
+        "overlapping claims conflict",
         never,
         "test_which_claims_conflict",
     ),
     mutant(
         "claim-revoked-by-an-equal",
         "K2",
-        "only a greater priority revokes",
+        "only a higher priority revokes",
         becomes("claim.priority > action.priority"),
         "test_a_greater_priority_revokes",
     ),
@@ -165,7 +165,7 @@ RULES = (
     mutant(
         "break-of-another-token",
         "K3 V2",
-        "a break is of what was seen, not of what took its name",
+        "a break applies to the claim that was seen, not to a later one of its name",
         keep(0),
         "test_what_is_void_of_pins_replicas_and_marks",
     ),
@@ -180,7 +180,7 @@ RULES = (
     mutant(
         "horizon-passes-replicas",
         "V2 G5",
-        "a horizon above what a replica has is void",
+        "a horizon above a replica's acknowledged version is void",
         becomes("hold.kind == 'pin' and hold.version < action.version"),
         "test_what_is_void_of_pins_replicas_and_marks",
     ),
@@ -209,14 +209,14 @@ RULES = (
     mutant(
         "fence-beyond-the-log",
         "V1",
-        "a fence stays within the log",
+        "a fence is not above the log's head",
         keep(0),
         "test_what_is_void",
     ),
     mutant(
         "pin-below-the-horizon",
         "V2",
-        "what was given up cannot be pinned",
+        "a version below the horizon cannot be pinned",
         becomes("not kept < version"),
         "test_what_is_given_up_cannot_be_restored_nor_pinned",
     ),
@@ -230,21 +230,21 @@ RULES = (
     mutant(
         "unpin-by-another",
         "V2",
-        "only its owner gives a pin up",
+        "only its owner removes a pin",
         never,
         "test_what_is_void_of_pins_replicas_and_marks",
     ),
     mutant(
         "restore-below-the-horizon",
         "V2 R12.3",
-        "what was given up cannot be restored",
+        "a version below the horizon cannot be restored",
         becomes("not action.version < version"),
         "test_what_is_given_up_cannot_be_restored_nor_pinned",
     ),
     mutant(
         "record-goes-backwards",
         "V6 R12.6",
-        "a vacuum's record only goes further",
+        "a vacuum's record only advances",
         never,
         "test_what_is_void_of_pins_replicas_and_marks",
     ),

@@ -1,7 +1,7 @@
 """All mutants against their tests: `python tests/mutants/run.py [NAME ...] [--workers 2]`.
 
-Prints which test kills which mutant and in how many seconds. The exit code is 1 if one survives,
-does not fit the code any more, or its tests fail without it.
+Prints which test kills which mutant and in how many seconds. The exit code is 1 if a mutant
+survives, no longer fits the code, or its tests fail without it.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -27,7 +27,7 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?=$| - ))?)", re.MU
 
 
 def pytest(*arguments):
-    """Run pytest in a process of its own; return its exit code and what it said."""
+    """Run pytest in a separate process; return its exit code and its output."""
     path = os.pathsep.join(p for p in (str(TESTS), os.environ.get("PYTHONPATH")) if p)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "--show-capture=no"]
     command += ["-p", "no:cacheprovider", "-p", "mutants.plugin", *arguments]
@@ -45,13 +45,13 @@ def pytest(*arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def fate(mutant, tests=()):
+def result_of(mutant, tests=()):
     """Return (mutant, whether it was killed, by what, seconds)."""
     began = time.monotonic()
-    code, said = pytest("--mutant", mutant.name, *(tests or node_ids(mutant.killers)))
-    found, slip = _FAILED.search(said), _SLIP.search(said)
-    killed = code == 1 and found is not None and slip is None
-    by = found[1] if killed else f"SURVIVED (exit code {code}) {said.strip()[-200:]}"
+    code, output = pytest("--mutant", mutant.name, *(tests or node_ids(mutant.killers)))
+    match, slip = _FAILED.search(output), _SLIP.search(output)
+    killed = code == 1 and match is not None and slip is None
+    by = match[1] if killed else f"SURVIVED (exit code {code}) {output.strip()[-200:]}"
     return mutant, killed, by, time.monotonic() - began
 
 
@@ -66,7 +66,7 @@ def main():
     width = max(len(mutant.name) for mutant in mutants)
     with ThreadPoolExecutor(options.workers) as pool:
         control = pool.submit(pytest, *sorted({k for m in mutants for k in node_ids(m.killers)}))
-        for mutant, killed, by, seconds in pool.map(lambda m: fate(m, options.tests), mutants):
+        for mutant, killed, by, seconds in pool.map(lambda m: result_of(m, options.tests), mutants):
             by_name = by.removeprefix("tests/")
             print(
                 f"{mutant.name:{width}}  {mutant.hazards:13}  {seconds:5.1f} s  {by_name}",
@@ -74,8 +74,8 @@ def main():
             )
             if not killed:
                 survivors.append(mutant.name)
-        code, said = control.result()
-    print(f"without a mutant: {said.strip().splitlines()[-1]}")
+        code, output = control.result()
+    print(f"without a mutant: {output.strip().splitlines()[-1]}")
     print(f"{len(mutants)} mutants, {len(survivors)} survive, {time.monotonic() - began:.0f} s")
     return 1 if survivors or code else 0
 

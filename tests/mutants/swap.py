@@ -1,12 +1,12 @@
-"""Production functions without one guard, for as long as a test needs it.
+"""Runs production functions without one guard, for the duration of a test.
 
-A guard is a piece of production code with a comment that names what it stands against:
+A guard is a piece of production code with a comment that names its mutant:
 
     if action.epoch <= meta.fence:  # against fence-falls
 
-or, where the line is full, with the comment alone on the line before. The name is that of the
-mutant that takes the guard away, so that code may be moved, renamed and formatted freely. The code
-object of the function is exchanged: whoever imported the function runs the changed one.
+or, if the line is full, with the comment alone on the line before. The mutant with this name
+removes the guard, so code may be moved, renamed and formatted freely. The code object of the
+function is replaced, so that every importer of the function runs the changed one.
 """
 
 import ast
@@ -24,7 +24,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 ROOT = Path(__file__).parents[2]
-# Folders at the root, and what their modules are called.
+# Folders at the root, and the package names of their modules.
 PACKAGES = {
     "eventlog": "eventlog",
     "readers": "eventlog.readers",
@@ -37,15 +37,15 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Stale(Exception):
-    """The code is no longer what the mutant changes."""
+    """The mutant does not fit the code any more."""
 
 
-# What becomes of the code at a comment: a statement, a keyword or an expression in its place.
+# A change of the code at a comment: returns the node, or the statements, to use instead.
 Change = Callable[[ast.AST], ast.AST | list[ast.stmt]]
 
 
 def _with_condition(node: ast.AST, condition: ast.expr) -> ast.AST:
-    """The part of a node that decides or that has the value, exchanged."""
+    """A node with its condition or value replaced."""
     field = {
         ast.If: "test",
         ast.While: "test",
@@ -66,7 +66,7 @@ def _with_condition(node: ast.AST, condition: ast.expr) -> ast.AST:
 
 
 def becomes(text: str) -> Change:
-    """The condition or value becomes another expression."""
+    """Replace the condition or value with another expression."""
     return lambda node: _with_condition(node, ast.parse(text, mode="eval").body)
 
 
@@ -75,7 +75,7 @@ always = becomes("True")
 
 
 def keep(position: int) -> Change:
-    """Of a condition in several parts (`a or b`) this one stays, alone."""
+    """Keep only one part of a condition with several (`a or b`)."""
 
     def change(node: ast.AST) -> ast.AST:
         condition = getattr(node, "test", None) or getattr(node, "value", None) or node
@@ -87,7 +87,7 @@ def keep(position: int) -> Change:
 
 
 def without(position: int) -> Change:
-    """Of a condition in several parts (`a or b`) this one is not there."""
+    """Remove one part of a condition with several (`a or b`)."""
 
     def change(node: ast.AST) -> ast.AST:
         condition = getattr(node, "test", None) or getattr(node, "value", None) or node
@@ -102,19 +102,19 @@ def without(position: int) -> Change:
 
 
 def skip(node: ast.AST) -> ast.AST:
-    """The statement is not there."""
+    """Remove the statement."""
     if not isinstance(node, ast.stmt):
-        raise Stale(f"a {type(node).__name__} is no statement")
+        raise Stale(f"a {type(node).__name__} is not a statement")
     return ast.Pass()
 
 
 def instead(text: str) -> Change:
-    """The statement becomes others."""
+    """Replace the statement with others."""
     return lambda _node: ast.parse(text).body
 
 
 def first(text: str) -> Change:
-    """Other statements run before it."""
+    """Insert other statements before it."""
     return lambda node: [*ast.parse(text).body, node]  # type: ignore[list-item]
 
 
@@ -124,11 +124,11 @@ class Mutant:
 
     Attributes:
         name: unique.
-        hazards: what the guard stands against.
-        guard: what is removed, in words.
-        changes: by the name in the comment. More than one where a guard has a second line of
-            defence, or two places.
-        killers: names of tests: at least one fails.
+        hazards: the hazards that the guard prevents.
+        guard: what is removed, as text.
+        changes: the changes, by the name in the comment. More than one if a guard has a second line
+            of defence, or two places.
+        killers: names of tests, at least one of which must fail.
     """
 
     name: str
@@ -152,7 +152,7 @@ def mutant(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a comment stands: a file below the root, and the line of the code that it is about."""
+    """The place of a comment: a file below the root, and the line of code that it is about."""
 
     file: str
     line: int
@@ -163,7 +163,7 @@ def places() -> Mapping[str, Place]:
     """Return the place of every name in a comment.
 
     Raises:
-        Stale: a name stands in two places.
+        Stale: a name occurs in two places.
     """
     by_name: dict[str, Place] = {}
     for package in PACKAGES:
@@ -178,16 +178,16 @@ def places() -> Mapping[str, Place]:
                     at += 1
                 for name in comment[1].replace(" ", "").split(","):
                     if name in by_name:
-                        raise Stale(f"{name} stands at {by_name[name]} and at {path}:{number}")
+                        raise Stale(f"{name} occurs at {by_name[name]} and at {path}:{number}")
                     by_name[name] = Place(str(path.relative_to(ROOT)), at)
     return by_name
 
 
 def place_of(name: str) -> Place:
-    """Return where the comment with a name stands.
+    """Return the place of the comment with a name.
 
     Raises:
-        Stale: nowhere.
+        Stale: there is no such comment.
     """
     if name not in places():
         raise Stale(f"no comment `# against {name}` in the code")
@@ -203,7 +203,7 @@ def _tree(file: str) -> tuple[list[str], ast.Module]:
 def _around(
     node: ast.AST, line: int, path: tuple[str, ...] = ()
 ) -> tuple[Function, tuple[str, ...]]:
-    """Return the function in which a line is, and the names that lead to it."""
+    """Return the function that contains a line, and its qualified name."""
     for child in getattr(node, "body", ()):
         if isinstance(child, ast.stmt) and child.lineno <= line <= (child.end_lineno or 0):
             if isinstance(child, ast.ClassDef):
@@ -214,7 +214,7 @@ def _around(
 
 
 def function_at(place: Place) -> FunctionType:
-    """Return the function itself, behind properties, class methods and caches."""
+    """Return the function itself, without properties, class methods and caches around it."""
     _, names = _around(_tree(place.file)[1], place.line)
     folder, _, inside = place.file.removesuffix(".py").replace("/", ".").partition(".")
     owner: object = importlib.import_module(f"{PACKAGES[folder]}.{inside}")
@@ -225,7 +225,7 @@ def function_at(place: Place) -> FunctionType:
 
 
 class _Exchange(ast.NodeTransformer):
-    """Makes changes at lines: each at the outermost node that begins the line, or its `if`."""
+    """Applies changes at lines: each at the outermost node that starts at the line, or its `if`."""
 
     def __init__(self, lines: list[str], changes: Mapping[int, list[Change]]):
         self._lines, self._changes, self.made = lines, dict(changes), 0
@@ -233,7 +233,7 @@ class _Exchange(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         if line in self._changes and self._lines[line - 1][:column].strip() in {"", "if"}:
-            changes = self._changes.pop(line)  # first: what it consists of may begin here too
+            changes = self._changes.pop(line)  # before its children, which may start here too
             after: ast.AST | list[ast.stmt] = self.generic_visit(node)
             for change in changes:
                 after = change(after)  # type: ignore[arg-type]
@@ -243,7 +243,7 @@ class _Exchange(ast.NodeTransformer):
 
 
 def changed(changes: list[tuple[str, Change]]) -> FunctionType:
-    """Return a function after all changes in it, made but not put in place.
+    """Return a function with all changes applied, without installing it.
 
     Raises:
         Stale: one of them does not fit the code.
@@ -273,12 +273,12 @@ def changed(changes: list[tuple[str, Change]]) -> FunctionType:
         raise Stale(f"{names}: uses names from around the function")
     unknown = _globals_of(after.__code__) - set(function.__globals__) - set(dir(builtins))
     if unknown:
-        raise Stale(f"{names}: the function knows no {', '.join(sorted(unknown))}")
+        raise Stale(f"{names}: the function has no {', '.join(sorted(unknown))}")
     return after
 
 
 def _globals_of(code: CodeType) -> set[str]:
-    """Return the names that code, and the functions in it, look for outside."""
+    """Return the global names that code, and the functions in it, use."""
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
     read = {
         i.argval for i in dis.get_instructions(code) if i.opname in {"LOAD_GLOBAL", "LOAD_NAME"}
@@ -291,7 +291,7 @@ def applied(mutant: Mutant) -> Iterator[None]:
     """Run the production code with the mutant's changes.
 
     Raises:
-        Stale: the code is no longer what it changes.
+        Stale: the mutant does not fit the code any more.
     """
     by_function: dict[FunctionType, list[tuple[str, Change]]] = {}
     for name, change in mutant.changes.items():

@@ -1,4 +1,4 @@
-"""Mutants of vacuum: marks, what is dead, what is deleted, what is recorded."""
+"""Mutants of vacuum: marks, the verdict, deletion, the record."""
 
 from mutants.swap import becomes, first, instead, mutant, never, skip, without
 
@@ -6,8 +6,8 @@ SWEEPS = (
     mutant(
         "live-set-read-before-the-marks",
         "V3",
-        "what is live is read behind the marks",
-        becomes("(head, found)"),
+        "the live set is read after the marks",
+        becomes("(head, marks)"),
         "test_v3_what_is_added_between_the_look_and_the_marks_keeps_its_object",
     ),
     mutant(
@@ -27,7 +27,7 @@ SWEEPS = (
     mutant(
         "uploads-above-the-fence-deleted",
         "V1",
-        "an upload under way is of no fenced epoch",
+        "an upload in flight has an unfenced epoch",
         never,
         "test_v1_an_upload_under_way_is_left_alone",
         also={"unnamed-above-the-fence-deleted": without(2)},
@@ -42,21 +42,21 @@ SWEEPS = (
     mutant(
         "dropped-above-the-horizon-deleted",
         "V2",
-        "what a kept version shows stays",
+        "segments of a kept version are kept",
         becomes("tuple((one for one in gone if epoch_of(one.key) < fence))"),
         "test_versions_within_the_retention_stay_readable",
     ),
     mutant(
         "live-again-deleted",
         "V2",
-        "what was dropped and came back is live",
+        "a dropped segment that was restored is live",
         becomes("[one for key, one in sorted(dropped.items())]"),
         "test_a_restored_segment_survives_below_the_fence",
     ),
     mutant(
         "live-uploads-deleted",
         "V2",
-        "what is listed and live stays",
+        "a listed live segment is kept",
         without(0),
         "test_there_is_something_to_vacuum",
     ),
@@ -70,15 +70,15 @@ SWEEPS = (
     mutant(
         "foreign-keys-deleted",
         "V4",
-        "only keys that a writer of the table builds are deleted",
-        becomes("keys.parse_segment_key(found.key) or (0, '', '')"),
+        "only keys that a writer of the table creates are deleted",
+        becomes("keys.parse_segment_key(listed.key) or (0, '', '')"),
         "test_v4_foreign_keys_are_never_deleted",
         also={"foreign-key-given-an-epoch": instead("if parsed is None:\n    return 0")},
     ),
     mutant(
         "newer-table-vacuumed",
         "V5",
-        "a vacuum asks whether it may write before it deletes",
+        "a vacuum checks that it may write before it deletes",
         skip,
         "test_v5_an_older_program_does_not_touch_a_newer_table",
         "test_v5_not_even_where_the_marks_are_there_already",
@@ -93,22 +93,22 @@ SWEEPS = (
     mutant(
         "waiting-not-recorded",
         "R12.6",
-        "what waits is left to the next vacuum",
+        "pending segments are left to the next vacuum",
         never,
         "test_what_waits_is_remembered_by_the_next_vacuum",
     ),
     mutant(
         "lost-record-taken-for-empty",
         "R12.6",
-        "without a record a vacuum looks at everything",
+        "without a record a vacuum examines the whole table",
         becomes("{}"),
         "test_a_lost_record_costs_time_and_no_row",
     ),
     mutant(
         "conflict-of-marks-ignored",
         "V2",
-        "marks that were refused are looked at again",
-        instead("return (t.refresh(), found)"),
+        "marks that conflicted are computed again",
+        instead("return (t.refresh(), marks)"),
         "test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen",
         "test_v2_a_pin_that_comes_between_keeps_its_objects",
     ),

@@ -1,4 +1,4 @@
-"""Guards that no other test would miss: each fails with its mutant, and passes without."""
+"""Tests of guards that no other test covers: each fails with its mutant, and passes without."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -37,7 +37,7 @@ NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 
 class Watched(Spy):
-    """A store that shows each delete before it happens, and then does it."""
+    """A store that calls back before each delete."""
 
     before_delete = staticmethod(lambda keys: None)
 
@@ -48,19 +48,19 @@ class Watched(Spy):
         self.inner.delete(batch)
 
 
-def furnished():
-    """Two appends, of which an overwrite replaced everything; a day passed."""
-    found = create()
-    append(found, events(1))
-    append(found, events(1, first=1))
-    overwrite(found, events(1, first=2), **DAY)
-    found.clock.advance(86_400_000)
-    return found
+def table_with_history():
+    """Two appends that an overwrite replaced completely; a day has passed."""
+    table = create()
+    append(table, events(1))
+    append(table, events(1, first=1))
+    overwrite(table, events(1, first=2), **DAY)
+    table.clock.advance(86_400_000)
+    return table
 
 
 @pytest.fixture
 def table():
-    return furnished()
+    return table_with_history()
 
 
 def watched(table):
@@ -74,7 +74,7 @@ def judged(table, *transactions):
 
 
 def meet(mine, happens):
-    """Let something happen once, just before the next commit of `mine` arrives."""
+    """Call something once, just before the next commit of `mine` arrives."""
 
     def once(key):
         if key.startswith(keys.LOG_PREFIX):
@@ -115,7 +115,7 @@ def test_f2_a_unit_that_is_published_under_another_id_has_one_effect(table):
 
 
 def test_f3_a_published_append_that_was_dropped_does_not_come_back(table):
-    """Nothing else would stop it: its segment is not live any more."""
+    """No other guard prevents it: its segment is no longer live."""
     append_ = table.transaction("append", [add(table)])
     published = replaced(append_, until=table.head().version + 8)
     state = fold_all(table.store)[-1][0]
@@ -237,7 +237,7 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
 
 @pytest.mark.hazard("K1")
 def test_k1_what_waited_for_others_takes_in_what_they_made():
-    """Else the chunks that both touch would need another round."""
+    """Otherwise the chunks of both would need another round."""
     table = create()
     for number in range(12):
         append(table, events(4, first=4 * number))

@@ -1,4 +1,4 @@
-"""The mutants fit the code as it is, name tests that are there, and some are killed here at once.
+"""The mutants fit the code and name existing tests; some of them are killed here.
 
 `make mutants` runs them all against all of their tests.
 """
@@ -20,7 +20,7 @@ from mutants.swap import (
     skip,
 )
 
-# What has no guard that could be taken away stands in no mutant.
+# Hazards without a guard that could be removed have no mutant.
 HAZARDS = {
     *(f"C{n}" for n in range(1, 9)),
     *(f"F{n}" for n in range(1, 11)),
@@ -72,13 +72,13 @@ def test_a_killer_that_is_not_there_is_found():
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mutant_is_killed_and_the_code_itself_is_not(name):
-    QUICK[name](guards.furnished())
+    QUICK[name](guards.table_with_history())
     with (
         applied(BY_NAME[name]),
         pytest.raises((AssertionError, pytest.fail.Exception)),
     ):
-        QUICK[name](guards.furnished())
-    QUICK[name](guards.furnished())
+        QUICK[name](guards.table_with_history())
+    QUICK[name](guards.table_with_history())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.planned_tables import Pretended
+from support.planned_tables import PlannedTable
 
 from eventlog.compaction.policy import Policy
 from eventlog.model.chunks import parse_chunk
@@ -32,7 +32,7 @@ POLICIES = st.builds(
 
 
 def table(commits, names, granularity="day", **options):
-    made = Pretended(granularity, **options)
+    made = PlannedTable(granularity, **options)
     for number, sizes in commits:
         made.add(names[number % len(names)], *sizes)
     return made

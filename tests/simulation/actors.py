@@ -1,4 +1,4 @@
-"""Actors that write rows: appenders, replacers, overwriters, slow writers; and what all are."""
+"""Actors that write rows: appenders, replacers, overwriters, slow writers; and their base."""
 
 import random
 
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 JUMPS_MS = (-YEAR_MS, -HOUR_MS, HOUR_MS, 24 * HOUR_MS, 40 * 24 * HOUR_MS, YEAR_MS, 11 * YEAR_MS)
 ATTEMPTS = 4
-# What an operation may meet and go on from. Anything else is a finding.
+# Errors that an operation may raise. Any other one is a finding.
 EXPECTED = (
     errors.ClaimLost,
     errors.CommitConflict,
@@ -26,7 +26,7 @@ EXPECTED = (
 
 
 class Actor:
-    """One program after another on one machine: each dies sometimes, and the next one goes on."""
+    """Successive programs on one machine: each crashes sometimes, and the next one continues."""
 
     def __init__(self, world, name, role, operations, registry):
         self.world = world
@@ -34,7 +34,7 @@ class Actor:
         self.random = random.Random(f"{world.plan.seed}/{name}")
         self.unit = 0
         self.off_ms = 0
-        self.kept = {}  # what one operation leaves for a later one, in memory
+        self.kept = {}  # in-memory state for later operations
         self.table = None
         self._choices = registry[role]
         self._operations = operations
@@ -64,7 +64,7 @@ class Actor:
             self.world.done[f"op {name}"] += 1
 
     def restart(self):
-        """Another process goes on: it knows nothing but its name and what it had on disk."""
+        """Continue as another process, which has only its name and the state on disk."""
         self.kept.clear()
         while True:
             self.table = self.world.open(self.name, self.off_ms)
@@ -86,12 +86,12 @@ class Actor:
         self.off_ms = self.table.clock.off_ms = off_ms
 
     def add(self, rows=1, chunk=None):
-        """Stage a segment, in a chunk of the table's granularity as this handle knows it."""
+        """Stage a segment, in a chunk of the granularity that this handle has."""
         chosen = self.random.choice(CUTS[self.table.head().layout.granularity])
         return self.world.stage(self.table, chunk or chosen, rows)
 
     def commit(self, kind, actions, app=None, claim=None, **fields):
-        """Commit one transaction; after an unclear answer sometimes again, sometimes not."""
+        """Commit one transaction; after an unclear answer sometimes retry, sometimes not."""
         transaction = self.table.transaction(kind, actions, app=app, **fields)
         return self.insist(structs.replace(transaction, claim=claim))
 
@@ -116,7 +116,7 @@ class Actor:
             version = self.table.find_transaction(transaction.id)
         except errors.Unavailable:
             return
-        if version is not None:  # None says nothing of what is still on its way
+        if version is not None:  # None does not exclude a request in flight
             self.world.record.found.append((transaction.id, version))
             self.world.done["found"] += 1
 
@@ -126,7 +126,7 @@ def append(me):
 
 
 def unit(me):
-    """One unit of a job: done again, from the start, until it is known to be in."""
+    """One unit of a job: repeated from the start until it is known to be committed."""
     app = App(me.name, me.unit)
     me.unit += 1
     for _ in range(ATTEMPTS):
@@ -145,7 +145,7 @@ def unit(me):
 
 
 def slow_begin(me):
-    """Stage now, and commit much later: the fence may have passed by then."""
+    """Stage now, and commit much later, perhaps below the fence."""
     me.kept["slow"] = [me.add()]
     me.world.done["staged early"] += 1
 
@@ -155,7 +155,7 @@ def slow_end(me):
         slow_begin(me)
         return
     for _ in range(me.random.choice((0, 5, 20, 50))):
-        me.table.clock.sleep(0.001)  # whoever has something to do comes first
+        me.table.clock.sleep(0.001)  # other actors run first
     transaction = me.table.transaction("slow", me.kept.pop("slow"))
     for _ in range(ATTEMPTS):
         try:
@@ -167,17 +167,17 @@ def slow_end(me):
 
 
 def litter(me):
-    """Stage what is never committed."""
+    """Stage a segment that is never committed."""
     me.add()
 
 
 def replace(me, **fields):
     """Drop some live segments, and add as many rows."""
-    found = live(me.table.refresh())
-    if not found:
+    live_segments = live(me.table.refresh())
+    if not live_segments:
         append(me)
         return
-    chosen = me.random.sample(found, min(len(found), me.random.choice((1, 2, 3))))
+    chosen = me.random.sample(live_segments, min(len(live_segments), me.random.choice((1, 2, 3))))
     added = me.add(sum(s.rows for s in chosen), chosen[0].chunk)
     if me.random.random() < 0.5:  # others may have replaced them meanwhile
         me.table.refresh()
@@ -185,21 +185,21 @@ def replace(me, **fields):
 
 
 def drop(me):
-    found = live(me.table.refresh())
-    if found:
-        me.commit("drop", [drop_of(me.random.choice(found))])
+    live_segments = live(me.table.refresh())
+    if live_segments:
+        me.commit("drop", [drop_of(me.random.choice(live_segments))])
 
 
 def overwrite(me):
-    """Drop what a chunk had at the version read; what came since stays, or is a conflict."""
+    """Drop a chunk's segments of the version read; later ones are kept, or are a conflict."""
     read = me.table.refresh()
     chunk = parse_chunk(me.random.choice(CHUNKS))
-    found = live(read, chunk.start, chunk.end)
+    live_segments = live(read, chunk.start, chunk.end)
     guard = [Unchanged(chunk.start, chunk.end)] if me.random.random() < 0.6 else []
-    added = me.add(1, me.random.choice([s.chunk for s in found]) if found else None)
+    added = me.add(1, me.random.choice([s.chunk for s in live_segments]) if live_segments else None)
     if me.random.random() < 0.5:
         me.table.refresh()
-    actions = [*guard, *(drop_of(s) for s in found), added]
+    actions = [*guard, *(drop_of(s) for s in live_segments), added]
     me.commit("overwrite", actions, read_version=read.version)
 
 

@@ -1,7 +1,7 @@
-"""Actors that compact, and who gets in their way: challengers, breakers, changers of granularity.
+"""Actors that compact, and their rivals: challengers, breakers, changers of granularity.
 
-They do what `eventlog.compaction.perform` does, on segments without Parquet: claim, plan on a
-snapshot, read what is there, stage, and put it in the place of its inputs in one transaction.
+They perform the steps of `eventlog.compaction.perform` on segments without Parquet: claim, plan on
+a snapshot, read the inputs, stage, and replace the inputs in one transaction.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SILENCES_S = (0, 0, 0.01, 2.5)
 
 @dataclass(frozen=True)
 class Task:
-    """What becomes of a range: its segments as of a version, cut anew."""
+    """The rewrite of a range: its segments as of a version, and the new granularity."""
 
     version: int
     start: int
@@ -38,7 +38,7 @@ class Task:
 
 
 def task_of(snapshot, start, end, granularity):
-    """Return the task of a range: the segments that lie in it whole, and no others."""
+    """Return the task of a range, with the segments that are completely within it."""
     inputs = tuple(s for s in live(snapshot, start, end) if within(s, start, end))
     return Task(snapshot.version, start, end, granularity, inputs)
 
@@ -49,7 +49,7 @@ def within(segment, start, end):
 
 
 def drawn(me, snapshot):
-    """Return a task around some segment: mostly at the table's granularity; None: nothing there."""
+    """Return a task around a random segment, mostly at the table's granularity, or None."""
     found = live(snapshot)
     if not found:
         return None
@@ -62,7 +62,7 @@ def drawn(me, snapshot):
 
 
 def compact(me):
-    """One task from plan to commit; most under a claim, some of which outlive it."""
+    """One task from plan to commit; most have a claim, some of which are not released."""
     task = drawn(me, me.table.refresh())
     if task is None:
         actors.append(me)
@@ -79,7 +79,7 @@ def compact(me):
 
 
 def claimed(me, start, end, **fields):
-    """Claim a range; where the program asks again, as one work, it has the claim that it had."""
+    """Claim a range; a repeated request by the same group gets the same claim."""
     again = me.random.random() < 0.4
     lease = me.table.claim(
         Ms(start), Ms(end), group=f"{me.name} {start}" if again else None, owner=me.name, **fields
@@ -89,10 +89,10 @@ def claimed(me, start, end, **fields):
 
 
 def rewrite(me, task, lease=None):
-    """Read the inputs, stage the outputs, and commit: as it should be, or with a mistake."""
+    """Read the inputs, stage the outputs, and commit, correctly or with a mistake."""
     gone = me.world.done["fetch in vain"]
     rows = me.world.fetch(me.table, task.version, task.inputs)
-    if me.world.done["fetch in vain"] > gone:  # replaced, given up and taken since
+    if me.world.done["fetch in vain"] > gone:  # replaced, below the horizon and deleted since
         return
     mistake = me.random.random() < 0.1 and len(rows) > 1
     left_out = int(mistake or (len(rows) > 1 and me.random.random() < 0.1))
@@ -136,7 +136,7 @@ def commit(me, transaction):
 
 
 def hold(me):
-    """Take a claim and keep it, over what else happens: until it is lost, or its holder dies."""
+    """Take a claim and keep it across operations, until it is lost or its holder crashes."""
     chunk = parse_chunk(me.random.choice(CHUNKS))
     claimed(me, chunk.start, chunk.end, priority=me.random.randrange(2))
 
@@ -148,7 +148,7 @@ def renew_held(me):
 
 
 def work_held(me):
-    """Compact under the claim that is kept; its plan may be older than the claim, or younger."""
+    """Compact under the kept claim; the plan may be older or newer than the claim."""
     if "lease" not in me.kept:
         hold(me)
     lease = me.kept["lease"]
@@ -161,14 +161,14 @@ def work_held(me):
 
 
 def forsake(me):
-    """Die with the claim: it stands until somebody breaks it."""
+    """Crash with the claim, which remains until it is broken."""
     if me.kept.pop("lease", None) is not None:
         me.world.done["claim forsaken"] += 1
     me.restart()
 
 
 def challenge(me):
-    """Ask for what another has, with a greater priority, and work there."""
+    """Claim another actor's range with a higher priority, and work there."""
     there = sorted(me.table.claims().items())
     if not there:
         compact(me)
@@ -183,12 +183,12 @@ def challenge(me):
 
 
 def break_silent(me):
-    """Watch a claim for a while, and break it if its holder gave no sign of life."""
+    """Watch a claim for a while, and break it if it was not renewed."""
     there = sorted(me.table.claims())
     if there:
         try:
             me.table.break_claim(me.random.choice(there), silent_s=me.random.choice(SILENCES_S))
-        except errors.InvalidInput as error:  # it went since
+        except errors.InvalidInput as error:  # it is gone since
             if "claim" not in error.message:
                 raise
 
@@ -198,7 +198,7 @@ def regranulate(me):
 
 
 def assess(me):
-    """Note what an analysis found: of some chunks, of what this handle saw last."""
+    """Record an analysis of some chunks, as of this handle's head."""
     head = me.table.refresh() if me.random.random() < 0.7 else me.table.head()
     names = me.random.sample(CHUNKS, me.random.randint(0, 2))
     changes = []

@@ -23,7 +23,7 @@ from eventlog.model.records import Replace
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 
-THREADS = 32  # requests that one writer has under way at once
+THREADS = 32  # requests that one writer has in flight at once
 WRITERS = (1, 2, 4, 8, 16, 32)
 
 
@@ -34,7 +34,7 @@ class FarStore(CountingStore):
 
 
 class Clock(ManualClock):
-    """A clock that shows simulated time; nothing sleeps by it."""
+    """A clock of simulated time, on which nothing sleeps."""
 
     def __init__(self, world, seed):
         super().__init__(START_MS, seed)
@@ -52,12 +52,12 @@ class Clock(ManualClock):
 
 @dataclass
 class Result:
-    """What the writers of one run saw."""
+    """The measurements of one run."""
 
     seconds: float
     latencies: list = field(default_factory=list)  # of appends, in seconds
     replaced: list = field(default_factory=list)  # of replacements
-    waiting: list = field(default_factory=list)  # of those that were not through at the end
+    waiting: list = field(default_factory=list)  # of appends that were not done at the end
     requests: int = 0
     commits: int = 0
 
@@ -80,12 +80,12 @@ class World:
     """Simulated time, one table, and processes: generators that yield seconds to wait.
 
     Args:
-        latency: seconds of a request.
-        seed: of all that is drawn.
-        jitter: by which share a request may take longer or shorter.
-        combine_after: the table's property; 0: nothing is published.
-        cpu: seconds of a processor that a request takes besides.
-        cores: processors that all writers share.
+        latency: latency of a request in seconds.
+        seed: the seed of all random draws.
+        jitter: the fraction by which a request may take longer or shorter.
+        combine_after: the table's property; with 0 nothing is published.
+        cpu: CPU seconds that a request takes in addition.
+        cores: number of processors that all writers share.
     """
 
     def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2, cpu=0.0, cores=2):
@@ -146,7 +146,7 @@ class World:
 
 
 class Writer:
-    """One process that appends, or replaces what it appended, without a pause."""
+    """One process that appends, or replaces its own segments, without a pause."""
 
     def __init__(self, world, number, result, *, replaces=False):
         self.world, self.result, self.replaces = world, result, replaces
@@ -231,7 +231,7 @@ class Writer:
             return failed
 
     def _request(self, command):
-        """A request, or several one after the other; those of `ReadIntents` go together."""
+        """A request, or several in sequence; those of `ReadIntents` run in parallel."""
         idle = isinstance(command, c.Frame | c.PutObjects | c.ReadIntents)
         if not idle:
             yield self.world.half()
@@ -247,7 +247,7 @@ class Writer:
 
 
 def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, **options):
-    """Let so many writers contend for one table for simulated seconds; return a `Result`."""
+    """Run writers that contend for one table for simulated seconds; return a `Result`."""
     world = World(latency, seed, **options)
     result = Result(seconds)
     crowd = [Writer(world, n, result, replaces=n < replacing) for n in range(writers)]
@@ -263,13 +263,13 @@ def main(arguments):
         alone = None
         sys.stdout.write(f"{latency_ms:g} ms a request\n")
         for writers in WRITERS:
-            found = contend(writers, latency_ms / 1000, seconds=seconds)
-            alone = alone or found.rate
+            result = contend(writers, latency_ms / 1000, seconds=seconds)
+            alone = alone or result.rate
             sys.stdout.write(
-                f"  {writers:3} writers: {found.rate:6.1f} appends/s, x{found.rate / alone:5.2f}, "
-                f"{found.each:5.2f} requests, p50 {found.at(0.5) * 1000:5.0f} ms, "
-                f"p99 {found.at(0.99) * 1000:5.0f} ms, max {found.slowest() * 1000:5.0f} ms, "
-                f"{found.commits / seconds:5.1f} commits/s\n"
+                f"  {writers:3} writers: {result.rate:6.1f} appends/s, "
+                f"x{result.rate / alone:5.2f}, {result.each:5.2f} requests, "
+                f"p50 {result.at(0.5) * 1000:5.0f} ms, p99 {result.at(0.99) * 1000:5.0f} ms, max {result.slowest() * 1000:5.0f} ms, "
+                f"{result.commits / seconds:5.1f} commits/s\n"
             )
 
 

@@ -1,8 +1,8 @@
-"""Which rows are live, version by version: what appends put in is there once, whatever rewrites do.
+"""Tracks which rows are live, version by version: appended rows are live once despite rewrites.
 
-The object of a simulated segment lists its rows by name. Rows go only where a transaction says that
-it drops them: a rewrite (`replace`) keeps every one of them, but for as many as it says to leave
-out (hazard K6).
+The object of a simulated segment lists its rows by name. Rows are removed only by transactions that
+drop them: a rewrite (`replace`) keeps all of them, except the number that it declares to leave out
+(hazard K6).
 """
 
 import json
@@ -11,7 +11,7 @@ from simulation.ledger import hold, segment_key
 
 
 def body_of(rows):
-    """The object of a segment that holds these rows."""
+    """The object of a segment with these rows."""
     return json.dumps(rows).encode()
 
 
@@ -23,20 +23,20 @@ class Contents:
     """The live rows after every commit so far.
 
     Args:
-        fetch: returns the object of a key; KeyError or the like where there is none.
+        fetch: returns the object of a key; raises KeyError or similar if there is none.
     """
 
     def __init__(self, fetch):
         self.live = {}  # row -> id of the segment that has it
         self.rows = {}  # segment id -> its rows
-        self.rewritten = 0  # rows that rewrites carried over
+        self.rewritten = 0  # number of rows copied by rewrites
         self._fetch = fetch
 
     def advance(self, step, version):
-        """Take the effects of a commit that was folded.
+        """Apply the effects of a folded commit.
 
         Raises:
-            Violation: a row is there twice, or a rewrite holds other rows than it replaced.
+            Violation: a row is live twice, or a rewrite has other rows than it replaced.
         """
         for txn in step.commit["transactions"]:
             if txn["id"] in step.accepted:

@@ -1,6 +1,6 @@
-"""What has to happen in simulated runs, so that they mean something, and how often."""
+"""The events that simulated runs must contain to be meaningful, and how often."""
 
-# Operations of actors; each is done at least so often in 1,000 runs.
+# Operations of actors, and how often each must be done in 1,000 runs.
 OPERATIONS_IN_1000 = 40
 OPERATIONS = (
     "append",
@@ -40,7 +40,7 @@ OPERATIONS = (
     "compact_all",
     "deliver",
 )
-# What strikes a call of the store, and how often at least in 1,000 runs.
+# Faults of store calls, and how often each must occur in 1,000 runs.
 ACCIDENTS = {
     "refused": 500,
     "conflict": 50,
@@ -58,7 +58,7 @@ ACCIDENTS = {
     "crash delayed": 20,
     "clock": 100,
 }
-# What transactions and tasks came to, and how often at least in 1,000 runs.
+# Outcomes of transactions and tasks, and how often each must occur in 1,000 runs.
 FIGURES = {
     "commits": 5000,
     "transactions": 5000,
@@ -77,7 +77,7 @@ FIGURES = {
     "task superseded": 15,
     "task failed": 15,
     "fixed points": 60,
-    # Actions of accepted transactions: an operation that raised nothing may have done nothing.
+    # Actions of accepted transactions: an operation without an error may have been a no-op.
     "did drop": 300,
     "did unchanged": 30,
     "did same_segments": 15,
@@ -117,6 +117,6 @@ def missing(sums):
 
 
 def rare(sums):
-    """The events that happened less often than they should: chance, where the runs are few."""
+    """The events that happened less often than required; in few runs this may be chance."""
     share = sums.seeds / 1000
     return [event for event, times, least in counted(sums) if times < least * share]

@@ -1,4 +1,4 @@
-"""A store on which everything goes wrong that goes wrong with real ones, as it is drawn."""
+"""A store with random faults of all kinds that real stores have."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ ALL = frozenset((*PUTS, *GETS, *LISTS, *DELETES, "crash delayed"))
 
 @dataclass(frozen=True)
 class Weather:
-    """What may go wrong: with what share of calls, what happens, and how long calls take."""
+    """The faults: the fraction of calls that fail, the kinds of faults, and the latency."""
 
     rate: float = 0.0
     accidents: frozenset[str] = ALL
@@ -46,7 +46,7 @@ FAIR = Weather()
 
 
 class Late:
-    """Requests that are on their way to the store: each lands some time, whoever has died since."""
+    """Requests in flight: each lands eventually, even if its sender has crashed."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -68,15 +68,15 @@ class Late:
 
 
 class HarshStore:
-    """A store whose every call gives up the turn, and may go wrong as real ones do.
+    """A store whose every call yields to the scheduler, and may fail as real ones do.
 
     Args:
         inner: the store.
         scheduler: draws.
-        weather: what goes wrong.
-        late: requests on their way, shared by all who talk to this store.
-        struck: how often each accident happened.
-        clock: what the store tells as its time, if anything.
+        weather: the faults.
+        late: requests in flight, shared by all users of this store.
+        struck: how often each fault happened.
+        clock: the store's own time, if it has one.
     """
 
     def __init__(self, inner, scheduler, weather=FAIR, *, late=None, struck=None, clock=None):
@@ -88,7 +88,7 @@ class HarshStore:
         self.struck = Counter() if struck is None else struck
         self._scheduler = scheduler
         self._clock = clock
-        self._out = 0  # calls for which the network stays away
+        self._out = 0  # remaining calls of a network outage
 
     @property
     def _in_flight(self):
@@ -107,7 +107,7 @@ class HarshStore:
         if accident != "stale":
             return self.inner.list(prefix, after=after, limit=limit)
         rows = [*self.inner.list(prefix, after=after)]
-        if prefix == keys.LOG_PREFIX:  # the newest come first; a gap would be no stale LIST
+        if prefix == keys.LOG_PREFIX:  # newest first; a gap would not be a stale LIST
             behind = self._scheduler.random.randint(1, 3)
             rows = rows[min(behind, len(rows) - 1) :] if rows else rows
         else:
@@ -163,7 +163,7 @@ class HarshStore:
         if self._out:
             self._out -= 1
             return self._strike(self._cut_off(verb))
-        # Deletes are few, and what matters most about them is that they go wrong.
+        # Deletes are rare, so their faults are made more frequent.
         rate = 0.5 if verb == "delete" and weather.rate else weather.rate
         if not rate or scheduler.random.random() >= rate:
             return None
@@ -177,14 +177,14 @@ class HarshStore:
         return self._strike(accident)
 
     def _cut_off(self, verb):
-        """Return what a call meets while no answer comes: who knows what arrives."""
+        """Return the fault of a call during an outage: the request may or may not arrive."""
         draw = self._scheduler.random
         return draw.choice(("lost", "never", "delayed")) if verb == "put" else "refused"
 
     def _strike(self, accident):
         self.struck[accident] += 1
         self._scheduler.trace.append((accident,))
-        if accident == "conflict":  # the adapter tries a 409 again, until it gives up
+        if accident == "conflict":  # the adapter retries a 409 until it gives up
             raise errors.OutcomeUnknown(accident)
         if accident == "refused":
             raise errors.Unavailable(accident)

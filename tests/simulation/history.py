@@ -1,6 +1,6 @@
-"""The history checker: what actors asked and were told, against what the store holds in the end.
+"""The history checker: compares the actors' calls and answers with the store at the end.
 
-Pure: values in, a `Violation` out; nothing of the production code decides anything here.
+No I/O: values in, a `Violation` out. It does not use production code to decide.
 """
 
 import json
@@ -16,10 +16,10 @@ from simulation.ledger import COMMIT, ROOT, TOP, Ledger, hold
 
 @dataclass(slots=True)
 class Call:
-    """One transaction that was handed to `Table.commit`, once or again: what came of it.
+    """One transaction that was passed to `Table.commit`, perhaps repeatedly, and the answer.
 
-    `began` and `ended` are ticks of one count over all actors; `ended` is None while there has been
-    no answer. `answer` is acknowledged, failed or unknown.
+    `began` and `ended` are ticks of one counter over all actors; `ended` is None until there is an
+    answer. `answer` is acknowledged, failed or unknown.
     """
 
     actor: str
@@ -34,19 +34,19 @@ class Call:
 
 @dataclass(slots=True)
 class Look:
-    """A snapshot that a session saw; `entries` is None where only its version was looked at."""
+    """A snapshot that a session read; `entries` is None if only its version was read."""
 
     session: str
     version: int
     began: int
     ended: int
-    fresh: bool = False  # asked for the newest, of a store whose LISTs are not stale
+    fresh: bool = False  # of the newest version, from a store without stale LISTs
     entries: dict | None = None
 
 
 @dataclass(slots=True)
 class Fetch:
-    """The segments of one version were fetched, all or not; `horizon` is of that moment."""
+    """A fetch of the segments of one version; `horizon` is the horizon at that time."""
 
     session: str
     version: int
@@ -56,12 +56,12 @@ class Fetch:
 
 @dataclass(slots=True)
 class Record:
-    """All that the actors of one run asked and were told."""
+    """All calls and answers of the actors of one run."""
 
     calls: list[Call] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
-    found: list[tuple] = field(default_factory=list)  # (transaction id, version told)
+    found: list[tuple] = field(default_factory=list)  # (transaction id, reported version)
 
 
 def read_log(objects):
@@ -79,12 +79,12 @@ def read_log(objects):
 
 
 def check(record, objects, ledger=None):
-    """Check everything that was promised.
+    """Check all promises.
 
     Args:
-        record: what the actors asked and were told.
+        record: the actors' calls and answers.
         objects: key to bytes of everything in the store at the end.
-        ledger: the fold of these very commits, if there is one already.
+        ledger: the fold of these commits, if it exists already.
 
     Raises:
         Violation: naming the rule.
@@ -103,7 +103,7 @@ def check(record, objects, ledger=None):
 def placed(calls, ledger):
     """Return (began, ended or None, version) of each transaction that took effect.
 
-    Where one was handed in by several, it began with the first, and ended when the first was told.
+    If several actors passed one, it began with the first call and ended with the first answer.
     """
     found = {}
     for call in calls:
@@ -119,10 +119,10 @@ def told(call):
 
 
 def check_answers(calls, ledger):
-    """Acknowledged: in the log once. Failed: not there, ever. Unknown: at most once.
+    """Acknowledged: in the log once. Failed: never in the log. Unknown: at most once.
 
-    A task that is delivered to several is one transaction in several forms: it is refused to one
-    of them where it is in by another.
+    A task that is delivered to several actors is one transaction in several forms: one of them may
+    be refused because another one was committed.
     """
     delivered = Counter(call.id for call in calls)
     refused = Counter(call.id for call in calls if call.answer == "failed")
@@ -141,10 +141,10 @@ def check_answers(calls, ledger):
 
 
 def check_real_time(placed):
-    """What was acknowledged before something else began has the lower version.
+    """A transaction acknowledged before another one began has the lower version.
 
     Args:
-        placed: (began, ended or None, version) of whatever took effect.
+        placed: (began, ended or None, version) of each transaction that took effect.
     """
     ended = sorted((e, v) for _, e, v in placed if e is not None)
     highest = [-1]
@@ -156,7 +156,7 @@ def check_real_time(placed):
 
 
 def check_looks(record, ledger):
-    """Readers see exactly one version, as it is; sessions never go backwards."""
+    """Readers see exactly one version, unchanged; sessions never go backwards."""
     last = {}
     acknowledged = sorted((c.ended, c.version) for c in record.calls if told(c) and c.ended)
     for look in record.looks:
@@ -178,7 +178,7 @@ def check_looks(record, ledger):
 
 
 def check_roots(objects, ledger):
-    """Key frames say what the log says."""
+    """Key frames agree with the log."""
     for key, body in objects.items():
         match = ROOT.fullmatch(key)
         if not match:
@@ -198,7 +198,7 @@ def check_roots(objects, ledger):
 
 
 def ids_of(objects, leaf):
-    """The segments that a leaf's object lists; the object is the one that its name says."""
+    """The segments in a leaf's object, whose hash must match its name."""
     body = objects[f"_frames/{leaf['sha256']}.parquet"]
     hold(naive.digest(body) == leaf["sha256"], "key frame", f"leaf {leaf['sha256']}")
     return [i.hex() for i in pq.read_table(BytesIO(body)).column("id").to_pylist()]

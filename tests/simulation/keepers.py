@@ -21,7 +21,7 @@ from eventlog.model.records import (
     Token,
 )
 
-sweep = compaction.vacuum  # what negative controls replace
+sweep = compaction.vacuum  # replaced by negative controls
 
 
 def take_claim(me):
@@ -96,13 +96,13 @@ def unpin(me):
     if mine:
         try:
             me.table.unpin(me.random.choice(mine), owner=me.name)
-        except actors.errors.InvalidInput as error:  # it went since
+        except actors.errors.InvalidInput as error:  # it is gone since
             if "pin" not in error.message:
                 raise
 
 
 def follow(me):
-    """A replica: attach, say how far one is, detach."""
+    """A replica: attach, acknowledge a version, detach."""
     head = me.table.refresh()
     mine = head.meta.replicas.get(me.name)
     if mine is None:
@@ -120,7 +120,7 @@ def look(me):
 
 
 def open_version(me):
-    """Open a version and remember its segments; fetch them later, with others in between."""
+    """Open a version and keep its segments, to fetch them after other actors have run."""
     head = me.world.look(me.table, entries=False)
     least = max(0, head.meta.horizon - 1)
     wanted = me.random.randint(least, head.version)
@@ -135,7 +135,7 @@ def fetch(me):
 
 
 def pinned_read(me):
-    """Pin, open, and fetch: whatever goes on meanwhile, everything must be there."""
+    """Pin, open, and fetch: no segment may be missing, whatever happens meanwhile."""
     name = f"{me.name}/{me.random.randrange(1000)}"
     version = me.table.pin(name, owner=me.name)
     found = live(me.table.snapshot(version))
@@ -163,7 +163,7 @@ def horizon(me):
 
 
 def vacuum(me):
-    """The production vacuum; times are short, as the run is."""
+    """The production vacuum, with short times because the run is short."""
     ages = [timedelta(milliseconds=me.random.choice((0, 0, 0, 0, 2, 20))) for _ in range(2)]
     before = me.world.store.deleted
     full = me.random.random() < 0.2

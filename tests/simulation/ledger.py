@@ -1,4 +1,4 @@
-"""The log as an independent observer has it: folded commit by commit, by `naive`, as it grows."""
+"""The log as seen by an independent observer, folded commit by commit with `naive`."""
 
 import json
 import re
@@ -16,7 +16,7 @@ TOP = 999_999_999_999
 
 
 class Violation(AssertionError):
-    """A promise was broken: which rule, and by what."""
+    """A promise was broken; names the rule and the cause."""
 
     def __init__(self, rule, why):
         super().__init__(f"[{rule}] {why}")
@@ -30,7 +30,7 @@ def hold(condition, rule, why):
 
 @dataclass(slots=True)
 class Step:
-    """One version: its commit and what the naive fold makes of it."""
+    """One version: its commit and the result of the naive fold."""
 
     commit: dict
     hash: str
@@ -50,7 +50,7 @@ def segment_key(entry):
 
 
 def check_claims(claims, version):
-    """Exclusive means exclusive: two claims that stand together meet nowhere, or share (R13.1)."""
+    """Two live claims must not overlap, unless both are shared (R13.1)."""
     for (first, a), (second, b) in combinations(claims.items(), 2):
         if a["kind"] == b["kind"] == "shared":
             continue
@@ -62,13 +62,13 @@ def check_claims(claims, version):
 
 
 class Ledger:
-    """Every version so far, checked as it comes."""
+    """All versions so far, each checked when it is added."""
 
     def __init__(self):
         self.steps = []
         self.bodies = []
         self.accepted = {}  # transaction id -> version
-        self.last_live = {}  # segment id -> the last version that has it, of those dropped
+        self.last_live = {}  # dropped segment id -> the last version that has it
         self.units = {}  # (app id, sequence) -> version
 
     @property
@@ -76,11 +76,11 @@ class Ledger:
         return self.steps[-1].state
 
     def advance(self, body):
-        """Take the next commit's bytes.
+        """Add the next commit.
 
         Raises:
-            Violation: it does not follow, says other than its transactions fold to, or has an
-                effect that was there already.
+            Violation: it does not follow the chain, differs from the fold of its transactions, or
+                repeats an effect.
         """
         commit = json.loads(body)
         header, version = commit["header"], len(self.steps)
@@ -107,24 +107,24 @@ class Ledger:
             self.last_live[entry["id"]] = version - 1
 
     def dead(self, key):
-        """Say whether an object may be deleted now (R12.4)."""
+        """Return whether an object may be deleted now (R12.4)."""
         match = SEGMENT.fullmatch(key)
         if not match or int(match[1]) >= self.head["fence"] or match[3] in self.head["live"]:
             return False
         return self.last_live.get(match[3], -1) < self.head["horizon"]
 
     def needed(self):
-        """Return the keys of every object that a version from the horizon on has live."""
+        """Return the keys of all objects that are live in a version from the horizon on."""
         wanted = {segment_key(entry) for entry in self.head["live"].values()}
         for step in self.steps[self.head["horizon"] :]:
             wanted.update(segment_key(entry) for entry in step.state["live"].values())
         return wanted
 
     def _check_effects(self, txns, accepted, version, before):
-        """Each transaction takes effect once, each unit too, and no work is done without its claim.
+        """Check that each transaction and each unit takes effect once, and work has its claim.
 
-        The claim stood before the commit, whoever committed the transaction: a token is the version
-        that took the claim, and is known to nobody before.
+        The claim must have existed before the commit: a token is the version of the claim's commit,
+        which cannot be known earlier.
         """
         for txn in txns:
             if txn["id"] not in accepted:

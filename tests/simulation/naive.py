@@ -1,6 +1,6 @@
-"""A second fold, written from FORMAT.md and sharing no code with the first: slow, plain, on JSON.
+"""A second fold, written from FORMAT.md without code of the first: slow, simple, on JSON.
 
-It knows the tables that the simulation makes: chunks of days, hours and months, no spills.
+It supports the tables of the simulation: chunks of days, hours and months, no spills.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ ENTRY = (
 
 
 class Void(Exception):
-    """The transaction has no effect, and why."""
+    """The transaction is void; has the reason."""
 
 
 def need(condition, rule):
@@ -36,7 +36,7 @@ def canonical(value):
 
 
 def interval(chunk):
-    """Section 1.4; ValueError where the text is no chunk's name."""
+    """Section 1.4; ValueError if the text is not a chunk's name."""
     named = re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d)(?:T(\d\d))?)?", chunk, re.ASCII)
     if not named:
         raise ValueError(chunk)
@@ -156,7 +156,7 @@ def held(there, name, token, rule):
     return there[name]
 
 
-def small(a, state, version, time):  # noqa: PLR0912 - one case an action
+def small(a, state, version, time):  # noqa: PLR0912 - one case per action
     kind, pins, replicas, claims = a["action"], state["pins"], state["replicas"], state["claims"]
     if kind == "set_layout":
         need(version == 0, "F4")

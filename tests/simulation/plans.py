@@ -1,4 +1,4 @@
-"""Plans: what one seed means. Everything that a run depends on is in its plan."""
+"""Plans: the meaning of a seed. A run depends only on its plan."""
 
 import random
 from dataclasses import dataclass, replace
@@ -47,7 +47,8 @@ REGISTRY = {
     "runner": [runners.compact_all],
     "worker": [runners.deliver, runners.deliver, actors.append],
 }
-# Whom a plan draws its actors from. Most have everybody; some bring those together who meet least.
+# The sets of roles from which a plan draws its actors. Most plans have all roles; some combine
+# those that rarely meet.
 EVERYBODY = ("appender", "appender", "replacer", "reader", "vacuum", "vacuum", *REGISTRY)
 THEMES = (
     EVERYBODY,
@@ -64,16 +65,16 @@ THEMES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: who does how much, in which weather, on what a table, in whose order.
+    """One run: actors, faults, table and schedule.
 
     Attributes:
-        seed: of what actors draw for themselves.
+        seed: the seed of the actors' own draws.
         roles: (role, number of operations) of each actor.
-        salt: with the seed, of the schedule and the accidents.
+        salt: with the seed, the seed of the schedule and the faults.
         stay: see `Scheduler`.
-        told: whether the store tells the time; else each writer's clock does.
+        told: whether the store provides the time; otherwise each writer's clock does.
         jumps: whether the actors' clocks jump.
-        segments: in the table at the start.
+        segments: number of segments at the start.
     """
 
     seed: int
@@ -129,7 +130,7 @@ def draw(seed):
 
 
 def smaller(plan):
-    """Yield plans that a person would rather read, the greatest steps first."""
+    """Yield smaller plans, the greatest reductions first."""
     roles = plan.roles
     for n in range(len(roles)):
         yield replace(plan, roles=roles[:n] + roles[n + 1 :])

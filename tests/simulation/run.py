@@ -1,8 +1,8 @@
 """Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2]`.
 
-Without `--first` the seeds are fresh. Prints the seeds per second and what was met; a seed that
-fails is printed with the command to run it alone and a shrunk trace. The exit code is 1 if any
-failed, or if something happened too rarely in a run that is long enough to tell.
+Without `--first` the seeds are fresh. Prints the seeds per second and the events; a failing seed is
+printed with the command to reproduce it and a shrunk trace. The exit code is 1 if a seed failed, or
+if an event was too rare in a run that is long enough to judge that.
 """
 
 # ruff: noqa: T201 - a program for people
@@ -23,11 +23,11 @@ from simulation.simulate import Sums, run, sums_of
 
 BLOCK = 250
 MAX_TOLD = 5
-ENOUGH_TO_TELL = 5_000  # seeds: what is expected 15 times is not met 5 times by chance
+ENOUGH_TO_TELL = 5_000  # seeds: an event expected 15 times does not happen only 5 times by chance
 
 
 def block(seeds):
-    """Run seeds; return what they did, and the reports of those that fail."""
+    """Run seeds; return their counts, and the reports of those that fail."""
     sums, reports = Sums(), []
 
     def play(plan):

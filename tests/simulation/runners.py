@@ -1,7 +1,7 @@
-"""Actors that run compaction as programs do: `plan`, `perform` and `run`, the code itself.
+"""Actors that run the production code of compaction: `plan`, `perform` and `run`.
 
-Only the Parquet in between is another: `rewritten` stands in for `rewriting.rewrite.rewrite`, and
-makes segments whose objects list their rows.
+Only Parquet is replaced: `rewritten` substitutes `rewriting.rewrite.rewrite`, and makes segments
+whose objects list their rows.
 """
 
 from msgspec import structs
@@ -33,7 +33,7 @@ ENDS = {"done", "superseded", "claimed", "failed"}
 
 
 def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
-    """Take the place of `eventlog.compaction.rewriting.rewrite.rewrite`.
+    """Substitute `eventlog.compaction.rewriting.rewrite.rewrite`.
 
     Raises:
         DataLoss: an input is missing.
@@ -51,7 +51,7 @@ def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
     adds = []
     for chunk, rows in sorted((chunk, rows) for chunk, rows in parts.items() if rows):
         size = sum(len(row) + 4 for row in rows)
-        # As where rows compress worse than expected: one more than the plan wants of it, each time.
+        # As if rows compressed worse than expected: one segment more than planned, each time.
         count = -(-size // policy.target_bytes) + (len(rows) >= CLUMSY_ROWS)
         step = -(-len(rows) // count)
         adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
@@ -60,7 +60,7 @@ def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
 
 
 def spread(segment, granularity, rows):
-    """Say which chunk takes which rows of an input; of a coarser one, the first or the last."""
+    """Return which chunk gets which rows of an input; of a coarser one the first or the last."""
     name = enclosing_chunk(segment.chunk, granularity)
     if name is not None:
         return [(name, rows)]
@@ -70,13 +70,13 @@ def spread(segment, granularity, rows):
 
 
 def policy_of(me):
-    """Draw when tasks take claims, and now and then what all segments are to be cut by."""
+    """Draw a policy: when tasks take claims, and sometimes a granularity."""
     cut = me.random.choice(("hour", "day", "month")) if me.random.random() < 0.2 else None
     return structs.replace(SMALL, claim_bytes=me.random.choice(CLAIMS_BYTES), granularity=cut)
 
 
 def compact_all(me):
-    """A runner: plans, performs what there is, and notes what it found."""
+    """A runner: plans, performs the tasks, and records the analysis."""
     policy = policy_of(me)
     report = compaction.run(me.table, policy=policy)
     for outcome in report.outcomes:
@@ -86,7 +86,7 @@ def compact_all(me):
 
 
 def deliver(me):
-    """Perform a task from the queue that everybody shares; what is done may come again."""
+    """Perform a task from the shared queue; finished tasks may be redelivered."""
     mail = me.world.mail
     if not mail or me.random.random() < 0.4:
         found = compaction.plan(me.table, policy_of(me)).tasks
@@ -99,7 +99,7 @@ def deliver(me):
 
 
 def check_outcome(world, outcome, task):
-    """What a task is said to have come to, against the log as it is now."""
+    """Check the reported outcome of a task against the current log."""
     world.done[f"task {outcome.status}"] += 1
     hold(outcome.status in ENDS, "outcome", f"{outcome}")
     if outcome.status == "done":
@@ -111,10 +111,10 @@ def check_outcome(world, outcome, task):
 
 
 def check_fixed_point(world, table):
-    """Once nobody else works, compaction comes to an end (hazard K8).
+    """Check that compaction, running alone, reaches a fixed point (hazard K8).
 
     Raises:
-        Violation: it goes on and on, or leaves chunks that its own rules call for.
+        Violation: it does not end, or leaves chunks that need compaction by its own rules.
     """
     for claim in sorted(table.claims()):
         table.break_claim(claim)
@@ -123,7 +123,7 @@ def check_fixed_point(world, table):
         began = world.count()
         report = compaction.run(table, policy=SMALL)
         ended = world.count()
-        world.record.calls += [  # a task that was refused before may be done now
+        world.record.calls += [  # a task that was refused earlier may be done now
             Call("the last", "compact", o.task, None, began, ended, "acknowledged", o.version)
             for o in report.outcomes
         ]

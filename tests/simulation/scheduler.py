@@ -1,7 +1,7 @@
-"""A seeded scheduler: it owns who runs, the time and what is drawn; one seed is one run.
+"""A seeded scheduler: controls the order, the time and all random draws; one seed is one run.
 
-Actors are greenlets of one thread. Who goes next is decided whenever one of them calls a store or
-sleeps, and nowhere else.
+Actors are greenlets of one thread. The next actor is chosen only when one of them calls a store or
+sleeps.
 """
 
 import gc
@@ -25,11 +25,11 @@ MAX_STEPS = 20_000
 
 
 class NoProgress(AssertionError):
-    """The actors did not come to an end within the bound."""
+    """The actors did not end within the bound."""
 
 
 class Actor:
-    """One job, which runs only while it is its turn."""
+    """One job, which runs only during its turns."""
 
     def __init__(self, number, job, hub):
         self.number = number
@@ -38,14 +38,14 @@ class Actor:
 
 
 class Scheduler:
-    """Runs jobs one at a time; whose turn is next is drawn at every call of a store and sleep.
+    """Runs jobs one at a time; the next one is drawn at every store call and sleep.
 
     Args:
-        seed: of all that is drawn.
-        timed: the one whose wait ends first goes next, instead of one drawn without regard to time.
-        stay: how probably the one that runs goes on running.
-        choose: decides instead: called with the waiting actors and the one that ran last.
-        max_steps: bound of the whole run.
+        seed: the seed of all random draws.
+        timed: the actor whose wait ends first is next, instead of a random one.
+        stay: the probability that the running actor continues.
+        choose: chooses the next actor instead; called with the waiting actors and the last one.
+        max_steps: the bound on the steps of a run.
     """
 
     def __init__(self, seed, *, timed=False, stay=0.0, choose=None, max_steps=MAX_STEPS):
@@ -75,12 +75,12 @@ class Scheduler:
                     raise NoProgress(f"no end after {self.steps} steps")
         finally:
             self.running, self._hub = None, None
-            for actor in actors:  # also where a test has failed: none is left behind
+            for actor in actors:  # even after a failure, so that no greenlet remains
                 while not actor.fiber.dead:
                     actor.fiber.throw(GreenletExit)
 
     def park(self, what, seconds=0.0):
-        """Give up the turn for at least so long. Outside of actors this does nothing."""
+        """Yield the turn for at least this long. A no-op outside of actors."""
         actor = self.running
         if actor is None or getcurrent() is not actor.fiber:
             return
@@ -103,7 +103,7 @@ class Scheduler:
 
 
 class WaitingClock(ManualClock):
-    """A clock whose sleepers give up their turn; it shows the run's time and `off_ms` more."""
+    """A clock on which sleeping yields the turn; its time is the run's plus `off_ms`."""
 
     def __init__(self, scheduler, seed, off_ms=0):
         super().__init__(START_MS, seed)
@@ -120,8 +120,8 @@ class WaitingClock(ManualClock):
         self._scheduler.park(("sleep",), seconds)
 
 
-class InTurn:
-    """An executor that runs each task in its caller, so that the order is the scheduler's alone."""
+class InlineExecutor:
+    """An executor that runs each task in its caller, so that the scheduler controls the order."""
 
     def __init__(self, *args, **options):
         pass
@@ -157,16 +157,16 @@ THREADED = (
 
 @contextmanager
 def one_thread():
-    """Let no module of ours start threads; the simulation's order depends on it."""
+    """Prevent our modules from starting threads, which would break determinism."""
     for name in THREADED:
         importlib.import_module(name)
     changed = []
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):
             changed.append((module, module.ThreadPoolExecutor))
-            module.ThreadPoolExecutor = InTurn
+            module.ThreadPoolExecutor = InlineExecutor
     collecting = gc.isenabled()
-    gc.disable()  # much is made and little dropped; `simulate` collects between runs
+    gc.disable()  # `simulate` collects garbage between runs
     try:
         # Every reader of a commit shares one decoded copy of it; asking the system for a name
         # takes longer than a commit.

@@ -1,4 +1,4 @@
-"""From a seed that fails to the smallest run that fails the same way, as text for a person."""
+"""Shrinks a failing seed to the smallest run that fails in the same way, and reports it."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ SALTS = 3  # schedules tried of each smaller plan
 
 
 def failure(plan, play=run):
-    """Return what goes wrong with a plan, or None."""
+    """Return the error of a plan, or None."""
     try:
         play(plan)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
@@ -26,7 +26,7 @@ def kind(error):
 
 
 def shrink(plan, error, play=run, tries=400):
-    """Return a plan with less in it that fails in the same way, and its error."""
+    """Return a smaller plan that fails in the same way, and its error."""
     left = tries
     moved = True
     while moved and left > 0:
@@ -45,7 +45,7 @@ def shrink(plan, error, play=run, tries=400):
 
 
 def told(seed, plan=None, play=run, tries=400):
-    """Return the report of a seed that fails: the command, the shrunk plan, its trace."""
+    """Return the report of a failing seed: the command, the shrunk plan, its trace."""
     plan = plan or plans.draw(seed)
     error = failure(plan, play)
     if error is None:
@@ -62,9 +62,9 @@ def told(seed, plan=None, play=run, tries=400):
 
 
 def line(what, plan):
-    """Return one step for a person: who, what, and the key by its version or its first letters."""
+    """Return one step as text: actor, call, and the key by its version or its prefix."""
     who, *call = what
-    if not isinstance(who, int):  # an accident of the call above it
+    if not isinstance(who, int):  # a fault of the call before
         return f"    {' '.join(what)}"
     text = " ".join(map(str, call))
     text = VERSIONED.sub(lambda m: f"{m[1]}{version_of(m[2])}", text)
@@ -76,7 +76,7 @@ def version_of(inverted):
 
 
 def trace_of(plan, last=120):
-    """Return the trace of a plan, its last lines where it is long."""
+    """Return the trace of a plan, only its last lines if it is long."""
     kept = []
     failure(plan, lambda p: simulate(p, kept.append))
     lines = [line(what, plan) for what in kept[0].scheduler.trace]

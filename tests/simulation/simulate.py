@@ -1,4 +1,4 @@
-"""One plan, run and checked; and many, counted."""
+"""Runs and checks one plan, or many with counts."""
 
 import logging
 from collections import Counter
@@ -19,13 +19,13 @@ from eventlog.clock import ManualClock
 from eventlog.state import keyframe
 
 NOW = timedelta(0)
-# The package shows the function of that name.
+# The package exports the function of that name.
 PERFORM = import_module("eventlog.compaction.perform")
 
 
 @dataclass
 class Sums:
-    """What the runs so far did."""
+    """The counts of the runs so far."""
 
     seeds: int = 0
     steps: int = 0
@@ -57,7 +57,7 @@ class Sums:
 
 
 def simulate(plan, show=lambda world: None):
-    """Run a plan to its end, and return its world unchecked; `show` has it before it runs."""
+    """Run a plan to its end, and return its world unchecked; `show` is called with it first."""
     with scaled(plan):
         world = World(plan)
         show(world)
@@ -69,16 +69,16 @@ def simulate(plan, show=lambda world: None):
             world.scheduler.run(*crowd)
             world.late.land_all(world.scheduler.random)
         finally:
-            if world.store.broken:  # whatever the code under test made of it
+            if world.store.broken:  # even if the code under test caught the violation
                 raise world.store.broken[0]
         return world
 
 
 def run(plan):
-    """Run a plan and check all that was promised.
+    """Run a plan and check all promises.
 
     Raises:
-        Violation: something was not kept.
+        Violation: a promise was broken.
     """
     world = simulate(plan)
     with scaled(plan):
@@ -90,7 +90,7 @@ def run(plan):
 
 
 def finish(world):
-    """A new program finds a table that it can use, in fair weather."""
+    """Check that a new program can use the table, without faults."""
     ledger = world.store.ledger
     clock = ManualClock(ledger.steps[-1].commit["header"]["time"], world.plan.seed)
     table = Table.open(world.store.uri, store=world.store, clock=clock)
@@ -108,7 +108,7 @@ def finish(world):
 
 
 def check_production(store, ledger):
-    """The snapshot of every version, over its key frame and delta, is what the naive fold has."""
+    """Check that every version's snapshot, by key frame and delta, is that of the naive fold."""
     log = Table(store).log
     names = (*naive.VALUES, *naive.MAPS)
     last = len(ledger.steps) - 1
@@ -125,7 +125,7 @@ def check_production(store, ledger):
 
 @contextmanager
 def scaled(plan):
-    """Let small tables have leaves, where the plan says so; no Parquet, and nothing be logged."""
+    """Give small tables leaves, if the plan says so; disable Parquet and logging."""
     sizes = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 4}
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -141,7 +141,7 @@ def scaled(plan):
 
 
 def sums_of(world):
-    """Count what a run did."""
+    """Count the events of a run."""
     sums = Sums(1, world.scheduler.steps, world.done.copy(), world.struck.copy())
     ledger = world.store.ledger
     sums.done["commits"] += len(ledger.steps)

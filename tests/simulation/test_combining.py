@@ -1,4 +1,4 @@
-"""Combining under a seeded scheduler: one seed is one run, with all its accidents."""
+"""Combining under a seeded scheduler: one seed is one run, with all its faults."""
 
 import contextlib
 from collections import Counter
@@ -30,23 +30,23 @@ def one_at_a_time():
 
 
 @dataclass
-class Told:
-    """What the writers of a run were told, and must still be true in the end."""
+class Answers:
+    """The answers to the writers of a run, which must still be true at the end."""
 
     acknowledged: list = field(default_factory=list)  # (transaction, version)
     refused: list = field(default_factory=list)
-    left: list = field(default_factory=list)  # whose writer died or gave up
+    left: list = field(default_factory=list)  # transactions whose writer crashed or gave up
 
 
 class Run:
-    """A table, its writers and what they were told."""
+    """A table, its writers and their answers."""
 
     def __init__(self, seed, *, rate=0.0, crashes=True, timed=False, latency=(0, 0), **properties):
         self.scheduler = Scheduler(seed, timed=timed)
         self.random = self.scheduler.random
         self.inner = MemoryStore()
         self.late = Late(self.inner)
-        self.told = Told()
+        self.told = Answers()
         self._weather = Weather(rate, ACCIDENTS if crashes else FAIR_TO_THE_LIVING, latency)
         self._seed = seed * 1000
         shown = {name: str(value) for name, value in properties.items()}
@@ -57,7 +57,7 @@ class Run:
         return self._seed
 
     def open(self):
-        """Another process's handle, opened in fair weather."""
+        """A handle like that of another process, opened without faults."""
         fair = replace(self._weather, rate=0.0)
         store = HarshStore(self.inner, self.scheduler, fair, late=self.late)
         table = Table.open(
@@ -67,7 +67,7 @@ class Run:
         return table
 
     def writer(self, number, appends):
-        """The job of one writer: that many appends, some with an app id, until they are in."""
+        """The job of one writer: appends, some with an app id, until they are committed."""
 
         def write():
             table = self.open()
@@ -90,7 +90,7 @@ class Run:
                 return table
 
     def _insist(self, table, transaction):
-        """Commit until there is an answer; say whether the append is in, or given up."""
+        """Commit until there is an answer. Return whether the append is committed or given up."""
         while True:
             try:
                 version = table.commit(transaction)
@@ -101,7 +101,7 @@ class Run:
                     self.told.left.append(transaction)
                     return True
             except (errors.Unavailable, errors.CommitConflict) as error:
-                # That nothing was committed must stay true: this one is never handed in again.
+                # It must stay uncommitted, because it is never retried.
                 self.told.refused.append((transaction, error))
                 return False
             else:
@@ -113,7 +113,7 @@ class Run:
             table.refresh()
 
     def maintainer(self, rounds):
-        """The job of one who compacts, sets properties and fences, and is no append."""
+        """The job of a maintainer, which compacts, sets properties and fences."""
 
         def maintain():
             table = self.open()
@@ -130,9 +130,9 @@ class Run:
     def _maintain(self, table, number):
         head = table.refresh()
         kind = self.random.choice(["compact", "property", "fence", "append"])
-        found = live(head)
-        if kind == "compact" and found:
-            actions = [*(drop_of(s) for s in found), add(table, rows=len(found))]
+        live_segments = live(head)
+        if kind == "compact" and live_segments:
+            actions = [*(drop_of(s) for s in live_segments), add(table, rows=len(live_segments))]
         elif kind == "fence" and head.version > head.meta.fence:
             actions = [Fence(self.random.randint(head.meta.fence + 1, head.version))]
         elif kind == "append":
@@ -148,14 +148,14 @@ class Run:
         return self.check()
 
     def take_leftovers(self):
-        """Let leaders take along whatever is still published."""
+        """Let leaders include all pending publications."""
         table = Table.open(self.inner.uri, store=self.inner, clock=ManualClock(START_MS, 77))
         for _ in range(3):
             table._committer.memory.contention.expected = 8
             table.commit(table.transaction("append", [add(table)]))
 
     def check(self):
-        """Fold the log from version 0, and compare it with all that writers were told."""
+        """Fold the log from version 0, and compare it with all answers to writers."""
         self.take_leftovers()
         steps = fold_all(self.inner)
         versions, by_app, segments = {}, Counter(), Counter()
@@ -188,7 +188,7 @@ class Run:
             assert transaction.id not in versions, f"{error!r}, and it was committed"
 
     def _check_views(self, steps):
-        """Snapshots, over key frames and deltas, are what the fold arrives at."""
+        """Snapshots, by key frames and deltas, equal the fold."""
         log = Table(self.inner).log
         for state, _ in steps:
             snapshot = log.snapshot(state.version)
@@ -263,7 +263,7 @@ def test_a_writer_gets_in_against_one_who_never_looks_for_others(latency):
 
         run.scheduler.run(hog, other)
         assert len(landed) == 5
-        assert landed[-1] < 590, "it got in only when the hog was through"
+        assert landed[-1] < 590, "it was committed only after the hog had finished"
         fold_all(run.inner)
 
 

@@ -1,10 +1,10 @@
-"""Many writers of one table in simulated time: nobody starves, and together they are faster."""
+"""Many writers of one table in simulated time: none starves, and together they are faster."""
 
 import pytest
 from simulation.contention import contend
 
 LATENCY = 0.05
-SECONDS = 6  # simulated, of which the first half goes by until one of the writers leads
+SECONDS = 6  # simulated; during the first half a leader emerges
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_one_alone_needs_two_requests_an_append(alone):
 
 
 def test_without_publishing_writers_are_no_faster_than_one_and_some_starve(alone):
-    """What the tests above would see if nothing was taken along."""
+    """The tests above would fail without combining."""
     seen = contend(8, LATENCY, seconds=SECONDS, combine_after=0)
     assert seen.rate < 1.8 * alone
     assert seen.slowest() > 18 * LATENCY

@@ -1,4 +1,4 @@
-"""The history checker, checked: against brute force, and by planting each violation it names."""
+"""Tests of the history checker: against brute force, and with each kind of violation planted."""
 
 import copy
 import itertools
@@ -42,7 +42,7 @@ def one_at_a_time():
 
 @pytest.fixture(scope="module")
 def sound():
-    """A world with a little of everything, recorded and sound."""
+    """A recorded, sound world with some of every operation."""
     world = World(plans.Plan(seed=1, roles=(), segments=3, keyframe_commits=2))
     table = world.open("somebody")
 
@@ -86,7 +86,7 @@ def compacted():
 
 @pytest.fixture
 def plant(sound):
-    """The record and the objects of a sound run, to be spoilt."""
+    """The record and the objects of a sound run, to be corrupted."""
     return copy.deepcopy(sound.record), sound.store.objects()
 
 
@@ -97,7 +97,7 @@ def found(record, objects):
 
 
 def spoil(objects, version, change, *, relink=True):
-    """Change a commit's JSON, and let the commits after it follow it as if nothing had happened."""
+    """Change a commit's JSON, and relink the commits after it."""
     keys = sorted((k for k in objects if COMMIT.fullmatch(k)), reverse=True)
     before = None
     for number, key in enumerate(keys):
@@ -250,7 +250,7 @@ def test_claims_that_cannot_stand_together_are_found():
 
 
 def rewritten(outputs, deletes=0, rows=None):
-    """Let segments of rows 1, 2 and of row 3 be replaced by outputs with these rows."""
+    """Replace segments with rows 1, 2 and with row 3 by outputs with these rows."""
     segments = {"a": ["1", "2"], "b": ["3"]} | {f"out{n}": out for n, out in enumerate(outputs)}
 
     def add(name):
@@ -296,7 +296,7 @@ def test_the_spoiler_alone_is_not_what_is_found(plant):
     record, objects = plant
     spoil(objects, 4, lambda commit: None)
     roots = [key for key in objects if ROOT.fullmatch(key)]
-    for key in roots:  # they name hashes of commits with their digests
+    for key in roots:  # they have hashes of commits
         del objects[key]
     check(record, objects)
 
@@ -370,7 +370,7 @@ def test_a_delete_of_what_is_not_dead_is_found_at_once(sound):
         assert caught.value.rule == "delete"
         assert caught.value in store.broken
     for key in segments:
-        sound.store.get(key)  # nothing went
+        sound.store.get(key)  # nothing was deleted
 
 
 def spoilt_calls():
@@ -481,7 +481,7 @@ def test_what_a_vacuum_leaves_is_found(monkeypatch):
 
 
 def brute_force(placed):
-    """Say whether some order of all operations fits both real time and the versions."""
+    """Return whether an order of all operations fits both real time and the versions."""
     for order in itertools.permutations(placed):
         position = {id(one): n for n, one in enumerate(order)}
         fits_time = all(

@@ -1,4 +1,4 @@
-"""Negative controls: one guard of the protocol removed, and the simulation finds it."""
+"""Negative controls: the simulation detects each removed guard of the protocol."""
 
 import re
 from dataclasses import replace
@@ -35,7 +35,7 @@ def one_at_a_time():
 
 
 def careless_vacuum(*, fenced=True, horizon=True, live_first=False):
-    """A vacuum of one's own, with a guard left out."""
+    """A simple vacuum, with a guard left out."""
 
     def vacuum(t, **_options):
         head = t.refresh()
@@ -70,7 +70,7 @@ def taken_for_success(_self, proposal):
 
 
 def never_unclear(self, proposal, transaction_id):
-    """Take an unclear answer for a refusal: the commit may be there."""
+    """Treat an unclear answer as a refusal, though the commit may have landed."""
     try:
         return (yield from SETTLE(self, proposal, transaction_id))
     except errors.CommitUnknown as error:
@@ -78,7 +78,7 @@ def never_unclear(self, proposal, transaction_id):
 
 
 def never_in_doubt(_self, _transaction_id, error):
-    """Forget that the transaction was sent before."""
+    """Ignore that the transaction was sent before."""
     return errors.Unavailable(error.message)
 
 
@@ -86,7 +86,7 @@ SETTLE = slot.settle
 
 
 def nothing(*_args, **_options):
-    """Take any rule's part, and see nothing wrong."""
+    """Replace any rule with one that never objects."""
 
 
 def whichever(meta, _token):
@@ -94,7 +94,7 @@ def whichever(meta, _token):
 
 
 def one_row_for_another(task, rows):
-    """A rewrite that takes one row twice and leaves another out: as many rows as before."""
+    """A rewrite that duplicates one row and loses another, so the number of rows is unchanged."""
     return CUT(task, [rows[0], *rows[:1], *rows[2:]])
 
 
@@ -103,7 +103,7 @@ def whatever_was_analysed(action, meta, version):
 
 
 def without_revoking(action, meta, version):
-    """Grant what is asked for, and leave who is in the way."""
+    """Grant a claim without revoking conflicting ones."""
     made = TAKE(action, structs.replace(meta, claims={}), version)
     if isinstance(made, str):
         return made
@@ -122,14 +122,14 @@ def without_horizon(dropped, live, fence, _horizon):
 
 
 def judged_too_early(t, ages, *, dry_run):
-    """Commit the marks, and judge by the version before them."""
+    """Commit the marks, but judge by the version before them."""
     head = t.refresh()
     return head, MARK(t, ages, dry_run=dry_run)[1]
 
 
 VERDICT, MARK = sweep.verdict, reclaim._mark
 
-# What is put in the place of what, in which module or class.
+# Name -> (module or class, attribute, replacement).
 MUTANTS = {
     "a vacuum without a fence": (keepers, "sweep", careless_vacuum(fenced=False)),
     "a vacuum that reads what is live first": (keepers, "sweep", careless_vacuum(live_first=True)),
@@ -156,7 +156,7 @@ MUTANTS = {
 }
 
 
-# Who has to be there for a guard to matter: seeds without them are not tried.
+# The roles for which a guard matters: seeds without them are skipped.
 NEEDED = {
     "a horizon that passes pins": {"pinner", "marker"},
     "pins below the horizon": {"pinner", "marker"},
@@ -170,23 +170,23 @@ NEEDED = {
 
 
 def plans_for(name):
-    """Yield plans of the first seeds that have whom the mutant needs."""
+    """Yield plans of the first seeds that have the roles that the mutant needs."""
     drawn = (plans.draw(seed) for seed in count())
     fit = (p for p in drawn if {role for role, _ in p.roles} >= NEEDED.get(name, set()))
     return islice(fit, SEEDS)
 
 
 def violates(plan):
-    """Say whether the checker finds something; what the spoilt code itself says does not count."""
+    """Return whether the checker finds a violation; errors of the mutated code do not count."""
     return isinstance(failure(plan), Violation)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_guard_is_found(name):
     with mock.patch.object(*MUTANTS[name]):
-        found = next(filter(violates, plans_for(name)), None)
-    assert found is not None, f"{name}: not found in {SEEDS} seeds"
-    assert failure(found) is None, "found without the mutant too"
+        failing = next(filter(violates, plans_for(name)), None)
+    assert failing is not None, f"{name}: not found in {SEEDS} seeds"
+    assert failure(failing) is None, "found without the mutant too"
 
 
 def test_a_failure_is_told_shrunk_and_can_be_read():

@@ -1,4 +1,4 @@
-"""All schedules of few actors with few preemptions, each run and checked; none is drawn."""
+"""Exhaustive schedules of few actors with few preemptions, each run and checked."""
 
 # ruff: noqa: T201 - counts are shown
 import gc
@@ -30,11 +30,11 @@ def one_at_a_time():
 
 
 class Choices:
-    """Follows a path of choices, then goes on with whoever runs; notes what else was possible."""
+    """Follows a path of choices, then continues with the running actor; records alternatives."""
 
     def __init__(self, path):
         self.path = path
-        self.made = []  # (number chosen, numbers possible, number that ran and still could)
+        self.made = []  # (chosen, possible, the running one if still possible)
 
     def __call__(self, waiting, last):
         possible = {actor.number: actor for actor in waiting}
@@ -48,7 +48,7 @@ class Choices:
         return possible[number]
 
     def others(self, bound):
-        """Yield the paths that leave this one after its own beginning, within the bound."""
+        """Yield the paths that branch off from this one after its prefix, within the bound."""
         spent, path = 0, []
         for step, (number, possible, stays) in enumerate(self.made):
             for other in possible:
@@ -60,7 +60,7 @@ class Choices:
 
 
 def explore(jobs_of, bound=PREEMPTIONS, **fields):
-    """Run every schedule; return how many there are, and the logs that they end in."""
+    """Run every schedule; return their number, and the logs in which they end."""
     pending, count, ends = [()], 0, set()
     while pending:
         choices = Choices(pending.pop())
@@ -81,7 +81,7 @@ def explore(jobs_of, bound=PREEMPTIONS, **fields):
 
 
 def told(world, job):
-    """Let a job meet a conflict; anything else is a finding."""
+    """Allow a job to raise a conflict; any other error is a finding."""
 
     def work():
         try:
@@ -108,7 +108,7 @@ def two_writers_and_a_compactor(world):
 
 
 def compacting(world, name, *, priority=0, seen=None):
-    """Return a compactor under a claim, from plan to release; `seen` notes what became of it."""
+    """Return a compactor under a claim, from plan to release; `seen` counts its outcomes."""
     table = world.open(name)
     chunk = parse_chunk("2013-01-07")
 
@@ -143,7 +143,7 @@ def two_writers_and_a_claim(world):
 
 
 def two_compactors_and_a_challenger(seen):
-    """Two of one priority, and one of a greater that revokes the claim of either."""
+    """Two of one priority, and one of a higher priority that revokes their claims."""
 
     def jobs(world):
         return [
@@ -181,8 +181,8 @@ def a_pin_a_vacuum_and_a_writer(world):
     ]
 
 
-# Where appends do not combine, a rebase is all that a second preemption can lead to: one stands
-# for two, whose schedules are among those of appends that combine.
+# Without combining, a second preemption can only lead to another rebase: one preemption suffices,
+# and two are covered by the schedules with combining.
 @pytest.mark.parametrize(
     ("combine_after", "bound", "least"),
     [(0, 1, 30), (1, 2, 200), pytest.param(0, 2, 200, marks=pytest.mark.long)],
@@ -195,7 +195,7 @@ def test_two_writers_and_a_compactor(combine_after, bound, least, capsys):
         print(f"\n{count} schedules of 2 writers and a compactor, {len(ends)} different logs")
     assert count > least
     assert len(ends) >= 6  # each order of the three
-    assert all(sum(map(len, end)) == 7 for end in ends)  # nobody ever fails
+    assert all(sum(map(len, end)) == 7 for end in ends)  # no actor fails
 
 
 @pytest.mark.hazard("K7")
@@ -204,7 +204,7 @@ def test_two_writers_and_a_compactor_under_a_claim(capsys):
     with capsys.disabled():
         print(f"\n{count} schedules of 2 writers and a claim, {len(ends)} different logs")
     assert len(ends) >= 10
-    assert all(sum(map(len, end)) == 9 for end in ends)  # claim, work and release: nobody fails
+    assert all(sum(map(len, end)) == 9 for end in ends)  # claim, work and release: no actor fails
 
 
 @pytest.mark.hazard("K2")
@@ -214,7 +214,7 @@ def test_two_compactors_with_claims_and_a_challenger(capsys):
     with capsys.disabled():
         print(f"\n{count} schedules of 3 compactors with claims, {len(ends)} different logs")
     assert len(ends) >= 10
-    assert seen["challenger done"] == count  # nobody can take its claim away
+    assert seen["challenger done"] == count  # its claim cannot be revoked
     assert seen["compactor 1 lost"] > 0
     assert seen["compactor 2 lost"] > 0
     assert seen["compactor 2 claimed by another"] > 0
@@ -227,7 +227,7 @@ def test_two_replacers_and_an_overwriter(bound, capsys):
     with capsys.disabled():
         print(f"\n{count} schedules of 2 replacers and an overwriter, {len(ends)} different logs")
     assert len(ends) >= 3
-    assert all(sum(map(len, end)) == 5 for end in ends)  # one of the three gets in
+    assert all(sum(map(len, end)) == 5 for end in ends)  # one of the three succeeds
 
 
 def test_a_pin_a_vacuum_and_a_writer(capsys):
@@ -238,7 +238,7 @@ def test_a_pin_a_vacuum_and_a_writer(capsys):
 
 
 def test_every_schedule_is_explored_once():
-    """Three actors of two steps each, without bound: all interleavings, each once."""
+    """Three actors with two steps each, unbounded: all interleavings, each once."""
     seen = []
     pending = [()]
     while pending:
@@ -259,14 +259,14 @@ def test_every_schedule_is_explored_once():
 
 
 def test_a_planted_race_is_found(monkeypatch):
-    """A writer that never looks at who was first."""
+    """A writer that does not check which commit was first."""
     monkeypatch.setattr(rebase.fold, "_judge_drops", lambda drops, view, so_far: [])
     with pytest.raises(Violation):
         explore(two_replacers_and_an_overwriter)
 
 
 def test_a_claim_that_revokes_nobody_is_found(monkeypatch):
-    """Two who may both think that they work alone."""
+    """Two compactors that both assume an exclusive claim."""
     monkeypatch.setattr(claims, "conflicts", lambda a, b: False)
     with pytest.raises(Violation, match=r"R13\.2|state hash"):
         explore(two_compactors_and_a_challenger(None), bound=1)

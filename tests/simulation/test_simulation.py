@@ -1,7 +1,7 @@
 """The simulation: production code under a seeded scheduler; every run is checked in full.
 
-The seeds are fixed, so that one state of the code has one outcome. Fresh seeds, and how often
-things should happen, are for `make simulate`.
+The seeds are fixed, so the tests are deterministic. `make simulate` uses fresh seeds and checks how
+often events happen.
 """
 
 import gc
@@ -18,9 +18,9 @@ from simulation.simulate import Sums, run, simulate, sums_of
 
 BLOCKS = 10
 SEEDS = 100
-MOST_SEEDS = 3000  # are tried until each kind of event has happened
+MOST_SEEDS = 3000  # the limit of seeds until each kind of event has happened
 PLAYED: dict[int, Sums] = {}
-# Seeds that fail without the fix of what once failed, each with what was wrong.
+# Regression seeds: each fails without the fix of the bug that it names.
 REGRESSIONS: dict[int, str] = {
     3689: "a restore called segments lost that a vacuum had taken since its look at the head",
     4083: "the same, of two segments",
@@ -34,7 +34,7 @@ def one_at_a_time():
 
 
 def play(seeds):
-    """Run and check those seeds that were not run yet."""
+    """Run and check the seeds that were not run yet."""
     for seed in seeds:
         if seed in PLAYED:
             continue
@@ -53,9 +53,9 @@ def test_fixed_seeds(block):
 
 
 def test_everything_happens():
-    """More seeds are run, until each kind of event has happened.
+    """Run more seeds until each kind of event has happened.
 
-    How many that takes follows from the code alone, and no change of the code needs other seeds.
+    Their number depends only on the code, and a change of the code needs no other seeds.
     """
     sums = Sums()
     for first in range(0, MOST_SEEDS, 10):

@@ -1,4 +1,4 @@
-"""The world of one run: a store, a table in it, the actors' handles, and all that is recorded."""
+"""The world of one run: a store, a table in it, the actors' handles, and the record."""
 
 import hashlib
 from collections import Counter
@@ -18,18 +18,18 @@ from eventlog.model.records import Add
 from eventlog.store.memory import MemoryStore
 from eventlog.store.retry import put_once
 
-# What says that nothing was committed.
+# Errors that mean that nothing was committed.
 REFUSED = (errors.CommitConflict, errors.ClaimLost, errors.Unavailable, errors.InvalidInput)
 CHUNKS = ("2013-01-07", "2013-01-08", "2013-01-09")
 HOURS = tuple(f"{day}T{hour}" for day in CHUNKS[:2] for hour in ("00", "23"))
-# The chunks that rows fall into, by granularity.
+# The chunks used for rows, by granularity.
 CUTS = {"hour": HOURS, "day": CHUNKS, "month": ("2013-01",)}
 
 __all__ = ["CHUNKS", "CUTS", "Crash", "World", "drop_of", "live"]
 
 
 class WatchedStore:
-    """The store itself, with the ledger looking on: at each commit and at each delete."""
+    """The store itself, with a ledger that checks each commit and each delete."""
 
     def __init__(self, inner, ledger):
         self.inner = inner
@@ -66,7 +66,7 @@ class WatchedStore:
     def _watched(self):
         try:
             yield
-        except Violation as found:  # kept: the code under test may take it for an accident
+        except Violation as found:  # kept: the code under test may catch it as a fault
             self.broken.append(found)
             raise
 
@@ -88,7 +88,7 @@ class WatchedStore:
 
 
 class World:
-    """Everything that one plan's actors share."""
+    """The state that one plan's actors share."""
 
     def __init__(self, plan):
         self.plan = plan
@@ -99,7 +99,7 @@ class World:
         self.struck = Counter()
         self.done = Counter()
         self.tick = 0
-        self.mail = []  # tasks of compaction, delivered to whoever asks
+        self.mail = []  # tasks of compaction for any worker
         self._tokens = plan.seed * 1000
         self._sessions = 0
         self._told = WaitingClock(self.scheduler, 0) if plan.told else None
@@ -112,7 +112,7 @@ class World:
             self._furnish(table, plan.segments)
 
     def _furnish(self, table, count):
-        """Give the table a past: segments, one that was replaced, and uploads nobody finished."""
+        """Give the table a history: segments, a replaced one, and abandoned uploads."""
         adds = [self.stage(table, CHUNKS[n % 3], 1 + n) for n in range(count)]
         table.commit(table.transaction("append", adds))
         self.stage(table, CHUNKS[0])
@@ -129,7 +129,7 @@ class World:
         return self.tick
 
     def open(self, actor, off_ms=0):
-        """Return another process's handle, whose commits and answers are recorded."""
+        """Return a handle like that of another process, whose commits and answers are recorded."""
         store = HarshStore(
             self.store,
             self.scheduler,
@@ -169,12 +169,12 @@ class World:
         return table
 
     def stage(self, table, chunk, rows=1):
-        """Store an object of the new segment's, and return the add of it.
+        """Store the object of a new segment, and return its add action.
 
         Args:
-            table: whose handle does it.
-            chunk: the segment's.
-            rows: how many new rows, or the names of those that are there already.
+            table: the handle to use.
+            chunk: the segment's chunk.
+            rows: number of new rows, or the names of existing ones.
         """
         name, epoch = table.clock.token(), table.head().version
         if isinstance(rows, int):
@@ -185,7 +185,7 @@ class World:
         return Add(name, chunk, epoch, rows, len(body), checksum, 1)
 
     def look(self, table, *, entries=True):
-        """Refresh a handle and record what it shows."""
+        """Refresh a handle and record its snapshot."""
         began = self.count()
         snapshot = table.refresh()
         shown = plain(snapshot) if entries else None
@@ -213,7 +213,7 @@ class World:
 
 
 def plain(snapshot):
-    """Return a snapshot's live entries by id, in the values of JSON."""
+    """Return a snapshot's live entries by id, as JSON values."""
     return {s.id: as_json(s) for s in live(snapshot)}
 
 

@@ -79,7 +79,7 @@ def test_w8_fields_that_spark_takes_for_one(spark, tmp_path, two):
     uri = struct_table(tmp_path / "two", [*two])
     (row,) = eventlog.readers.spark.read(spark, uri).collect()
     assert list(row.st) == [0.5, 1.5]
-    with pytest.raises(InvalidInput, match="which Spark takes for one"):
+    with pytest.raises(InvalidInput, match="which Spark treats as one"):
         eventlog.readers.spark.read(spark, uri, engine="jvm")
     try:
         spark.conf.set("spark.sql.caseSensitive", "true")

@@ -1,4 +1,4 @@
-"""Builders shared by the tests of the core: small tables, watching stores, the fold from 0."""
+"""Builders shared by the tests of the core: small tables, recording stores, the fold from 0."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Table:
-    """A fresh table of `SCHEMA`, cut by day unless told otherwise."""
+    """A new table of `SCHEMA`, with day chunks by default."""
     store = MemoryStore() if store is None else store
     options = {"time_column": "at", "clock": ManualClock(START_MS, seed), **options}
     schema = options.pop("schema", SCHEMA)
@@ -45,12 +45,12 @@ def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Tab
 
 
 def reopen(store: ObjectStore, seed: int = 1000) -> Table:
-    """Another process's handle: nothing remembered, other random ids."""
+    """A handle like that of another process: nothing cached, other random ids."""
     return Table.open(store.uri, store=store, clock=ManualClock(START_MS + 3_600_000, seed))
 
 
 def events(count: int = 1, *, day: int = 0, first: int = 0, days: int = 1) -> pa.Table:
-    """Rows numbered from `first`, over so many days from the `day`-th of 1970 on."""
+    """Rows numbered from `first`, over `days` days from day number `day` of 1970 on."""
     numbers = range(first, first + count)
     at = [(day + n % days) * DAY_US + n for n in numbers]
     names = [f"row {n}" for n in numbers]
@@ -65,7 +65,7 @@ def add(
     epoch: int | None = None,
     stats: tuple[ColumnStats, ...] = (),
 ) -> Add:
-    """An add of a segment whose object nobody reads."""
+    """An add of a segment whose object is never read."""
     staged = table.head().version if epoch is None else epoch
     return Add(table.clock.token(), chunk, staged, rows, 100 * rows, HASH, 1, stats)
 
@@ -96,7 +96,7 @@ def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
 
 
 def accepted_in(store: ObjectStore, transaction_id: str) -> list[int]:
-    """The versions in which the transaction took effect: never more than one."""
+    """The versions in which the transaction took effect: must be at most one."""
     return [s.version for s, effect in fold_all(store) if transaction_id in effect.accepted]
 
 
@@ -130,7 +130,7 @@ def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:
 
 
 def read_rows(table: Table) -> pa.Table:
-    """All rows of the newest version, straight from the segment objects."""
+    """All rows of the newest version, read directly from the segment objects."""
     parts = []
     for segment in live(table.refresh()):
         body = table.store.get(keys.key_of(segment))
@@ -150,13 +150,13 @@ def replaced(value: Any, **changes: Any) -> Any:
 
 
 def replace_object(store: MemoryStore, key: str, body: bytes) -> None:
-    """Do what no client of the port can: overwrite an object."""
+    """Overwrite an object, which no client of the port can do."""
     store.delete([key])
     assert store.put_if_absent(key, body)
 
 
 class Spy:
-    """A store that notes every put and delete, and calls back before a put."""
+    """A store that records every put and delete, and calls back before a put."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
@@ -200,11 +200,11 @@ class Spy:
 
 
 class LateStore(Spy):
-    """A store in front of which commits get stuck, and from which they come late.
+    """A store that holds commits back and lets them arrive late.
 
     While `stuck`, no commit gets an answer, and the first one for the newest slot is held back;
     `land_in(n)` lets it reach the store just before the n-th call from now. While `down`, commits
-    are refused for sure.
+    are refused definitely.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -218,7 +218,7 @@ class LateStore(Spy):
         self._countdown = calls
 
     def land(self) -> bool:
-        """Let the held commit arrive now; say whether it got its slot."""
+        """Let the held commit arrive now. Return whether it got its slot."""
         assert self.held is not None
         (key, body), self.held = self.held, None
         return self.inner.put_if_absent(key, body)
@@ -252,7 +252,7 @@ class LateStore(Spy):
 
 
 class CrashingStore(Spy):
-    """A store whose `at`-th call, of whatever verb, kills the caller or loses its answer.
+    """A store whose `at`-th call, of any verb, crashes the caller or loses its answer.
 
     Args:
         inner: the store.
@@ -293,11 +293,11 @@ class CrashingStore(Spy):
 
 
 def resealed(body: bytes, owner: str = "") -> bytes:
-    """Return a changed JSON object with digests that fit again, where it has them.
+    """Return a changed JSON object with its digests, if any, recomputed.
 
     Args:
         body: a commit, a key frame root or an intent.
-        owner: of an intent: the id of its table.
+        owner: for an intent: the id of its table.
     """
     whole = _SEAL.sub(b"}", body)
     head, boundary, rest = whole.partition(b',"state":')

@@ -1,4 +1,4 @@
-"""Names of columns that something on the way may take for more than a name."""
+"""Column names that some layer may misread as something other than a name."""
 
 import datetime as dt
 
@@ -13,13 +13,13 @@ PLAIN = [
     "__index_level_0__", "_metadata", "_c0", "_op", "_version", "key", "value", "element", "list",
     "n" * 255,
 ]  # fmt: skip
-# What Arrow's dataset scanner calls columns of its own.
+# The names of columns that Arrow's dataset scanner adds.
 SCANNER = ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
 NAMES = [*PLAIN, *SCANNER]
 
 
 def schema_of(names: list[str]) -> pa.Schema:
-    """A time, `x` and a struct `a` with a field `b`, which other names could lead to, and those."""
+    """A time, `x`, a struct `a` with a field `b` that other names may resolve to, and the names."""
     first = [("at", pa.timestamp("us", tz="UTC")), ("x", pa.int64()),
              ("a", pa.struct([("b", pa.int64())]))]  # fmt: skip
     return pa.schema([*first, *[(name, pa.int64()) for name in names]])
@@ -29,7 +29,7 @@ SCHEMA = schema_of(NAMES)
 
 
 def rows(day: int, names: list[str] = NAMES) -> pa.Table:
-    """Three rows of one day; each named column holds numbers that no other one holds."""
+    """Three rows of one day; each named column has numbers that no other column has."""
     at = [dt.datetime(2013, 1, day, hour, tzinfo=dt.UTC) for hour in (1, 2, 3)]
     numbers = [
         [1000 * place + 10 * day + row for row in range(3)] for place in range(1, len(names) + 1)

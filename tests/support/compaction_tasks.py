@@ -1,4 +1,4 @@
-"""Tasks of compaction made by hand, for tests of what carries them out."""
+"""Tasks of compaction made by hand, for tests of the code that performs them."""
 
 from support.builders import live
 
@@ -12,7 +12,7 @@ SMALL = Policy(target_bytes=MIB, max_task_bytes=64 * MIB, small_task_bytes=0, me
 
 
 def task_of(table, inputs=None, granularity=None, reason="by hand"):
-    """A task over these live segments of the head, or over all of them."""
+    """A task for these live segments of the head, or for all of them."""
     head = table.refresh()
     inputs = live(head) if inputs is None else inputs
     inputs = sorted(inputs, key=lambda s: (parse_chunk(s.chunk), s.version, s.partition))
@@ -33,5 +33,5 @@ def policy(**settings):
 
 
 def content(table, by="at"):
-    """All rows of the head, in an order that does not depend on the segments."""
+    """All rows of the head, in an order independent of the segments."""
     return scan(table).to_table().sort_by([(by, "ascending"), ("name", "ascending")])

@@ -1,4 +1,4 @@
-"""Operations that may die at any call of a store, and what must hold whatever becomes of them."""
+"""Operations that may crash at any call of a store, and the invariants that must hold."""
 
 import logging
 import sys
@@ -44,7 +44,7 @@ from eventlog.writers.batch import stage
 
 HOUR_MS = 3_600_000
 HOWS = ("before", "after", "lost", "refused")
-# What says that a call did not do what it was to do.
+# Errors that mean that a call failed.
 ENDS = (Crash, errors.Unavailable, errors.CommitUnknown)
 WIDER = SCHEMA.append(pa.field("extra", pa.int64()))
 DAY_1 = (86_400_000, 2 * 86_400_000)
@@ -56,15 +56,15 @@ BASE = range(4)
 
 
 class MortalStore(CrashingStore):
-    """A store for one program that dies, also in a delete; the dead call nothing any more.
+    """A store for one program that crashes, also in a delete; afterwards all its calls fail.
 
     Args:
         inner: the store.
-        at: which call, from 1; 0: none.
-        how: as in `CrashingStore`, or `half`: a delete dies in the middle of its batch, and any
+        at: which call, from 1; 0 for none.
+        how: as in `CrashingStore`, or `half`: a delete crashes in the middle of its batch, and any
             other call before its effect.
-        pause: before which call `meanwhile` happens, once; 0: before none.
-        meanwhile: what others do.
+        pause: the call before which `meanwhile` runs once; 0 for none.
+        meanwhile: the actions of other programs.
     """
 
     def __init__(self, inner, at=0, how="before", *, pause=0, meanwhile=lambda: None):
@@ -98,16 +98,16 @@ class MortalStore(CrashingStore):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, as a program runs it that may be started again.
+    """One operation of a program that may be restarted.
 
     Attributes:
-        act: what is run; once it is done, to run it again changes nothing.
-        rows: numbers of the rows of the head in the end.
-        kept: of those before, the ones that no crash may take away.
-        prepare: what the table went through before.
-        meanwhile: what others do after the program looked at the head.
-        race: what others do once, just before the program's first commit arrives.
-        done: whether the small state is as it should be in the end.
+        act: the operation; idempotent once it is done.
+        rows: numbers of the rows of the head at the end.
+        kept: the rows from before that no crash may lose.
+        prepare: sets up the table's history.
+        meanwhile: the actions of other programs after this one read the head.
+        race: an action of another program, once, just before this one's first commit arrives.
+        done: whether the small state is correct at the end.
     """
 
     act: Callable[[Table], object]
@@ -124,7 +124,7 @@ def names(numbers):
 
 
 def fresh(store, seed):
-    """Another process's handle; the greater the seed, the later."""
+    """A handle like that of another process; a greater seed means later."""
     return Table(store, ManualClock(START_MS + seed * HOUR_MS, seed))
 
 
@@ -133,7 +133,7 @@ def append_rows(first, app, count=6):
 
 
 def replace_day(day):
-    """A compaction of one chunk: all of its live segments become one, under one transaction."""
+    """A compaction of one chunk: one transaction replaces all its live segments with one."""
 
     def act(t):
         head = t.refresh()
@@ -148,17 +148,17 @@ def replace_day(day):
 
 
 def held(t):
-    """The claims that stand, by their group."""
+    """The live claims, by group."""
     return {claim.group: name for name, claim in t.refresh().meta.claims.items()}
 
 
 def take(t):
-    """Claim a day, as one work that asks again has the claim that it had."""
+    """Claim a day. The same group gets the same claim again."""
     return t.claim("1970-01-02", "1970-01-03", group="job", owner="me")
 
 
 def renew(t):
-    """Renew the claim, once: whoever starts this program again sees that it is done."""
+    """Renew the claim, once: after a restart the program sees that it is done."""
     lease = take(t)
     if lease.claim.renewed == lease.claim.token:
         lease.renew()
@@ -175,7 +175,7 @@ def break_claim(t):
 
 
 def replace_under_claim(t):
-    """Claim a day, let one segment take the place of all of its, and give the claim up."""
+    """Claim a day, replace all its segments with one, and release the claim."""
     head = t.refresh()
     inputs = live(head, *DAY_1)
     if len(inputs) < 2:
@@ -190,7 +190,7 @@ def replace_under_claim(t):
 
 
 def assess(t):
-    """Note something of a chunk, if nothing was noted before."""
+    """Record a chunk's state, if none was recorded before."""
     head = t.refresh()
     if head.meta.analysed is None:
         state = ChunkState("deferred", head.version - 1, 1)
@@ -204,7 +204,7 @@ def claim_now(store):
 
 
 def compact(t):
-    """Perform the task that the table called for at first: as where its message comes again."""
+    """Perform the task first planned for the table, as on a redelivery."""
     (task,) = plan(t, COMPACTION, version=3).tasks
     outcome = perform(t, task, COMPACTION)
     if not outcome.ok:
@@ -212,7 +212,7 @@ def compact(t):
 
 
 def compact_all(t):
-    """Plan and perform until nothing is left, as a runner that is started again."""
+    """Plan and perform until nothing is left, as a restarted runner does."""
     for _ in range(MOST_RUNS):
         report = run(t, policy=COMPACTION)
         failed = [outcome for outcome in report.outcomes if not outcome.ok]
@@ -237,7 +237,7 @@ def rival(store):
 
 
 def gone_already(act):
-    """The call that gives up a hold says InvalidInput where it is gone: a program takes it so."""
+    """Accept InvalidInput from a call that releases a hold which is already gone."""
 
     def again(t):
         if "keep" in t.refresh().meta.pins:
@@ -256,7 +256,7 @@ def lose_frames(store):
 
 
 def merged(t):
-    """Day 1 has one segment, and nobody holds a claim."""
+    """Day 1 has one segment, and there is no claim."""
     return len(live(t.head(), *DAY_1)) == 1 and not t.head().meta.claims
 
 
@@ -324,20 +324,20 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Past:
-    """What a table went through before the operation: its objects, and the folds of its log."""
+    """A table's history before the operation: its objects, and the folds of its log."""
 
     objects: dict[str, bytes]
     steps: tuple[tuple[fold.State, fold.Effect], ...]
 
     def store(self):
-        """Return a store of its own that holds the table."""
+        """Return a separate store with the table."""
         store = MemoryStore()
         for key, body in self.objects.items():
             store.put_if_absent(key, body)
         return store
 
     def folded(self, store):
-        """Return the folds of a log that goes on from here, from version 0 on."""
+        """Return the folds, from version 0 on, of a log that continues this one."""
         steps, log = list(self.steps), Table(store).log
         last = max(p[0] for o in store.list(keys.LOG_PREFIX) if (p := keys.parse_log_key(o.key)))
         for version in range(last + 1):
@@ -350,7 +350,7 @@ class Past:
         return steps
 
     def check(self, store, seed=400):
-        """Check what came since, and every segment of every version kept; return a fresh handle."""
+        """Check later commits and all segments of every kept version; return a fresh handle."""
         table, steps = fresh(store, seed), self.folded(store)
         assert table.refresh().version == len(steps) - 1
         for state, _ in steps[len(self.steps) - 1 :]:
@@ -364,7 +364,7 @@ class Past:
         return {keys.key_of(s) for state, _ in self.folded(store) for s in state.segments.values()}
 
     def dead(self, store):
-        """Return the keys of what vacuum may take: of fenced epochs, and of no version kept."""
+        """Return the keys that vacuum may delete: of fenced epochs, and in no kept version."""
         steps = self.folded(store)
         fence = steps[-1][0].meta.fence
         kept = {keys.key_of(segment) for segment in _kept(steps)}
@@ -373,8 +373,8 @@ class Past:
 
 
 @cache
-def furnished(keyframe_commits="64", prepare=OPERATIONS["append"].prepare):
-    """Day 0 has one segment that replaced two, day 1 has two; an upload was never finished."""
+def table_with_history(keyframe_commits="64", prepare=OPERATIONS["append"].prepare):
+    """Day 0 has one segment that replaced two, day 1 has two; one upload was abandoned."""
     store = MemoryStore()
     properties = {"keyframe_commits": keyframe_commits, "combine_after": "1"}
     table = create(store, properties=properties)
@@ -395,7 +395,7 @@ def rows_of(table):
     )
 
 
-class InTurn:
+class InlineExecutor:
     """An executor that runs each task in its caller."""
 
     def __init__(self, *args, **options):
@@ -424,7 +424,7 @@ class InTurn:
 
 @contextmanager
 def quick():
-    """Decode equal bytes once, log nothing, start no threads: the order is the program's alone."""
+    """Decode equal bytes once, log nothing, start no threads, so that runs are deterministic."""
     check_leaf = mock.patch.object(keyframe, "check_leaf", lru_cache(512)(keyframe.check_leaf))
     decode = mock.patch.object(codec, "decode_commit", lru_cache(512)(codec.decode_commit))
     sizes = mock.patch.multiple(keyframe, **SMALL_LEAVES)
@@ -433,7 +433,9 @@ def quick():
         with ExitStack() as stack:
             for name, module in list(sys.modules.items()):
                 if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):
-                    stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InTurn))
+                    stack.enter_context(
+                        mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor)
+                    )
             for patch in (check_leaf, decode, sizes):
                 stack.enter_context(patch)
             yield

@@ -1,4 +1,4 @@
-"""Tables whose objects can be changed behind the table's back, for the tests of fsck."""
+"""Tables whose objects can be replaced and removed, for the tests of fsck."""
 
 import itertools
 
@@ -24,7 +24,7 @@ def rows(day, count=3):
 
 
 class Damaged:
-    """A memory store whose objects can be replaced and removed behind the table's back."""
+    """A memory store whose objects can be replaced and removed."""
 
     def __init__(self, commits=10, every=4):
         self.store = MemoryStore(f"memory://checked-{next(_numbers)}")
@@ -41,13 +41,13 @@ class Damaged:
 
     @classmethod
     def of(cls, store, clock=None):
-        """Damage a store that is there already."""
-        found = cls.__new__(cls)
-        found.store, found.table = store, Table(store, clock=clock)
-        return found
+        """Wrap an existing store, to damage it."""
+        damaged = cls.__new__(cls)
+        damaged.store, damaged.table = store, Table(store, clock=clock)
+        return damaged
 
     def copy(self):
-        """The same objects in another store, to be damaged apart."""
+        """The same objects in another store, to be damaged separately."""
         store = MemoryStore(f"memory://checked-{next(_numbers)}")
         for key in self.keys(""):
             assert store.put_if_absent(key, self.store.get(key))
@@ -63,17 +63,17 @@ class Damaged:
         self.replace(key, body.replace(old, new, 1))
 
     def fsck(self, **options):
-        # Another handle, so that nothing comes from a cache.
+        # Another handle, so that nothing is cached.
         return fsck(Table(self.store), **options)
 
     def forge_root(self, version, change):
-        """Change the key frame root of a version; all its digests fit again."""
+        """Change the key frame root of a version, and recompute its digests."""
         key = keys.keyframe_key(version)
         root = change(codec.decode_keyframe(self.store.get(key), version))
         self.replace(key, codec.encode_keyframe(root))
 
     def forge_leaf(self, version, change, leaf=0):
-        """Change the table of a leaf; its name, the root and all digests fit again."""
+        """Change the table of a leaf, and recompute its name, the root and all digests."""
 
         def forged(root):
             old = root.leaves[leaf]
@@ -88,7 +88,7 @@ class Damaged:
         self.forge_root(version, forged)
 
     def forge_commit(self, version, change):
-        """Change a commit; its own digests fit again, the chain after it does not."""
+        """Change a commit and recompute its own digests, but not the chain after it."""
         key = keys.commit_key(version)
         commit = change(codec.decode_commit(self.store.get(key), version))
         self.replace(key, codec.encode_commit(commit))
@@ -106,5 +106,5 @@ class Damaged:
 
 
 def frame_key(leaf):
-    """The key of a leaf that a root names."""
+    """The key of a leaf in a root."""
     return keys.frame_key(leaf.sha256)

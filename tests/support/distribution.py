@@ -1,11 +1,11 @@
-"""Which worker runs what: one of them has the Spark session, and what takes long comes first.
+"""Distributes tests to workers: one has the Spark session, and long tests come first.
 
-Tests of one file stay on one worker, which share what the module's fixtures made.
+Tests of one file run on one worker, because they share the module's fixtures.
 """
 
-# The folders whose files take longest come first, so that no worker is left with one at the end.
+# The folders whose files take longest come first, so that none of them runs last alone.
 _FIRST = ("simulation", "scenarios", "property", "integration", "tidy", "fuzz", "contract", "model")
-# And of a folder those files that take ten seconds or more.
+# Within a folder, the files that take ten seconds or more come first.
 _LONG = (
     "unit/store/test_s3_faults.py",
     "unit/writers/test_files.py",
@@ -14,30 +14,30 @@ _LONG = (
     "integration/test_crash_pairs.py",
 )
 
-# A session of a minute ends before the optimizing compiler has paid; half of its time otherwise.
+# In a session of a minute the optimizing compiler does not pay off; it would take half the time.
 SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def scope_of(nodeid):
-    """Return what a test shares a worker with: its file, or everything that uses Spark.
+    """Return the group of tests that run on one worker: a file, or all that use Spark.
 
-    A session takes many seconds to start and a gigabyte, so that one worker has the only one.
+    A session takes many seconds to start and a gigabyte, so only one worker has one.
     """
     return "spark" if "spark" in nodeid else nodeid.split("::", 1)[0]
 
 
 def put_in_order(items):
-    """Order the tests: those of the Spark session, which take longest, then by folder.
+    """Order the tests: first those that use the Spark session, then by folder.
 
     Raises:
-        ValueError: a test uses the session and does not have "spark" in its id; or workers could
-            not agree on an id, because it names an address in memory.
+        ValueError: a test uses the session and does not have "spark" in its id; or an id differs
+            between workers, because it has a memory address.
     """
     for item in items:
         if " at 0x" in item.nodeid:
-            raise ValueError(f"{item.nodeid} is another id in every process: give its values ids")
+            raise ValueError(f"{item.nodeid} differs between processes: give its parameters ids")
         if "spark" in getattr(item, "fixturenames", ()) and "spark" not in item.nodeid:
-            raise ValueError(f"{item.nodeid} uses Spark: put the word into its name")
+            raise ValueError(f"{item.nodeid} uses Spark: put that word into its name")
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
@@ -51,12 +51,12 @@ def _rank(nodeid):
 
 
 def scheduler(config, log):
-    """Return the scheduler of a run by several workers: scopes in the order of the tests."""
-    # Where xdist is not installed nobody asks.
+    """Return the scheduler for a run with several workers: scopes in the order of the tests."""
+    # Only called if xdist is installed.
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415
 
     class InOrder(LoadScopeScheduling):
-        """Hands out scopes as they come."""
+        """Assigns scopes in order."""
 
         def _split_scope(self, nodeid):
             return scope_of(nodeid)

@@ -1,10 +1,10 @@
-"""What some work costs, counted: the same on every machine and under any load."""
+"""Counts the cost of work: the same on every machine and under any load."""
 
 import sys
 
 
 def calls_of(work):
-    """How many function calls some work makes: its cost, whatever the machine does besides."""
+    """The number of function calls that some work makes."""
     count = 0
 
     def tick(_frame, event, _argument):

@@ -7,7 +7,7 @@ from eventlog.state import fold
 def advance(
     state: fold.State | None, commit: Commit, commit_hash: str
 ) -> tuple[fold.State, fold.Effect]:
-    """The state after a commit and what the commit did; the state before stays as it is."""
+    """The state after a commit and the commit's effect; the state before is not changed."""
     effect = fold.effect_of(state, commit)
     live = dict(state.segments) if state else {}
     fold.apply(effect, live)

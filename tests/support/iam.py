@@ -1,8 +1,8 @@
-"""An S3 server that enforces policies: the subset of IAM that `localstack/policies` is written in.
+"""An S3 server that enforces policies: the subset of IAM that `localstack/policies` uses.
 
-moto's own enforcement passes over conditions such as these files have, so it cannot judge them.
-Here an HTTP layer in front of the embedded server judges each request by the policy of its access
-key and by the bucket's. Signatures are not checked: who one is, is not what is tested.
+moto's own enforcement ignores conditions such as those in these files. Here an HTTP layer in front
+of the embedded server checks each request against the policies of its access key and of the bucket.
+Signatures are not checked: authentication is not tested.
 """
 
 import io
@@ -34,7 +34,7 @@ _XML = f"{{{_SPACE}}}"
 
 @dataclass(frozen=True)
 class Asked:
-    """One permission that a request needs."""
+    """A permission that a request needs."""
 
     action: str
     resource: str
@@ -48,7 +48,7 @@ def load(name: str, bucket: str, prefix: str) -> dict:
 
 
 def is_allowed(asked: Asked, identity: dict, bucket: dict = NOBODY) -> bool:
-    """Say whether the policies allow it: some Allow of either, and no Deny of any."""
+    """Return whether the policies allow it: an Allow in either, and no Deny in any."""
     effects = {
         statement["Effect"]
         for policy in (identity, bucket)
@@ -61,9 +61,9 @@ def is_allowed(asked: Asked, identity: dict, bucket: dict = NOBODY) -> bool:
 def _applies(statement: dict, asked: Asked) -> bool:
     unknown = set(statement) - _KNOWN
     if unknown or statement["Effect"] not in ("Allow", "Deny"):
-        raise ValueError(f"not judged here: {unknown or statement['Effect']}")
+        raise ValueError(f"not supported here: {unknown or statement['Effect']}")
     if statement.get("Principal", "*") != "*":
-        raise ValueError("only the principal * is judged here")
+        raise ValueError("only the principal * is supported here")
     return (
         any(like(pattern.lower(), asked.action.lower()) for pattern in statement["Action"])
         and any(like(pattern, asked.resource) for pattern in statement["Resource"])
@@ -80,11 +80,11 @@ def _holds(operator: str, name: str, wanted: str | list[str], context: Mapping[s
         return (name not in context) == {"true": True, "false": False}[wanted]
     if operator == "StringLike":
         return name in context and any(like(pattern, context[name]) for pattern in wanted)
-    raise ValueError(f"the operator {operator} is not judged here")
+    raise ValueError(f"the operator {operator} is not supported here")
 
 
 def like(pattern: str, text: str) -> bool:
-    """Say whether the text matches; `*` stands for any characters, `?` for one."""
+    """Return whether the text matches; `*` matches any characters, `?` one."""
     parts = (
         ".*" if part == "*" else "." if part == "?" else re.escape(part)
         for part in re.split(r"([*?])", pattern)
@@ -96,9 +96,9 @@ class Gate:
     """An HTTP server on 127.0.0.1 in front of moto's buckets in this process.
 
     Attributes:
-        identities: access key -> the policy of who has it; what is not here may do nothing.
-        buckets: name -> the policy of the bucket.
-        asked: every permission that was asked for, who asked, and whether it was granted.
+        identities: access key -> its policy; other access keys may do nothing.
+        buckets: name -> the bucket's policy.
+        asked: every requested permission, the identity, and whether it was granted.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Gate:
         return granted
 
     def _read(self, app, environ, start_response, who, asked):
-        """A key that is not there is only told to who may list it, as S3 has it."""
+        """As on S3, a missing key gives 404 only to identities that may list it."""
         said: list = []
         content = list(app(environ, lambda *answer: said.append(answer)))
         arn, _, key = asked.resource.partition("/")
@@ -154,7 +154,7 @@ class Gate:
         return content
 
     def _delete(self, app, environ, start_response, who, bucket):
-        """A batch: what is denied is told for each key, the rest is deleted."""
+        """A batch delete: denied keys are reported one by one, the rest are deleted."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         root = ET.fromstring(body)
         denied = []
@@ -178,7 +178,7 @@ class Gate:
 
 @contextmanager
 def gate() -> Iterator[Gate]:
-    """A `Gate` that serves while the context lasts; the embedded server has to run already."""
+    """A `Gate` that serves within the context; the embedded server must be running."""
     made = Gate()
     thread = threading.Thread(target=made.server.serve_forever, args=(0.05,), daemon=True)
     thread.start()

@@ -7,19 +7,19 @@ from eventlog.log.log import Log
 
 
 class Intents:
-    """What lies under `_intents/` of one store, through one handle."""
+    """The objects under `_intents/` of one store, accessed through one handle."""
 
     def __init__(self, store, clock):
         self._committer = Committer(Log(store), clock)
 
     def publish(self, published, table_id):
-        """Publish; a refusal that is for good is returned as its error."""
+        """Publish; return the error if it is refused permanently."""
         answer = self._committer.perform(commands.Publish(published, table_id))
         if isinstance(answer, commands.Refused):
             raise answer.error
 
     def pending(self, own, head):
-        """Return what the next commit on `head` would take along: id to key."""
+        """Return the intents that the next commit on `head` would include: id to key."""
         listed = self._committer.perform(commands.ListIntents(head))
         chosen = publication.that_fit(publication.waiting(listed, head, {own.id}))
         return {intent.id: intent.key for intent in chosen}

@@ -1,4 +1,4 @@
-"""`localstack/lambda_queue.py`, loaded by its path: that folder is no package."""
+"""`localstack/lambda_queue.py`, loaded by its path: that folder is not a package."""
 
 import importlib.util
 import logging
@@ -40,7 +40,7 @@ without_function = _module.without_function
 
 @contextmanager
 def logging_of_its_own():
-    """Let the handler set loggers up as it does in Lambda, and take that back."""
+    """Let the handler configure loggers as in Lambda, and restore them afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("eventlog",):
             logger = logging.getLogger(name)
@@ -51,18 +51,18 @@ def logging_of_its_own():
 
 
 def row_list(table):
-    """All rows of the newest version, in one order whatever segments they lie in."""
+    """All rows of the newest version, in an order independent of the segments."""
     rows = scan(table).to_table()
     return rows.sort_by([(name, "ascending") for name in rows.column_names]).to_pylist()
 
 
 def commits(table, operation):
-    """How many commits of the history did this."""
+    """The number of commits in the history with this operation."""
     return sum(entry.operation == operation for entry in table.history())
 
 
 def waiting(queue_url):
-    """How many messages lie in a queue, received or not."""
+    """The number of messages in a queue, received or not."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible",
              "ApproximateNumberOfMessagesDelayed"]  # fmt: skip
     answer = boto3.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)
@@ -70,7 +70,7 @@ def waiting(queue_url):
 
 
 def copies(queue_url, times=2):
-    """Take what lies in a queue, and put each message back so many times, as new ones."""
+    """Receive all messages of a queue, and send each of them `times` times as a new one."""
     sqs = boto3.client("sqs")
     bodies = []
     while found := sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10).get("Messages"):

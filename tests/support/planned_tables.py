@@ -1,4 +1,4 @@
-"""A table for the planner's tests: segments as values, and tasks carried out by arithmetic."""
+"""A table for the planner's tests: segments as values, and tasks performed by arithmetic."""
 
 from collections.abc import Iterable, Sequence
 from math import ceil
@@ -16,12 +16,12 @@ TABLE = "7a" * 16
 HASH = "ab" * 32
 
 
-class Pretended:
-    """Live segments, versions and chunk states of a table that has no rows.
+class PlannedTable:
+    """Live segments, versions and chunk states of a table without rows.
 
     Args:
-        granularity: of the table.
-        shrink: outputs are so much of the size that was expected of them.
+        granularity: the table's granularity.
+        shrink: the size of outputs relative to the expected size.
     """
 
     def __init__(self, granularity="day", *, shrink=1.0):
@@ -50,7 +50,7 @@ class Pretended:
         return plan_entries(entries, self.known(), policy.check(), now_ms)
 
     def finish(self, task: Task, policy: Policy) -> Result:
-        """Carry out a task: each chunk gets ceil(bytes / target) segments of one size."""
+        """Perform a task: each chunk gets ceil(bytes / target) segments of equal size."""
         if any(self.live.get(s.id) != s for s in task.inputs):
             return Result(task, "superseded")
         held: dict[TimeChunk, list[int]] = {}
@@ -73,7 +73,7 @@ class Pretended:
         return Result(task, "done", tuple(made))
 
     def note(self, results: Sequence[Result], policy: Policy, now_ms: int = 0) -> None:
-        """Note what a run left, as the log would."""
+        """Record the results of a run, as in the log."""
         action = noted(self.plan(policy, now_ms), self.known(), results)
         if action is not None:
             meta = assess(action, self.meta, self.version + 1)
@@ -81,7 +81,7 @@ class Pretended:
             self.version, self.meta = self.version + 1, meta
 
     def run(self, policy: Policy, now_ms: int = 0) -> list[Result]:
-        """Plan, carry everything out, black tasks as they are once the others have ended, note."""
+        """Plan, perform all tasks (black ones renewed after the others), and record the results."""
         results = []
         for task in self.plan(policy, now_ms).tasks:
             renewed = self.renewed(task, policy) if task.after else task
@@ -91,7 +91,7 @@ class Pretended:
         return results
 
     def renewed(self, task: Task, policy: Policy) -> Task | None:
-        """What `planning.renewed` gives: the chunks of the task as they are now."""
+        """As `planning.renewed`: the task with the current segments of its chunks."""
         entries = segments.from_segments(list(self.live.values()))
         return renewed_entries(task, entries, self.known(), policy, 0)
 
@@ -107,7 +107,7 @@ class Pretended:
 
 
 def _pieces(segment: Segment, task: Task) -> Iterable[tuple[TimeChunk, int, int]]:
-    """Where the rows of an input go: to its chunk, or evenly to the first few that it covers."""
+    """The chunks that get an input's rows: its own, or evenly the first few that it covers."""
     own = parse_chunk(segment.chunk)
     first = chunk_of(own.start, task.granularity)
     if first.end >= own.end:

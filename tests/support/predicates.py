@@ -1,9 +1,8 @@
-"""Random rows and random predicates about them, with what each predicate means in plain Python.
+"""Random rows and predicates, with the meaning of each predicate in plain Python.
 
-The meaning is written without Arrow, SQL or statistics, so that every engine can be compared with
-it. Rows are dictionaries of plain values: times are whole microseconds or days, everything else is
-what Python has. `EVENTLOG_EXAMPLES=2000` asks for so many fresh questions instead of a few fixed
-ones.
+The meaning does not use Arrow, SQL or statistics, so that every engine can be compared with it.
+Rows are dictionaries of plain values: times are whole microseconds or days, other values are
+Python's. `EVENTLOG_EXAMPLES=2000` draws that many fresh questions instead of a few fixed ones.
 """
 
 import os
@@ -114,7 +113,7 @@ class Question:
 
 
 def examples(few: int) -> tuple[random.Random, int]:
-    """A source of chance and how many questions to ask: a few fixed ones unless told otherwise."""
+    """A random source and the number of questions: a few fixed ones by default."""
     wanted = os.environ.get("EVENTLOG_EXAMPLES")
     if wanted is None:
         return random.Random(few), few
@@ -127,7 +126,7 @@ def examples(few: int) -> tuple[random.Random, int]:
 
 
 def rows(chance: random.Random, count: int, times: Sequence[int] = TIMES) -> list[dict[str, Any]]:
-    """Rows with hostile values, each column null now and then; ids run from 0."""
+    """Rows with edge-case values, some of them null; ids count from 0."""
     return [_row(chance, number, times) for number in range(count)]
 
 
@@ -147,7 +146,7 @@ def _row(chance: random.Random, number: int, times: Sequence[int]) -> dict[str, 
 
 
 def to_arrow(some_rows: list[dict[str, Any]]) -> pa.Table:
-    """The rows as Arrow has them."""
+    """The rows as an Arrow table."""
     columns = []
     for field in SCHEMA:
         values = [row[field.name] for row in some_rows]
@@ -188,9 +187,9 @@ def ask(chance: random.Random, *, plain: bool = False, depth: int = 3) -> Questi
     """A random predicate.
 
     Args:
-        chance: decides.
-        plain: only what Spark's own columns can say: no patterns but prefixes, no arithmetic.
-        depth: of AND, OR and NOT.
+        chance: the random source.
+        plain: only what Spark columns can express: no patterns except prefixes, no arithmetic.
+        depth: the depth of AND, OR and NOT.
     """
     if depth and chance.random() < 0.6:
         left = ask(chance, plain=plain, depth=depth - 1)
@@ -299,7 +298,7 @@ def quoted(name: str) -> str:
 
 
 def key(name: str, row: dict[str, Any]) -> Any:
-    """A value of a row, as `compare` takes it."""
+    """A value of a row, in the form for `compare`."""
     value = row[name]
     if value is None or name not in (*FLOAT_COLUMNS, "dec9", "dec18", "dec38", "d", "ts", "ntz"):
         return value
@@ -309,7 +308,7 @@ def key(name: str, row: dict[str, Any]) -> Any:
 
 
 def literal(chance: random.Random, name: str) -> tuple[str, Any]:
-    """A literal that may be compared with a column, and its value as `compare` takes it."""
+    """A literal comparable with a column, and its value in the form for `compare`."""
     if name == "flag":
         value = chance.random() < 0.5
         return str(value).upper(), value
@@ -335,7 +334,7 @@ def _time_literal(chance: random.Random, name: str) -> tuple[str, int]:
         day = (EPOCH + timedelta(microseconds=at)).date().isoformat()
         return chance.choice([f"DATE '{day}'", f"'{day}'"]), at
     text = _clock(at)
-    if name == "d":  # other engines cut the text of a time to its day there
+    if name == "d":  # other engines truncate the text of a time to its day here
         return f"TIMESTAMP '{text}'", at
     form = chance.randrange(4 if name != "ntz" else 2)
     if form >= 2 and TIMES[0] <= at <= TIMES[-1]:

@@ -1,4 +1,4 @@
-"""What the child processes of the concurrency tests do, and how they are started and watched."""
+"""The child processes of the concurrency tests: their work, their start and supervision."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from eventlog import Table
 from eventlog.store.location import open_store
 from eventlog.writers import append
 
-# Each is forked from a process that has no threads and has imported what all of them need.
+# Each is forked from a process without threads that has imported all needed modules.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     ["boto3", "pyarrow.dataset", "eventlog", "eventlog.readers", "eventlog.writers"]
@@ -22,8 +22,8 @@ _processes.set_forkserver_preload(
 def run(target, count, *args, environment=None, seconds=280):
     """Run `target(number, start, *args)` in `count` processes; return the results by number.
 
-    All start at once, when every one is ready. None outlives the call, nor lasts longer than so
-    many seconds, which only a hang does.
+    All start at once, when every one is ready. All are ended with the call, or after `seconds`,
+    which only a hang reaches.
     """
     start, results = _processes.Barrier(count), _processes.Queue()
     workers = [
@@ -44,9 +44,7 @@ def run(target, count, *args, environment=None, seconds=280):
             assert problem is None, f"process {number}:\n{problem}"
             found[number] = value
     except queue.Empty:
-        raise AssertionError(
-            f"only {len(found)} of {count} came to an end in {seconds} s"
-        ) from None
+        raise AssertionError(f"only {len(found)} of {count} ended within {seconds} s") from None
     finally:
         for worker in workers:
             worker.join(5 if len(found) == count else 0)
@@ -57,7 +55,7 @@ def run(target, count, *args, environment=None, seconds=280):
 
 
 def append_rows(number, start, uri, options, count):
-    """Append `count` single rows through a handle of one's own; return the versions."""
+    """Append `count` single rows through a separate handle; return the versions."""
     table = Table.open(uri, options)
     schema = table.head().schema
     start.wait(280)
@@ -70,7 +68,7 @@ def append_rows(number, start, uri, options, count):
 
 
 def race_for_slots(number, start, uri, options, rounds):
-    """Want the same new key as everybody else, again and again; return the rounds won."""
+    """Create the same new key as all other racers, repeatedly; return the rounds won."""
     store = open_store(uri, options)
     body = f"{number:04d}".encode() * 5000
     won = []

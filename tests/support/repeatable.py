@@ -1,6 +1,6 @@
-"""How hypothesis draws: quick and the same at every run by default, thorough and fresh on demand.
+"""Hypothesis profiles: quick and deterministic by default, thorough and fresh on demand.
 
-`EVENTLOG_EXAMPLES=2000` runs every property with so many fresh examples.
+`EVENTLOG_EXAMPLES=2000` runs every property with that many fresh examples.
 """
 
 import os
@@ -19,8 +19,8 @@ _BOTH = {
 def load_profile():
     """Load the profile of this run.
 
-    Hypothesis mixes constants into what it draws that it finds in the modules which happen to be
-    loaded, and so draws other values where other tests ran before. The default run does without.
+    Hypothesis also draws constants that it finds in loaded modules, so its values depend on which
+    tests ran before. The default run disables that.
     """
     if EXAMPLES:
         settings.register_profile("thorough", max_examples=EXAMPLES, **_BOTH)
@@ -32,5 +32,5 @@ def load_profile():
 
 
 def examples(default):
-    """Return how many examples to run where the profile's number does not fit."""
+    """Return the number of examples for a property with its own default."""
     return max(default, EXAMPLES)

@@ -1,7 +1,7 @@
-"""Replacements as compaction does them, small and by hand: rows read, staged anew, one commit.
+"""Small replacements made by hand, as compaction does: rows read, staged again, one commit.
 
-`rewrite` stages the outputs and returns the transaction, so that a test can let others commit
-before it does.
+`rewrite` stages the outputs and returns the transaction, so that a test can let other writers
+commit first.
 """
 
 from io import BytesIO
@@ -19,7 +19,7 @@ from eventlog.state.delta import drop_of
 
 
 def read(table, segments):
-    """All rows of the segments, straight from their objects."""
+    """All rows of the segments, read directly from their objects."""
     schema = to_arrow(table.head().stored_schema)
     parts = []
     for segment in segments:
@@ -30,14 +30,14 @@ def read(table, segments):
 
 
 def rewrite(table, inputs, *, parts=1, granularity=None, keep=None, claim=None):
-    """Stage the rows of live segments anew; return the transaction that puts them in their place.
+    """Stage the rows of live segments again; return the transaction that replaces them.
 
     Args:
-        table: the handle; its newest known version is the one that the rewrite is planned at.
+        table: the handle; the rewrite is planned at its newest known version.
         inputs: live segments of that version.
-        parts: into how many segments a chunk.
-        granularity: of the new segments, if another than the table's.
-        keep: given all rows, the mask of those that stay; the others are deleted.
+        parts: number of new segments per chunk.
+        granularity: granularity of the new segments; the table's if None.
+        keep: a function from all rows to the mask of rows to keep; the others are deleted.
         claim: the token of a lease.
     """
     head, rows = table.head(), read(table, inputs)
@@ -63,7 +63,7 @@ def replace(table, inputs, **options):
 
 def recipe(table, granularity=None):
     """How rows become segments, at another granularity if one is given."""
-    found = Recipe.of(table.head())
-    wanted = granularity or found.layout.granularity
-    layout = msgspec.structs.replace(found.layout, granularity=wanted)
-    return Recipe(found.epoch, found.schema, layout, found.stats_columns, found.segment_bytes)
+    recipe = Recipe.of(table.head())
+    wanted = granularity or recipe.layout.granularity
+    layout = msgspec.structs.replace(recipe.layout, granularity=wanted)
+    return Recipe(recipe.epoch, recipe.schema, layout, recipe.stats_columns, recipe.segment_bytes)

@@ -1,7 +1,7 @@
-"""What scenarios are made of: rows of given hours, and work that others cut in upon.
+"""Helpers of the scenarios: rows of given hours, and work that is interrupted by others.
 
-Nothing here sleeps or races: what comes between two steps of a piece of work is called from inside
-it.
+Nothing here sleeps or races: an action between two steps of a piece of work is called from inside
+that work.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def fresh(place, granularity="day", **properties):
 
 
 def other(table):
-    """The handle of another process, which knows what is there now."""
+    """A handle like that of another process, at the newest version."""
     return Table.open(table.uri)
 
 
@@ -56,7 +56,7 @@ def objects(table):
 
 
 def once(action):
-    """A callback, for whatever arguments, that does something the first time."""
+    """A callback with any arguments that runs an action on its first call."""
     waiting = [action]
 
     def call(*_):
@@ -67,7 +67,7 @@ def once(action):
 
 
 def cut_in(parts, action):
-    """Tables as one stream; before the second, or the end, something else happens."""
+    """Tables as one stream; an action runs before the second table, or before the end."""
     schema = parts[0].schema
 
     def stream():

@@ -1,4 +1,4 @@
-"""A table after a vacuum that a pin held back."""
+"""A table after a vacuum that was held back by a pin."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 
 def pinned_and_vacuumed():
-    """Version 1 is pinned; what version 2 dropped waits for the next vacuum."""
+    """Version 1 is pinned; the segments that version 2 dropped wait for the next vacuum."""
     table = create()
     append(table, events(1))
     overwrite(table, events(1, first=1), **DAY)

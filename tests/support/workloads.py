@@ -1,7 +1,7 @@
-"""Writers that append without a pause and one that compacts all the while, as threads or processes.
+"""Writers that append continuously and one that compacts continuously, as threads or processes.
 
-Each opens a handle of its own, waits for the others at `start`, and goes on until `over` says so,
-which is told how many appends there were, or compactions.
+Each opens its own handle, waits for the others at `start`, and runs until `over` returns True;
+`over` is called with the number of appends or compactions.
 """
 
 import time
@@ -23,7 +23,7 @@ _IDS = 10**9  # of each writer
 
 @dataclass
 class Compactions:
-    """What all passes came to: the status of every task, and how often each was tried."""
+    """The results of all passes: the status of every task, and how often each was tried."""
 
     statuses: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Compactions:
 
 
 class Seconds:
-    """Over so many seconds after the first call. Each process counts its own."""
+    """True once so many seconds have passed since the first call, in each process."""
 
     def __init__(self, seconds):
         self._seconds, self._ends = seconds, None
@@ -43,19 +43,19 @@ class Seconds:
 
 
 def ids_of(writer, blocks, rows):
-    """The ids of a writer's first blocks of so many rows each."""
+    """The ids of a writer's first `blocks` blocks of `rows` rows each."""
     return range(writer * _IDS, writer * _IDS + blocks * rows)
 
 
 def work(number, start, writers, over, uri, options, rows):  # noqa: PLR0917
-    """Do the work of one of `writers` + 1: the last one compacts (as `racers.run` wants it)."""
+    """Do the work of one of `writers` + 1 processes for `racers.run`: the last one compacts."""
     if number == writers:
-        return compact_all_the_time(start, over, uri, options)
-    return append_all_the_time(number, start, over, uri, options, rows)
+        return compact_continuously(start, over, uri, options)
+    return append_continuously(number, start, over, uri, options, rows)
 
 
-def append_all_the_time(writer, start, over, uri, options, rows):  # noqa: PLR0917
-    """Append blocks of rows, each of one day, the days in turn; return how many it were."""
+def append_continuously(writer, start, over, uri, options, rows):  # noqa: PLR0917
+    """Append blocks of rows, each of one day, the days in turn; return the number of blocks."""
     table = Table.open(uri, options)
     start.wait(240)
     blocks = 0
@@ -68,16 +68,16 @@ def append_all_the_time(writer, start, over, uri, options, rows):  # noqa: PLR09
     return blocks
 
 
-def compact_all_the_time(start, over, uri, options):
-    """Plan and perform everything again and again; return what became of every task."""
+def compact_continuously(start, over, uri, options):
+    """Plan and perform everything repeatedly; return the outcome of every task."""
     counter = TryCounter(open_store(uri, options))
     table = Table.open(uri, store=counter)
-    found = Compactions()
+    results = Compactions()
     start.wait(240)
-    while not over(len(found.statuses)):
+    while not over(len(results.statuses)):
         for one in run(table).outcomes:
-            found.statuses.append(one.status)
+            results.statuses.append(one.status)
             if one.error:
-                found.errors.append(one.error)
-    found.tries = counter.tries("compact")
-    return found
+                results.errors.append(one.error)
+    results.tries = counter.tries("compact")
+    return results

@@ -1,12 +1,12 @@
-"""The checks that a default run is the same every time: no dice, no stopwatch, no impatience.
+"""The checks that a default run is deterministic: no unseeded draws, no timing, no short waits.
 
-Pure functions from the source of a test to findings, one line each.
+Functions from the source of a test to findings, one line each.
 """
 
 import ast
 from collections.abc import Iterator
 
-# What draws without a seed. `random.Random(seed)` is how to draw.
+# Calls that draw without a seed. Use `random.Random(seed)` instead.
 DICE = {
     *(f"random.{name}" for name in (
         "random", "randint", "randrange", "choice", "choices", "shuffle", "sample", "uniform",
@@ -16,23 +16,23 @@ DICE = {
     *("os.urandom", "uuid.uuid1", "uuid.uuid4"),
     *(f"secrets.{name}" for name in ("token_bytes", "token_hex", "randbelow", "choice")),
 }  # fmt: skip
-# What draws without a seed only where it is given none.
+# Calls that draw without a seed if they get none.
 SEEDED = {"random.Random", "np.random.default_rng", "np.random.RandomState"}
 STOPWATCHES = {
     f"time.{name}{unit}"
     for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
     for unit in ("", "_ns")
 }
-# Waits by the number of seconds they are given; only a hang may last so long.
+# The shortest allowed time-out in seconds, which only a hang may reach.
 WAITS = {"join", "wait", "wait_for", "result", "communicate", "run", "get", "Barrier", "Timer"}
 PATIENCE_S = 200
-# What the profile of hypothesis in `repeatable` decides for all.
+# Settings that the hypothesis profile in `repeatable` decides for all tests.
 OF_THE_PROFILE = {"derandomize", "database", "deadline"}
 
-# Test -> why it may.
+# Test -> why it is exempt.
 ALLOWED = {
-    "support/predicates.py::examples": "fresh where EVENTLOG_EXAMPLES asks for more",
-    "integration/test_concurrency.py::localstack": "a bucket on a server of others",
+    "support/predicates.py::examples": "fresh only if EVENTLOG_EXAMPLES is set",
+    "integration/test_concurrency.py::localstack": "a bucket on a shared server",
     "soak/test_soak.py::test_nothing_is_lost_or_doubled_while_everything_breaks": "a long run",
     "soak/test_proxy.py::test_a_slow_answer_is_a_whole_one": "no load makes the wait shorter",
     "unit/store/test_s3_faults.py::broken_404": "whether it arrives or not, the answer is the same",
@@ -40,13 +40,13 @@ ALLOWED = {
 
 
 def findings(file: str, source: str) -> list[str]:
-    """Return what in a test, or in what tests share, depends on chance or on a machine's speed."""
+    """Return the places in test code that depend on chance or on a machine's speed."""
     return [
         f"{file}:{line} ({name}): {said}"
         for name, scope in _scopes(ast.parse(source))
         if f"{file}::{name}" not in ALLOWED
         for line, said in _found(scope)
-        # An argument of the name may be one that hypothesis draws.
+        # An argument of this name may be drawn by hypothesis.
         if not (said.startswith("random.") and "random" in _arguments(scope))
     ]
 
@@ -76,7 +76,7 @@ def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
         elif name in STOPWATCHES:
             yield node.lineno, f"{name} measures this machine: count the work (effort.calls_of)"
         elif name == "time.sleep":
-            yield node.lineno, "time.sleep hopes that it is long enough: wait for what is to happen"
+            yield node.lineno, "time.sleep may be too short: wait for the expected event"
         elif name.split(".")[-1] == "settings":
             for keyword in node.keywords:
                 if keyword.arg in OF_THE_PROFILE:
@@ -85,10 +85,10 @@ def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
                         f"{keyword.arg} is the profile's: tests/support/repeatable.py",
                     )
         else:
-            yield from _impatience(node, name.split(".")[-1])
+            yield from _short_waits(node, name.split(".")[-1])
 
 
-def _impatience(node: ast.Call, called: str) -> Iterator[tuple[int, str]]:
+def _short_waits(node: ast.Call, called: str) -> Iterator[tuple[int, str]]:
     given = [k.value for k in node.keywords if k.arg == "timeout"]
     if called in {"join", "wait", "result", "Timer"}:
         given += node.args[:1]
@@ -96,6 +96,6 @@ def _impatience(node: ast.Call, called: str) -> Iterator[tuple[int, str]]:
         return
     for value in given:
         seconds = value.value if isinstance(value, ast.Constant) else None
-        # Less than a second is an interval of looking again, not a bound.
+        # Less than a second is a polling interval, not a time-out.
         if isinstance(seconds, int | float) and 1 <= seconds < PATIENCE_S:
             yield node.lineno, f"{called} waits {seconds} s only: a busy machine needs more"

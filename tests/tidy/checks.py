@@ -1,7 +1,7 @@
-"""The checks of the tidy test: pure functions from sources to findings.
+"""The checks of the tidy test: functions from sources to findings.
 
-A source is the text of a module under its dotted name; a finding is one line that says what is
-wrong and what to do. Reads the packages with `ast` and imports none of them.
+A source is the text of a module by its dotted name; a finding is one line that says what is wrong
+and what to do. The packages are parsed with `ast`, not imported.
 """
 
 import ast
@@ -43,12 +43,12 @@ def read_packages() -> Sources:
 
 
 def prefix_of(package: str) -> list[str]:
-    """Return what stands before the name of a folder at the root: links in eventlog/ lead there."""
+    """Return the package prefix of a folder at the root, to which a link in eventlog/ points."""
     return ["eventlog"] if (ROOT / "eventlog" / package).is_symlink() else []
 
 
 def package_of(module: str) -> str:
-    """Return which of the packages a module is in; the first name of one that is in none."""
+    """Return the package of a module, or its first name if it is in none of the packages."""
     first, _, rest = module.partition(".")
     second = rest.partition(".")[0]
     return second if first == "eventlog" and second in PACKAGE_MAY_IMPORT else first
@@ -56,7 +56,7 @@ def package_of(module: str) -> str:
 
 @cache
 def parsed(source: str) -> ast.Module:
-    """Return the tree of a source, which nobody may change: every check shares it."""
+    """Return the tree of a source. All checks share it: do not change it."""
     return ast.parse(source)
 
 
@@ -68,14 +68,14 @@ def nodes_of(source: str) -> tuple[ast.AST, ...]:
 
 @cache
 def imports_in(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Return every import of a source, those inside functions and type checks too."""
+    """Return every import of a source, including those in functions and type checks."""
     return tuple(n for n in nodes_of(source) if isinstance(n, ast.Import | ast.ImportFrom))
 
 
 def imported_by(module: str, source: str, known: set[str]) -> Iterator[tuple[int, str]]:
-    """Yield (line, dotted name) of every import, those inside functions and type checks too.
+    """Yield (line, dotted name) of every import, including those in functions and type checks.
 
-    A name taken from a package is its module where it is one, else the package's `__init__`.
+    A name imported from a package is its module if it is one, else the package's `__init__`.
     """
     for node in imports_in(source):
         if isinstance(node, ast.Import):
@@ -98,12 +98,12 @@ def as_module(name: str, known: set[str]) -> str:
 
 
 def public_name(module: str) -> str:
-    """Return the name by which a caller imports the module."""
+    """Return the name by which callers import the module."""
     return module.removesuffix(".__init__")
 
 
 def is_within(module: str, owner: str) -> bool:
-    """Tell whether the module is `owner` or below it."""
+    """Return whether the module is `owner` or below it."""
     return f"{module}.".startswith(f"{owner}.")
 
 
@@ -119,7 +119,7 @@ def room_of(module: str) -> str:
 
 
 def table_findings(sources: Sources) -> list[str]:
-    """Compare the table of rooms with the folders that are there."""
+    """Compare the table of rooms with the existing folders."""
     there = {room_of(name) for name in sources if package_of(name) == "eventlog"}
     rooms = {room for floor in FLOORS for room in floor}
     missing = [
@@ -128,16 +128,16 @@ def table_findings(sources: Sources) -> list[str]:
         for room in sorted(there - rooms)
     ]
     gone = [
-        f"FLOORS of tests/tidy/tables.py has {room!r}, and there is no such folder: take it out"
+        f"FLOORS of tests/tidy/tables.py has {room!r}, but there is no such folder: remove it"
         for room in sorted(rooms - there)
     ]
     return missing + gone
 
 
 def layer_findings(sources: Sources) -> list[str]:
-    """Find the imports inside eventlog that go up, or to another room of the same floor."""
+    """Find the imports inside eventlog from a higher floor or another room of the same one."""
     floor_of = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-    found = []
+    findings = []
     for module, source in sources.items():
         here = room_of(module)
         if package_of(module) != "eventlog" or here not in floor_of:
@@ -147,13 +147,13 @@ def layer_findings(sources: Sources) -> list[str]:
             if package_of(target) != "eventlog" or there == here:
                 continue
             if floor_of.get(there, len(FLOORS)) <= floor_of[here]:
-                found.append(f"{module}:{line} ({here}) imports {target} ({there}): upward")
-    return found
+                findings.append(f"{module}:{line} ({here}) imports {target} ({there}): upward")
+    return findings
 
 
 def package_findings(sources: Sources) -> list[str]:
-    """Find the imports between the packages that the picture of the layers does not have."""
-    found = []
+    """Find the imports between the packages that the table of layers does not allow."""
+    findings = []
     for module, source in sources.items():
         if is_within(module, DEMO):
             continue
@@ -162,13 +162,13 @@ def package_findings(sources: Sources) -> list[str]:
             other = package_of(target)
             if other in PACKAGE_MAY_IMPORT and other not in {package, *PACKAGE_MAY_IMPORT[package]}:
                 allowed = ", ".join(sorted(PACKAGE_MAY_IMPORT[package])) or "none of the others"
-                found.append(f"{module}:{line} imports {target}: {package} may import {allowed}")
-    return found
+                findings.append(f"{module}:{line} imports {target}: {package} may import {allowed}")
+    return findings
 
 
 def owner_findings(sources: Sources) -> list[str]:
-    """Find the imports of what only certain modules may import."""
-    found = []
+    """Find the imports that only certain modules may have."""
+    findings = []
     for module, source in sources.items():
         for line, target in imported_by(module, source, set(sources)):
             package = target.split(".")[0]
@@ -177,8 +177,10 @@ def owner_findings(sources: Sources) -> list[str]:
                 continue
             if package == "pyspark" and is_within(module, DEMO):
                 continue
-            found.append(f"{module}:{line} imports {target}: only {', '.join(owners)} may (OWNERS)")
-    return found
+            findings.append(
+                f"{module}:{line} imports {target}: only {', '.join(owners)} may (OWNERS)"
+            )
+    return findings
 
 
 def purity_findings(sources: Sources) -> list[str]:
@@ -193,7 +195,7 @@ def purity_findings(sources: Sources) -> list[str]:
 
 
 def call_findings(sources: Sources) -> list[str]:
-    """Find the calls that read the clock or the random source past `eventlog.clock`."""
+    """Find the calls that read the clock or the random source without `eventlog.clock`."""
     return [
         f"{module}:{node.lineno} calls {ast.unparse(node.func)}: take a Clock instead"
         for module, source in sources.items()
@@ -224,7 +226,7 @@ def public_definitions(module: str, source: str) -> Iterator[tuple[str, ast.AST]
 
 
 def statements(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements of a module's or a class's own body, those under `if` and `try` too."""
+    """Yield the statements of a module's or class's body, including those under `if` and `try`."""
     for node in ast.iter_child_nodes(scope):
         if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
             yield from statements(node)
@@ -233,34 +235,34 @@ def statements(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def docstring_findings(sources: Sources) -> list[str]:
-    """Find what is public and says nothing of itself."""
+    """Find public definitions without a docstring."""
     return [
         f"{name} has no docstring"
         for module, source in sources.items()
         for name, node in public_definitions(module, source)
-        if not ast.get_docstring(node) and not is_told_elsewhere(node)
+        if not ast.get_docstring(node) and not is_documented_elsewhere(node)
     ]
 
 
-def is_told_elsewhere(node: ast.AST) -> bool:
-    """Tell whether the docstring belongs to another definition of the same name."""
+def is_documented_elsewhere(node: ast.AST) -> bool:
+    """Return whether the docstring belongs to another definition of the same name."""
     decorators = getattr(node, "decorator_list", [])
     return any(ast.unparse(each).split(".")[-1] in {"overload", "setter"} for each in decorators)
 
 
 def size_findings(sources: Sources) -> list[str]:
-    """Find the functions that no longer fit on a screen or two."""
-    found = []
+    """Find the functions that are too long."""
+    findings = []
     for module, source in sources.items():
         for node in nodes_of(source):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:
-                    found.append(
+                    findings.append(
                         f"{module}:{node.lineno} {node.name} has {lines} lines,"
                         f" more than {MAX_FUNCTION_LINES}: split it"
                     )
-    return found
+    return findings
 
 
 def word_findings(sources: Sources) -> list[str]:
@@ -277,7 +279,7 @@ def word_findings(sources: Sources) -> list[str]:
 
 
 def public_names(module: str, source: str) -> Iterator[str]:
-    """Yield the dotted names that a caller can write."""
+    """Yield the dotted public names."""
     for name, node in public_definitions(module, source):
         yield name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,8 +1,8 @@
-"""What the tests must cover, and the tables that say which test covers what.
+"""The hazards and scenarios that tests must cover, and the tables of which test covers what.
 
 A test that covers a hazard or a scenario carries `@pytest.mark.hazard("C1")` or
-`@pytest.mark.scenario("S1.2")`. The tables in tests/README.md are made from these marks by
-`make tables`; a test in this folder compares them.
+`@pytest.mark.scenario("S1.2")`. `make tables` generates the tables in tests/README.md from these
+marks; a test in this folder checks that they are up to date.
 """
 
 import ast
@@ -18,7 +18,7 @@ from tidy.definitions import TESTS, Function
 
 HAZARDS = {
     "C1": "response lost, PUT landed: accepted exactly once",
-    "C2": "a delayed PUT lands later: one body a slot, no other slot while unsure",
+    "C2": "a delayed PUT lands later: one body per slot, no other while unsure",
     "C3": '409 is not "exists"',
     "C4": "slots are never freed",
     "C5": "no gap, version = key, prev checked",
@@ -26,49 +26,48 @@ HAZARDS = {
     "C7": "a failing writer deletes nothing",
     "C8": "same id, same bytes on retry",
     "C9": "a retry costs the same however many commits were missed",
-    "P1": "a bad key frame is stepped over",
+    "P1": "a bad key frame is skipped",
     "P2": "two writers of one key frame write the same bytes",
     "P3": "no key frame is built from part of the state",
     "P4": "what the fold needs survives a key frame",
     "V1": "no upload in flight is deleted",
     "V2": "nothing live or held is deleted",
-    "V3": "the live set is read behind the fence",
+    "V3": "the live set is read after the fence",
     "V4": "foreign keys are left alone",
     "V5": "an old program deletes nothing of a new table",
     "V6": "a stale listing only under-deletes",
     "R1": "404: vacuumed below the horizon, data loss above, never skipped",
     "R2": "a scan shows one version",
     "R3": "a session never goes backwards",
-    "I1": "every attempt of a task has keys of its own",
-    "I2": "a driver that dies before the commit leaves only garbage",
-    "I3": "a driver that dies after the commit finds it done",
+    "I1": "every attempt of a task has its own keys",
+    "I2": "a driver that crashes before the commit leaves only garbage",
+    "I3": "a driver that crashes after the commit finds it done",
     "I4": "concurrent deliveries have one effect",
-    "I5": "a replay with other content: the first stands; another number of rows is reported",
+    "I5": "a replay with other content: the first one stands; another number of rows is reported",
     "I6": "an abort after the commit undoes nothing",
     "K1": "what a replace drops is live just before",
     "K2": "a claim that was lost voids the commit",
     "K3": "a claim ends by a commit, not by a clock",
     "K6": "a rewrite loses and doubles no row, and changes no value",
-    "K7": "a rewrite drops what its plan saw; what came later stays",
-    "K8": "planning comes to an end, and lets a chunk rest whose task fails",
-    "W1": "ambient state (decimal context, locale, time zone, umask, environment) reaches no value:"
-    " the same bytes and answers under any of it",
-    "W2": "an input is read whole or refused: a cut stream, late columns, values in the paths of a"
-    " folder, mixed files",
-    "W3": "a conversion is exact or refused, on every road in: units of time, large and view types,"
-    " categories, NaN and null, numbers of JSON",
+    "K7": "a rewrite drops the segments of its plan; later ones are kept",
+    "K8": "planning reaches a fixed point, and lets a chunk rest after its task failed",
+    "W1": "ambient state (decimal context, locale, time zone, umask, environment) affects no value:"
+    " the same bytes and results under any of it",
+    "W2": "an input is read completely or refused: a cut stream, late columns, values in the paths"
+    " of a folder, mixed files",
+    "W3": "a conversion is exact or refused, in every writer: units of time, large and view types,"
+    " categories, NaN and null, numbers in JSON",
     "W4": "what a writer or a compaction may write, a reader can read: one table of limits",
-    "W5": "all engines give one answer, or the engine is not used: minus zero, NaN, decimals, time"
-    " zones, LIKE, no columns",
+    "W5": "all engines give the same result, or the engine is not used: minus zero, NaN, decimals,"
+    " time zones, LIKE, no columns",
     "W6": "changed bytes of a segment give the right rows or `DataLoss`: no hang, no abort, no"
     " other rows",
-    "W7": "no argument is guessed at: a time without a form, a size without a unit is refused with"
-    " the forms that are taken",
-    "W8": "a name that is accepted works everywhere: it becomes no expression, no path, no field of"
-    " a library",
+    "W7": "no argument is guessed: an ambiguous time or a size without a unit is refused with"
+    " the accepted forms",
+    "W8": "an accepted name works everywhere: it is never read as an expression, a path or a field"
+    " of a library",
     "W9": "a handle whose table was replaced by another notices before it commits or deletes",
-    "W10": "a store that does not keep its promises is found out before the second writer's first"
-    " row",
+    "W10": "a store that breaks its contract is detected before the second writer's first row",
 }
 
 SCENARIOS = {
@@ -93,9 +92,9 @@ SCENARIOS = {
     "S3.7": "Spark compacts 1,000 chunks; Lambda from S3 events, twice and at once",
 }
 
-# Mark -> what it may name.
+# Mark -> the names that it may have.
 KINDS = {"hazard": HAZARDS, "scenario": SCENARIOS}
-# Fixtures that stand for an S3 server and for a directory, one after the other.
+# Fixtures that run a test on an S3 server and on a directory.
 BOTH_PLACES = {"place", "long_place", "root_uri"}
 README = TESTS / "README.md"
 _TABLE = re.compile(r"(<!-- (\w+): made by `make tables` -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -135,12 +134,12 @@ def marked(files: Sources) -> dict[tuple[str, str], list[Test]]:
 
 
 def asserts_something(function: Function) -> bool:
-    """Tell whether a test asserts or expects an error."""
+    """Return whether a test asserts or expects an error."""
     return any(isinstance(node, ast.Assert | ast.With) for node in ast.walk(function))
 
 
 def problems(files: Sources) -> list[str]:
-    """Return what is wrong with the marks: names that nobody knows, and what no test covers."""
+    """Return the problems of the marks: unknown names, and names that no test covers."""
     by_mark = marked(files)
     wrong = [
         f"{file}::{function.name} is marked with the unknown {kind} {name}"
@@ -161,7 +160,7 @@ def problems(files: Sources) -> list[str]:
     for name in SCENARIOS:
         tests = by_mark.get(("scenario", name), [])
         if not any({a.arg for a in f.args.args} & BOTH_PLACES for _, f in tests):
-            wrong.append(f"scenario {name} runs in one place: take one of {sorted(BOTH_PLACES)}")
+            wrong.append(f"scenario {name} runs in one place: use one of {sorted(BOTH_PLACES)}")
     return wrong
 
 
@@ -179,7 +178,7 @@ def table(kind: str, files: Sources) -> str:
 
 
 def with_tables(text: str, files: Sources) -> str:
-    """Return a text whose tables are made anew, each between its two comments."""
+    """Return a text with regenerated tables, each between its two comments."""
     return _TABLE.sub(lambda m: f"{m[1]}{table(m[2], files)}{m[3]}", text)
 
 

@@ -1,4 +1,4 @@
-"""The tests that are there, read from their files without importing any."""
+"""The existing tests, parsed from their files without importing them."""
 
 import ast
 from functools import cache
@@ -10,7 +10,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def functions(file: str) -> dict[str, Function]:
-    """Return the functions and methods of a file below `tests/`, by name; none where it is none."""
+    """Return the functions and methods of a file below `tests/`, by name; none if it is missing."""
     path = TESTS / file
     if not path.is_file():
         return {}

@@ -1,6 +1,6 @@
-"""The tables of the tidy test: what a new module, or an exception to a rule, is entered in.
+"""The tables of the tidy test, in which new modules and exceptions to rules are entered.
 
-Each exception stands with its reason.
+Each exception has its reason.
 """
 
 import re
@@ -22,11 +22,11 @@ FLOORS = (
     ("ground",),
 )
 
-# Rooms that do no I/O, start no threads and log nothing, and what of the standard library would.
+# Rooms that do no I/O, start no threads and log nothing, and the standard modules that would.
 PURE = {"model", "format", "query", "state"}
 IMPURE = {"asyncio", "concurrent", "logging", "os", "pathlib", "socket", "subprocess", "threading"}
 
-# What each import package may import of the others.
+# The packages that each import package may import.
 PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "eventlog": set(),
     "readers": {"eventlog"},
@@ -39,9 +39,9 @@ _CLOCK = {"eventlog.clock": "the one module that reads time and randomness"}
 _S3 = {
     "eventlog.store.s3.adapter": "the adapter that owns boto3",
     "eventlog.store.s3.clients": "the adapter's clients, one per thread pool and process",
-    "eventlog.store.s3.endpoints": "asks a client where it would send a request",
+    "eventlog.store.s3.endpoints": "determines the endpoint of a client",
     "eventlog.store.testing.local_server": "makes the bucket of the embedded server",
-    "eventlog.compaction.lambda_handler": "asks its queue for the rest of the work",
+    "eventlog.compaction.lambda_handler": "requests the rest of the work from its queue",
 }
 _SPARK = {
     "eventlog.readers.spark": "Spark's reader",
@@ -62,7 +62,7 @@ OWNERS = {
     "moto": {"eventlog.store.testing.local_server": "the embedded server"},
     "pyspark": _SPARK,
 }
-# The room that shows the whole system, Spark included.
+# The demo, which shows the whole system, including Spark.
 DEMO = "eventlog.demo"
 
 # Calls that read the clock or the random source without one of the modules above.
@@ -74,7 +74,7 @@ BANNED_CALLS = {
     "os.urandom",
 }
 
-# What only an extra installs: a base install, such as a Lambda bundle, has none of it.
+# Packages that only extras install: a base install, such as a Lambda bundle, has none of them.
 EXTRAS = ("click", "duckdb", "matplotlib", "moto", "pandas", "polars", "pyspark", "rich", "sqlglot")
 
 AVOIDED = {

@@ -1,4 +1,4 @@
-"""Whatever code and tests cite of FORMAT.md is there: rules by number, sections by name."""
+"""Citations of FORMAT.md in code and tests exist: rules by number, sections by name."""
 
 import re
 
@@ -29,7 +29,7 @@ def numbers(text):
 
 
 def unknown(source, text=FORMAT):
-    """What a source cites of a specification that does not have it."""
+    """The citations in a source that the specification does not have."""
     rules, sections = set(STATED.findall(text)), headings(text)
     cited = CITED.findall(source) + ["".join(found) for found in OF_THE_FOLD.findall(source)]
     found = [rule for rule in cited if rule not in rules]

@@ -14,7 +14,7 @@ def test_every_hazard_and_scenario_is_covered(files):
 
 
 def test_the_tables_are_those_of_the_marks(files):
-    """Where this fails, `make tables` writes them again."""
+    """If this fails, `make tables` regenerates them."""
     text = README.read_text(encoding="utf-8")
     assert text == with_tables(text, files)
     assert table("hazard", files) in text

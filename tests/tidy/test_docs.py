@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, Python in them is Python, and the first example runs."""
+"""The documentation: links resolve, Python blocks parse, and the first example runs."""
 
 import ast
 import re
@@ -15,13 +15,13 @@ PAGES = [
     *(ROOT / "tests" / name for name in ("README.md", "golden/README.md")),
     ROOT / "eventlog" / "FORMAT.md",
 ]
-README_LINES = 150  # what somebody reads who decides in two minutes
+README_LINES = 150  # short enough to decide in two minutes
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def lost(page: Path, text: str) -> list[str]:
-    """The relative links of a page that lead nowhere."""
+    """The relative links of a page that do not resolve."""
     links = [link for link in _LINK.findall(text) if "://" not in link]
     return [link for link in links if not (page.parent / link).exists()]
 

@@ -1,7 +1,7 @@
 """The shape of the code: layers, banned imports, docstrings, sizes, words, files.
 
-The rules and their exceptions stand in `tables`, the checks in `checks`. Each check is seen to fail
-on a made-up source, so that an empty list of findings means something.
+The rules and their exceptions are in `tables`, the checks in `checks`. Each check is shown to fail
+on a made-up source, so that an empty list of findings is meaningful.
 """
 
 import subprocess
@@ -211,7 +211,7 @@ def test_base_install_imports_without_the_extras():
 
 
 def test_nothing_loads_pandas_before_it_is_needed():
-    """It takes half as long to load as everything else, at each start of the program."""
+    """Loading it takes half as long as everything else, at each start of the program."""
     packages = "eventlog.cli.entry, eventlog.readers, eventlog.writers.files, eventlog.compaction"
     look = f"import {packages}, sys; print('pandas' in sys.modules)"
     done = subprocess.run(
@@ -278,7 +278,9 @@ def test_a_room_has_few_modules(tmp_path):
     assert crowded_folders([tmp_path]) == {tmp_path.name: MOST_MODULES + 1}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout knows what is tracked")
+@pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="only a checkout has a list of tracked files"
+)
 def test_no_text_names_a_path_of_one_machine():
     files = read_tracked_text()
     assert "pyproject.toml" in files

@@ -1,4 +1,4 @@
-"""A default run is the same every time: what is drawn, what is read, and from where."""
+"""A default run is deterministic: hypothesis, randomness and timing."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ draw()
 
 
 def drawn(folder, *imported):
-    """What hypothesis draws in a process that has imported some modules of a folder."""
+    """The values that hypothesis draws in a process that has imported some modules of a folder."""
     environment = {n: v for n, v in os.environ.items() if n != "EVENTLOG_EXAMPLES"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, sys.path)])
     command = [sys.executable, "-c", DRAWS, *imported]
@@ -45,7 +45,7 @@ FILES = sorted(
     for path in TESTS.rglob("*.py")
     if path.name.startswith("test_") or path.name == "conftest.py" or path.parent == TESTS
 )
-# Not of a default run.
+# Not part of a default run.
 LONG = ("bench/", "integration/test_lambda_localstack.py")
 HELPERS = {
     "support/racers.py": "its deadline is for a hang",

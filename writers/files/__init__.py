@@ -1,8 +1,8 @@
 """Rows from files: Parquet, CSV, JSON lines and Arrow IPC as one stream, in bounded memory.
 
-Imports eventlog only. A file is read whole or refused: what a name, a format or a cut leaves open
-is never guessed. Text formats are read with the table's own types, so that the table decides
-whether `1` is a number or a name.
+Imports eventlog only. A file is read completely or refused; nothing ambiguous about its name,
+format or end is guessed. Text formats are read with the table's types: the table decides whether
+`1` is a number or a string.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A stream of rows, and how many there are where the files say so without being read."""
+    """A stream of rows, and their number if the files' metadata has it."""
 
     reader: pa.RecordBatchReader
     total: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """What the files are read for: the table's columns, and what else counts as null in CSV."""
+class _Target:
+    """The table's columns, and what else means null in CSV."""
 
     wanted: pa.Schema
     time_column: str
@@ -56,25 +56,26 @@ def open_rows(
 ) -> Rows:
     """Return the rows of all files, in the order given.
 
-    Headers and footers are looked at before the first row is read, one file at a time; rows are
-    read as the stream is.
+    Headers and footers are checked before the first row is read, one file at a time. Rows are read
+    as the stream is consumed.
 
     Args:
         files: paths of files or folders of one format, or `-` alone for standard input, which is
             an Arrow IPC stream unless `file_format` says CSV or JSON.
         wanted: the table's schema, whose types text files are read with.
-        time_column: read as text where the format is text: an append parses any ISO 8601.
-        file_format: one of `FORMATS`; by the names of the files if None.
-        nulls: CSV: what an unquoted field says for null, beside nothing at all.
+        time_column: name of the time column. Text formats leave it as text: an append parses any
+            ISO 8601.
+        file_format: one of `FORMATS`; derived from the files' names if None.
+        nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
 
     Raises:
-        InvalidInput: a file cannot be read whole, does not fit the table, or the files are of
-            several formats. Also out of the stream, at the row where that shows.
+        InvalidInput: a file cannot be read completely or does not fit the table, or the files have
+            several formats. Reading the stream may raise it too.
     """
-    table = _Table(wanted, time_column, tuple(nulls))
+    table = _Target(wanted, time_column, tuple(nulls))
     if STDIN in files:
         if len(files) > 1:
-            raise InvalidInput("'-' reads standard input and stands alone")
+            raise InvalidInput("'-' reads standard input and cannot be combined with files")
         if sys.stdin is None:
             raise InvalidInput("standard input is closed: there is nothing to read")
         kind = file_format or "arrow"
@@ -82,7 +83,7 @@ def open_rows(
     else:
         sources = find_files(files, wanted, file_format)
     if nulls and any(source.kind != "csv" for source in sources):
-        raise InvalidInput("only CSV has texts that stand for null")
+        raise InvalidInput("--null is for CSV only: other formats have their own null")
     if len(sources) == 1:
         part = _open(sources[0], table)
         return Rows(_reader(part.schema, _batches(sources[0], part)), part.rows)
@@ -90,7 +91,7 @@ def open_rows(
 
 
 def counted(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchReader:
-    """Return the same stream, which tells `advance` the number of rows that went through."""
+    """Return the same stream, which calls `advance` with the number of rows read so far."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         done = 0
@@ -103,7 +104,7 @@ def counted(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchRea
 
 
 def exactly(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
-    """Return the same stream, which raises InvalidInput unless it has exactly so many rows."""
+    """Return the same stream, which raises InvalidInput unless it has exactly `rows` rows."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         done = 0
@@ -121,10 +122,10 @@ def exactly(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def _several(sources: Sequence[Source], table: _Table) -> Rows:
-    """Return the rows of several files, after a look at the columns of each."""
+def _several(sources: Sequence[Source], table: _Target) -> Rows:
+    """Return the rows of several files, after checking the columns of each."""
     schemas, total = [], 0
-    if not sources:  # a folder of nothing but empty files, by a writer that was done
+    if not sources:  # a folder of empty files only, whose writer had finished
         return Rows(_reader(table.wanted, iter(())), 0)
     for source in sources:
         part = _open(source, table)
@@ -137,7 +138,9 @@ def _several(sources: Sequence[Source], table: _Table) -> Rows:
         for source, known in zip(sources, schemas, strict=True):
             part = _open(source, table)
             if part.schema != known:
-                raise source.refused("it has changed since it was first looked at")
+                raise source.refused(
+                    "it has changed since its columns were checked; append it again"
+                )
             for batch in _batches(source, part):
                 for piece in pieces(batch):
                     yield _aligned(source, piece, schema)
@@ -145,9 +148,9 @@ def _several(sources: Sequence[Source], table: _Table) -> Rows:
     return Rows(_reader(schema, batches()), None if total < 0 else total)
 
 
-def _open(source: Source, table: _Table) -> Opened:
-    """Open one file and check its columns, with those that stand in its path."""
-    with source.complaining():
+def _open(source: Source, table: _Target) -> Opened:
+    """Open one file and check its columns, including those in its path."""
+    with source.errors_named():
         if source.kind == "csv":
             part = csv_rows.open_csv(source, table.wanted, table.time_column, table.nulls)
         elif source.kind == "json":
@@ -171,13 +174,13 @@ def _open(source: Source, table: _Table) -> Opened:
 def _batches(source: Source, part: Opened) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file in batches of a moderate size."""
     rows = 0
-    with source.complaining():
+    with source.errors_named():
         for batch in part.batches:
             rows += batch.num_rows
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
     if part.rows is not None and rows != part.rows:
-        raise source.refused(f"it says that it has {part.rows} rows, and has {rows}")
+        raise source.refused(f"its metadata says {part.rows} rows, but it has {rows}")
 
 
 def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -185,9 +188,9 @@ def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
 
 def _common_schema(
-    sources: Sequence[Source], schemas: Sequence[pa.Schema], table: _Table
+    sources: Sequence[Source], schemas: Sequence[pa.Schema], table: _Target
 ) -> pa.Schema:
-    """Return the columns that any file has, of the table's types where the files' differ."""
+    """Return the columns that any file has, with the table's types where the files differ."""
     fields = []
     for field in table.wanted:
         kinds = {s.field(field.name).type for s in schemas if field.name in s.names}
@@ -199,7 +202,7 @@ def _common_schema(
                 if not all(_is_text(kind) or pa.types.is_null(kind) for kind in kinds):
                     raise sources[0].refused(
                         f"event times {field.name!r} are text in some of the files and times in "
-                        "others: append each kind on its own"
+                        "others: append each kind separately"
                     )
                 kind = pa.large_string()
             fields.append(pa.field(field.name, kind))
@@ -211,7 +214,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with exactly these columns; what a file lacks is null in all its rows."""
+    """Return the batch with exactly these columns; columns that the file lacks are null."""
     columns = []
     for field in schema:
         at = batch.schema.get_field_index(field.name)
@@ -222,7 +225,7 @@ def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Rec
             values = batch.column(at)
             if pa.types.is_dictionary(values.type) and values.type != field.type:
                 values = values.dictionary_decode()
-            # Not of the same type: Arrow damages lists of nothing but nulls.
+            # No cast to the same type: Arrow's cast damages lists of nulls only.
             columns.append(values if values.type == field.type else values.cast(field.type))
         except pa.ArrowInvalid as error:
             raise source.refused(f"column {field.name!r} does not fit: {error}") from None

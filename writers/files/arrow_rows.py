@@ -1,7 +1,7 @@
 """Arrow IPC: the file form, which ends in a footer, and the stream form, which ends in a marker.
 
-Imports eventlog only. Arrow takes the end of the bytes for the end of a stream. Here a stream
-without its marker is refused: its producer may have died half-way.
+Imports eventlog only. Arrow accepts a stream that ends without a marker. Here it is refused: its
+producer may have failed half-way.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _FILE_MAGIC = b"ARROW1"
 
 
 def open_arrow(source: Source) -> Opened:
-    """Open a file or a stream of Arrow IPC, whichever it is.
+    """Open Arrow IPC in its file or its stream form.
 
     Raises:
-        pa.ArrowException: it is neither; out of the batches, where it is cut.
-        ValueError: out of the batches, where the end of a stream is missing, or bytes follow it.
+        pa.ArrowException: it is neither; also while reading the batches, if it is cut.
+        ValueError: while reading the batches: the end of a stream is missing, or bytes follow it.
     """
     file = source.open()
     if source.stream is None:
@@ -35,52 +35,53 @@ def open_arrow(source: Source) -> Opened:
         reader = pa.ipc.open_stream(stream)
     except pa.ArrowException as error:
         stream.close()
-        raise ValueError(f"it is no Arrow IPC stream: {error}") from None
-    return Opened(reader.schema, _streamed(reader, stream), close=stream.close)
+        raise ValueError(f"it is not an Arrow IPC stream: {error}") from None
+    return Opened(reader.schema, _stream_batches(reader, stream), close=stream.close)
 
 
 def _open_file(source: Source) -> Opened:
-    # Not mapped into memory: rows wait there to be encoded, and the file may change meanwhile.
+    # Not memory-mapped: the file may change before its rows are encoded.
     file = pa.OSFile(os.fsencode(source.path))
     try:
         reader = pa.ipc.open_file(file)
         check_alone(source.path, _FILE_MAGIC)
         # Older releases of Arrow count rows by reading them.
         rows = reader.count_rows() if hasattr(reader, "count_rows") else None
-        return Opened(reader.schema, _filed(reader, file), rows, file.close)
+        return Opened(reader.schema, _file_batches(reader, file), rows, file.close)
     except BaseException:
         file.close()
         raise
 
 
-def _filed(reader: pa.RecordBatchFileReader, file: Any) -> Iterator[pa.RecordBatch]:
+def _file_batches(reader: pa.RecordBatchFileReader, file: Any) -> Iterator[pa.RecordBatch]:
     with file:
         for number in range(reader.num_record_batches):
-            yield _whole(reader.get_batch(number))
+            yield _validated(reader.get_batch(number))
 
 
-def _streamed(reader: pa.RecordBatchStreamReader, stream: _Ended) -> Iterator[pa.RecordBatch]:
+def _stream_batches(reader: pa.RecordBatchStreamReader, stream: _Ended) -> Iterator[pa.RecordBatch]:
     for batch in reader:
-        yield _whole(batch)
+        yield _validated(batch)
     stream.check_end()
     stream.close()
 
 
-def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch if its offsets stay within its buffers, which Arrow does not look at.
+def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch if its offsets stay within its buffers, which Arrow does not check.
 
     Raises:
-        pa.ArrowInvalid: they do not: other bytes would be read as values.
+        pa.ArrowInvalid: they do not, so other bytes would be read as values.
     """
     batch.validate(full=True)
     return batch
 
 
 class _Ended:
-    """A stream as a file to read, which knows whether Arrow stopped before the bytes did.
+    """A stream as a file, which records whether Arrow tried to read past its end.
 
-    Arrow reads what it needs and no more: at the marker it stops, and where there is none it asks
-    for more than there is. The marker's bytes alone say nothing, as rows may end in the same.
+    Arrow reads only what it needs: it stops at the marker, and without one it asks for more bytes
+    than there are. The marker's bytes alone prove nothing, because rows may end with the same
+    bytes.
     """
 
     def __init__(self, file: Any) -> None:
@@ -89,13 +90,13 @@ class _Ended:
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, as many as there are of `size`."""
+        """Return up to `size` bytes."""
         block: bytes = self._file.read(size)
         self._short |= len(block) < size
         return block
 
     def readable(self) -> bool:
-        """Say that it can be read, as files do."""
+        """Return True, as a readable file does."""
         return True
 
     def close(self) -> None:
@@ -111,10 +112,10 @@ class _Ended:
         """
         if self._short:
             raise ValueError(
-                "the Arrow IPC stream stops without its end-of-stream marker: its producer may "
-                "have died half-way"
+                "the Arrow IPC stream ends without its end-of-stream marker: its producer may "
+                "have failed half-way"
             )
         if self._file.read(1):
             raise ValueError(
-                "bytes follow the end of the Arrow IPC stream: append each stream on its own"
+                "bytes follow the end of the Arrow IPC stream: append each stream separately"
             )

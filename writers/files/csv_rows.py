@@ -1,8 +1,8 @@
-"""CSV, as RFC 4180 has it: a header, commas, quotes doubled inside quotes.
+"""CSV as in RFC 4180: a header, commas, quotes doubled inside quotes.
 
-Imports eventlog only. An unquoted empty field is null and a quoted one the empty text; no other
-text is null unless the caller says so. Arrow's parser takes what it is given: half a quoted field,
-text behind a closing quote. So the bytes pass a check of their own on their way to it.
+Imports eventlog only. An unquoted empty field is null and a quoted one the empty string; no other
+text is null unless the caller names it. Arrow's parser accepts malformed input, such as half a
+quoted field or text after a closing quote. So the bytes are checked before they reach it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pyarrow.csv as pa_csv
 from eventlog.writers.files.sources import Opened, Source
 from eventlog.writers.files.texts import Misfit, parse, short_fractions
 
-_BLOCK_BYTES = 4 * 2**20  # also the longest row; Arrow holds some fifty times as much
+_BLOCK_BYTES = 4 * 2**20  # also the longest row; Arrow's memory is about fifty times as much
 _BOM = b"\xef\xbb\xbf"
 _QUOTE = 0x22
 _BARE_RETURN = (
-    "a carriage return (CR) without a line feed (LF) stands outside of quotes, where programs do "
-    "not agree whether it ends a line: end lines with LF or CRLF, and quote fields that have a CR"
+    "a carriage return (CR) without a line feed (LF) is outside of quotes, where programs do "
+    "not agree whether it ends a line: end lines with LF or CRLF, and quote fields with a CR"
 )
 _RETURN = re.compile(rb"\r[^\n]")
 _AROUND = (b"", b",", b"\n", b"\r")
@@ -34,22 +34,22 @@ _OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
 def open_csv(
     source: Source, wanted: pa.Schema, time_column: str, nulls: Sequence[str] = ()
 ) -> Opened:
-    """Open a CSV file; its event times stay text, which the append parses.
+    """Open a CSV file. Its event times stay text, which the append parses.
 
     Raises:
-        ValueError: it has no header, or a name twice; out of the batches, what does not fit.
-        pa.ArrowException: it is no CSV.
+        ValueError: it has no header, or a name twice; while reading batches: a value does not fit.
+        pa.ArrowException: it is not CSV.
     """
     checked, reader = _reader(source, wanted, nulls)
     names = reader.schema.names
-    if len(names) == 1:  # an empty line is a null, which Arrow would leave out
+    if len(names) == 1:  # an empty line means null; Arrow would skip it
         checked.close()
         if source.stream is not None:
             raise ValueError("a CSV of one column cannot come from a pipe: give a file")
         checked, reader = _reader(source, wanted, nulls, empty_lines=True)
         if reader.schema.names != names:
             checked.close()
-            raise ValueError("an empty line stands before its header: remove it")
+            raise ValueError("there is an empty line before its header: remove it")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         checked.close()
@@ -62,7 +62,7 @@ def open_csv(
 def _reader(
     source: Source, wanted: pa.Schema, nulls: Sequence[str], *, empty_lines: bool = False
 ) -> tuple[_Checked, pa_csv.CSVStreamingReader]:
-    """Return the file and Arrow's reader of texts, in which a null is told from an empty text."""
+    """Return the file and Arrow's reader of strings, which separates null from empty strings."""
     parse_options = pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not empty_lines)
     convert_options = pa_csv.ConvertOptions(
         column_types=dict.fromkeys(wanted.names, pa.string()),
@@ -72,7 +72,7 @@ def _reader(
     )
     checked = _Checked(source.open())
     try:
-        with _long_rows():
+        with _explained_long_rows():
             reader = pa_csv.open_csv(
                 checked,
                 read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
@@ -90,7 +90,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     before = 0
     try:
-        with _long_rows():
+        with _explained_long_rows():
             for batch in reader:
                 yield _typed(batch, schema, time_column, before)
                 before += batch.num_rows
@@ -99,8 +99,8 @@ def _batches(
 
 
 @contextmanager
-def _long_rows() -> Iterator[None]:
-    """Say of a row that is longer than a block what Arrow says in words of its own."""
+def _explained_long_rows() -> Iterator[None]:
+    """Replace Arrow's message for a row that is longer than a block."""
     try:
         yield
     except pa.ArrowInvalid as error:
@@ -123,14 +123,16 @@ def _typed(
             pa.types.is_nested(field.type) or pa.types.is_binary(field.type)
         ):
             raise ValueError(
-                f"column {field.name!r} has type {field.type}, which CSV has no form for: append "
+                f"column {field.name!r} has type {field.type}, which CSV cannot represent: append "
                 "Parquet or Arrow"
             )
         try:
             columns.append(_values(values, field.type))
         except Misfit as error:
             row, text = before + error.index + 1, values[error.index].as_py()
-            hint = f"; --null {text!r} takes it for null" if text.upper() in _OFTEN_NULL else ""
+            hint = (
+                f"; give --null {text!r} to read it as null" if text.upper() in _OFTEN_NULL else ""
+            )
             raise ValueError(f"row {row}, column {field.name!r}: {error}{hint}") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -142,16 +144,16 @@ def _values(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class _Checked:
-    r"""A CSV file as a file to read, which raises where it is not as RFC 4180 has it.
+    r"""A CSV file that raises while it is read if it violates RFC 4180.
 
-    Arrow would read the rest of a file that ends inside quotes as one field, and `"a\"b"`, as
-    Spark writes a quote by default, as another text. A last line without its end may be cut in a
-    field.
+    Arrow would read the rest of a file that ends inside quotes as one field, and would misread
+    `"a\"b"`, which is how Spark writes a quote by default. A last line without a line end may be
+    cut inside a field.
     """
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._inside = False  # before the last byte that was seen
+        self._inside = False  # quotes: the state before the last byte seen
         self._last = b""
         self._kept = b""
         self.closed = False
@@ -160,7 +162,7 @@ class _Checked:
         """Return the next bytes.
 
         Raises:
-            ValueError: they cannot be CSV, or the file is cut.
+            ValueError: they are not valid CSV, or the file is cut.
         """
         block = self._next(size)
         if block and not self._last:
@@ -182,9 +184,9 @@ class _Checked:
         self._file.close()
 
     def _next(self, size: int) -> bytes:
-        """Return the next bytes; an LF is never the first of them where a CR came before it.
+        """Return the next bytes, never starting with the LF of a CRLF.
 
-        Arrow drops an LF at the start of a block after a CR, inside of quotes too.
+        Arrow drops an LF at the start of a block after a CR, even inside quotes.
         """
         if not size:
             return b""
@@ -197,13 +199,13 @@ class _Checked:
         return block
 
     def _check(self, text: bytes) -> None:
-        """Check bytes that start with the last one that was seen before them."""
-        if b"\0" in text:  # at which Arrow stops to look for quotes
+        """Check bytes, the first of which is the last byte of the block before."""
+        if b"\0" in text:  # after it Arrow stops looking for quotes
             raise ValueError("it has a NUL byte, which CSV cannot hold: append Parquet or Arrow")
         quotes = text.count(b'"')
         if quotes:
             pieces = pc.split_pattern(pa.array([text], pa.large_binary()), pattern='"')[0].values
-            pieces = pieces.slice(int(self._inside))  # each second one now stands outside quotes
+            pieces = pieces.slice(int(self._inside))  # now every second piece is outside quotes
             outside = pieces.filter(_each_second(len(pieces)))
             begun = outside if self._inside else outside.slice(1)
             ended = outside if (quotes + self._inside) % 2 else outside.slice(0, len(outside) - 1)
@@ -222,19 +224,19 @@ class _Checked:
             raise ValueError(_BARE_RETURN)
         if self._last and self._last != b"\n":
             raise ValueError(
-                "its last line has no end, so that its last field may be cut: if it is whole, add "
+                "its last line has no line end, so its last field may be cut: if not, add "
                 "a line end"
             )
 
 
 def _each_second(count: int) -> pa.Array:
-    """Return which of so many are the first, third, fifth and so on."""
+    """Return a mask of `count` items that selects the first, third, fifth and so on."""
     bits = pa.py_buffer(b"\x55" * (count // 8 + 1))  # the lowest bit comes first
     return pa.Array.from_buffers(pa.bool_(), count, [None, bits])
 
 
 def _check_line_ends(text: bytes, *, inside: bool) -> None:
-    """Refuse a CR outside of quotes that no LF follows; the last byte's follower is not here."""
+    """Refuse a CR outside of quotes without an LF. A CR at the end is checked later."""
     pieces = text.removesuffix(b"\r").split(b'"')
     for piece in pieces[int(inside) :: 2]:
         if piece.count(b"\r") != piece.count(b"\r\n"):
@@ -242,11 +244,11 @@ def _check_line_ends(text: bytes, *, inside: bool) -> None:
 
 
 def _check_bounds(*bounds: pa.Array) -> None:
-    """Check the bytes next to quoted fields; nothing stands between two quotes that mean one."""
+    """Check the bytes next to quoted fields; a doubled quote has none between its quotes."""
     around = pa.array(_AROUND, pa.binary())
     for edges in bounds:
         if not pc.all(pc.is_in(edges.cast(pa.binary()), around), min_count=0).as_py():
             raise ValueError(
-                "a quote stands inside a field, where RFC 4180 has it doubled between quotes "
-                """(Spark writes it so with .option("escape", '"'))"""
+                "there is a quote inside a field; RFC 4180 doubles it inside a quoted field "
+                """(in Spark: .option("escape", '"'))"""
             )

@@ -1,7 +1,7 @@
-"""The files of rows behind the paths of an append: folders, their partitions, and their markers.
+"""The data files behind the paths of an append: folders, their partitions, and their markers.
 
-Imports eventlog only. Every file in a folder is read or known to hold no rows; whatever else lies
-there is refused by name, because it may hold rows, or say which of the others count.
+Imports eventlog only. Every file in a folder is either read or known to have no rows. Anything else
+is refused by name, because it may have rows or determine which other files count.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _BY_SUFFIX = {
     "feather": "arrow",
 }
 _DONE = "_SUCCESS"
-_EMPTY_BYTES = 64  # compressed text of no byte takes fewer
-# What writers leave beside rows, and what holds none.
+_EMPTY_BYTES = 64  # an empty text is smaller than this when compressed
+# Files without rows that writers leave beside data files.
 _NO_ROWS = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..*\.crc|\.DS_Store")
-# What says that a folder is not just the files in it.
+# Markers of a folder that is more than the files in it.
 _MARKERS = {
-    "_temporary": "a job has not finished writing this folder, or died: write it again",
-    "_spark_metadata": "a stream's list says which of these files count: read it with Spark",
-    "_delta_log": "this is a Delta Lake table, whose log says which files count",
-    ".hoodie": "this is a Hudi table, whose timeline says which files count",
-    "_log": "this may be an eventlog table, whose log says which files count: scan it",
+    "_temporary": "a job has not finished writing this folder, or failed: write it again",
+    "_spark_metadata": "a stream's log determines which files count: read it with Spark",
+    "_delta_log": "this is a Delta Lake table, whose log determines which files count",
+    ".hoodie": "this is a Hudi table, whose timeline determines which files count",
+    "_log": "this may be an eventlog table, whose log determines which files count: scan it",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A path to a file of rows, and the folder it was found in, if it was."""
+class _DataFile:
+    """The path of a data file, and the folder argument that it was listed from, if any."""
 
     path: str
     folder: str | None
@@ -54,31 +54,31 @@ class _Found:
 
 
 def find_files(files: Sequence[str], wanted: pa.Schema, file_format: str | None) -> list[Source]:
-    """Return the files of rows, those of a folder in the order of their names.
+    """Return the data files, those of a folder in the order of their names.
 
     Args:
         files: paths of files and folders.
         wanted: the table's columns, which a path may name.
-        file_format: one of `FORMATS`; by the files' names if None.
+        file_format: one of `FORMATS`; derived from the files' names if None.
 
     Raises:
-        InvalidInput: something that is missing, is no file of rows, comes twice, or has another
-            format than the rest.
+        InvalidInput: a path is missing, is not a data file, is given twice, or has another format
+            than the rest.
     """
     pipes = [file for file in files if _is_pipe(file)]
     if pipes:
         if len(files) > 1 or file_format is None:
-            raise InvalidInput(f"{pipes[0]} is a pipe: give it alone, and say its --format")
+            raise InvalidInput(f"{pipes[0]} is a pipe: give no other file, and give its --format")
         stream = Path(pipes[0]).open("rb")  # noqa: SIM115 - read while the rows are
         return [Source(pipes[0], file_format, Partition(), stream=stream)]
-    found = [part for file in files for part in _below(file)]
-    _check_once(found)
-    sources = _sources(found, wanted, file_format)
-    for folder in {part.folder for part in found} - {None}:
+    listed = [part for file in files for part in _below(file)]
+    _check_once(listed)
+    sources = _sources(listed, wanted, file_format)
+    for folder in {part.folder for part in listed} - {None}:
         _check_same_columns(
-            [s for s, part in zip(sources, found, strict=True) if part.folder == folder]
+            [s for s, part in zip(sources, listed, strict=True) if part.folder == folder]
         )
-    return [s for s, part in zip(sources, found, strict=True) if not _holds_nothing(s, part)]
+    return [s for s, part in zip(sources, listed, strict=True) if not _is_without_rows(s, part)]
 
 
 def _is_pipe(file: str) -> bool:
@@ -91,20 +91,20 @@ def _is_pipe(file: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _below(file: str) -> list[_Found]:
+def _below(file: str) -> list[_DataFile]:
     if not Path(file).is_dir():
-        return [_Found(file, None, Path(file).stat().st_size)]
+        return [_DataFile(file, None, Path(file).stat().st_size)]
     try:
-        found = [_Found(p, file, Path(p).stat().st_size) for p in _walk(file, frozenset())]
+        listed = [_DataFile(p, file, Path(p).stat().st_size) for p in _walk(file, frozenset())]
     except OSError as error:
         raise InvalidInput(f"cannot read the folder {file}: {error}") from None
-    if not found:
-        raise InvalidInput(f"the folder {file} has no files of rows")
-    return found
+    if not listed:
+        raise InvalidInput(f"the folder {file} has no data files")
+    return listed
 
 
 def _walk(folder: str, above: frozenset[str]) -> Iterator[str]:
-    """Yield every file of rows below a folder, in the order of names.
+    """Yield every data file below a folder, in the order of names.
 
     Unlike `os.walk` it follows links and raises where a folder cannot be listed.
     """
@@ -128,26 +128,28 @@ def _walk(folder: str, above: frozenset[str]) -> Iterator[str]:
 
 def _unknown(path: str) -> InvalidInput:
     return InvalidInput(
-        f"{path} may be hidden, unfinished, or a marker of a program that is not known here: "
-        "remove it, or name the files of rows one by one"
+        f"{path} may be hidden, unfinished, or a marker of an unknown program: "
+        "remove it, or name the data files one by one"
     )
 
 
-def _check_once(found: Sequence[_Found]) -> None:
+def _check_once(listed: Sequence[_DataFile]) -> None:
     seen: dict[tuple[int, int], str] = {}
-    for part in found:
-        status = os.stat(part.path)  # noqa: PTH116 - of what links lead to
+    for part in listed:
+        status = os.stat(part.path)  # noqa: PTH116 - follows links
         file = status.st_dev, status.st_ino
         if file in seen:
             raise InvalidInput(
-                f"{part.path} is given twice (as {seen[file]}): its rows would be there twice"
+                f"{part.path} is given twice (as {seen[file]}): its rows would be appended twice"
             )
         seen[file] = part.path
 
 
-def _sources(found: Sequence[_Found], wanted: pa.Schema, file_format: str | None) -> list[Source]:
+def _sources(
+    listed: Sequence[_DataFile], wanted: pa.Schema, file_format: str | None
+) -> list[Source]:
     sources, first = [], None
-    for part in found:
+    for part in listed:
         kind, codec = _format_of(part, file_format)
         if codec and kind in ("parquet", "arrow"):
             raise InvalidInput(f"{part.path} is compressed as a whole: decompress it first")
@@ -162,8 +164,8 @@ def _sources(found: Sequence[_Found], wanted: pa.Schema, file_format: str | None
     return sources
 
 
-def _format_of(part: _Found, file_format: str | None) -> tuple[str, str | None]:
-    """Return the format of a file and its compression; a known suffix in a folder is believed."""
+def _format_of(part: _DataFile, file_format: str | None) -> tuple[str, str | None]:
+    """Return a file's format and compression; in a folder a known suffix takes precedence."""
     suffixes = [suffix[1:].lower() for suffix in PurePath(part.path).suffixes]
     codec = CODECS.get(suffixes.pop()) if suffixes and suffixes[-1] in CODECS else None
     kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
@@ -177,8 +179,8 @@ def _format_of(part: _Found, file_format: str | None) -> tuple[str, str | None]:
     return kind, codec
 
 
-def _partition(part: _Found, wanted: pa.Schema) -> Partition:
-    """Return the columns that the path says: any of the table's, and inside a folder all."""
+def _partition(part: _DataFile, wanted: pa.Schema) -> Partition:
+    """Return the columns in the path: below the given folder all of them, above it the table's."""
     absolute = os.path.abspath(part.path)  # noqa: PTH100 - links keep their names
     folders = [name for name in PurePath(absolute).parts[:-1] if "=" in name]
     inside = 0
@@ -186,35 +188,36 @@ def _partition(part: _Found, wanted: pa.Schema) -> Partition:
         below = os.path.relpath(part.path, part.folder)
         inside = sum("=" in name for name in PurePath(below).parts[:-1])
     known = {name.casefold() for name in wanted.names}
-    said = []
+    named = []
     for at, folder in enumerate(folders):
         (name,) = parse_parts([folder]).values or [""]
         if name not in wanted.names and (at >= len(folders) - inside or name.casefold() in known):
             raise InvalidInput(
-                f"{part.path}: the folder {folder!r} says a column {name!r}, which the table does "
+                f"{part.path}: the folder {folder!r} names a column {name!r}, which the table does "
                 f"not have; it has {', '.join(wanted.names)}"
             )
         if name in wanted.names:
-            said.append(folder)
-    return parse_parts(said)
+            named.append(folder)
+    return parse_parts(named)
 
 
 def _check_same_columns(sources: Sequence[Source]) -> None:
-    """Refuse a folder where some paths say a column and others do not: it would be null there."""
+    """Refuse a folder where only some paths name a column: it would be null for the others."""
     first = sources[0]
     for source in sources:
         if source.partition.values.keys() != first.partition.values.keys():
             raise InvalidInput(
-                f"the paths {first.path} and {source.path} in one folder do not say the same "
+                f"the paths {first.path} and {source.path} in one folder do not name the same "
                 "columns: append them one by one"
             )
 
 
-def _holds_nothing(source: Source, part: _Found) -> bool:
-    """Say whether an empty text file may be left out: where its writer says that it was done.
+def _is_without_rows(source: Source, part: _DataFile) -> bool:
+    """Return whether a text file is empty and may be skipped because its writer had finished.
 
     Raises:
-        InvalidInput: nobody says so, or the format has no empty files.
+        InvalidInput: it is empty, and the writer left no `_SUCCESS` or the format has no empty
+            files.
     """
     text = source.kind in ("csv", "json")
     done = text and part.folder is not None and (Path(part.folder) / _DONE).exists()
@@ -222,9 +225,9 @@ def _holds_nothing(source: Source, part: _Found) -> bool:
         return done and part.size <= _EMPTY_BYTES and _is_empty_inside(source)
     if done:
         return True
-    raise source.refused("it is empty, as a file is whose writer died")
+    raise source.refused("it is empty: its writer may have failed")
 
 
 def _is_empty_inside(source: Source) -> bool:
-    with source.complaining(), source.open() as content:
+    with source.errors_named(), source.open() as content:
         return not content.read(1)

@@ -1,8 +1,8 @@
-"""JSON lines: one object a line, read with the table's types.
+"""JSON lines: one object per line, read with the table's types.
 
-Imports eventlog only. A field that the table lacks is refused wherever it first appears, with its
-line; a field that a line lacks is null. What JSON leaves to its readers (two fields of one name,
-large numbers) is exact or refused.
+Imports eventlog only. A field that the table lacks is refused, with the number of its line; a field
+that a line lacks is null. What JSON leaves to its readers (duplicate fields, large numbers) is read
+exactly or refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.writers.files.texts import Misfit, short_fractions
 _BLOCK_BYTES = 2**20
 _LONGEST_LINE = 64 * 2**20
 _BOM = b"\xef\xbb\xbf"
-# After a string: the name of a field, or a quote inside of a string, but never less than the names.
+# A string before a colon: a field's name, or a quote within a string; at least all names match.
 _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
 _MINUS_ZERO = re.compile(rb"(?<![eE])-0(?![0-9.eE])")
 _TEXT_OR_MINUS_ZERO = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _MINUS_ZERO.pattern)
@@ -32,7 +32,7 @@ _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
 def open_json(source: Source, wanted: pa.Schema, time_column: str) -> Opened:
-    """Open a file of JSON lines; its event times stay text, which the append parses.
+    """Open a file of JSON lines. Its event times stay text, which the append parses.
 
     Nothing is read before the first batch.
     """
@@ -53,13 +53,13 @@ def _batches(source: Source, schema: pa.Schema, time_column: str) -> Iterator[pa
                 if sum(map(len, rest)) > _LONGEST_LINE:
                     raise ValueError(f"line {done + 1} is longer than {_LONGEST_LINE:,} bytes")
                 continue
-            whole, _, last = b"".join(rest).rpartition(b"\n")
-            yield lines.read(whole, done + 1)
-            done += whole.count(b"\n") + 1
+            complete, _, last = b"".join(rest).rpartition(b"\n")
+            yield lines.read(complete, done + 1)
+            done += complete.count(b"\n") + 1
             rest = [last]
-        # A compressed file without a row has an end of its own, which says that it is whole.
+        # A compressed file without rows has its own end marker, which shows that it is complete.
         if source.stream is not None and not done and not any(rest):
-            raise ValueError("it is empty, as a stream is whose producer died")
+            raise ValueError("it is empty: its producer may have failed")
         yield lines.read(b"".join(rest), done + 1)
 
 
@@ -70,18 +70,18 @@ class _Lines:
         self._schema, self._time_column = schema, time_column
         self._names = frozenset(schema.names)
         self._exact = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
-        # Decimals, and floats that a double would round first, need what is written; without them
-        # floats are read at once.
+        # Decimals and floats that a double would round first need the written digits; otherwise
+        # floats are decoded directly.
         written = any(_NEEDS_TEXT.search(str(kind)) for kind in schema.types)
         self._decoder = self._exact if written else msgspec.json.Decoder(dict[str, Any])
 
     def read(self, text: bytes, first: int) -> pa.RecordBatch:
-        """Return the rows of whole lines, of which the first has the number `first`.
+        """Return the rows of complete lines, the first of which has the number `first`.
 
         Raises:
-            ValueError: a line is no object, or does not fit.
+            ValueError: a line is not an object, or does not fit.
         """
-        if _MINUS_ZERO.search(text):  # decoders make it the integer 0, which has no sign
+        if _MINUS_ZERO.search(text):  # decoders return the integer 0, which has no sign
             text = _TEXT_OR_MINUS_ZERO.sub(_signed_zero, text)
         lines = text.split(b"\n")
         numbers: Sequence[int] = range(first, first + len(lines))
@@ -113,7 +113,7 @@ class _Lines:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
             number = numbers[len(rows)]
             raise ValueError(
-                f"line {number} is not one JSON object: {error}; JSON lines have one on each line"
+                f"line {number} is not one JSON object: {error}; JSON lines need one on each line"
             ) from None
         return rows
 
@@ -129,17 +129,17 @@ class _Lines:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _signed_zero(found: re.Match[bytes]) -> bytes:
-    return b"-0e0" if found[0] == b"-0" else found[0]
+def _signed_zero(match: re.Match[bytes]) -> bytes:
+    return b"-0e0" if match[0] == b"-0" else match[0]
 
 
 def _count_names(rows: Sequence[dict[str, Any]], numbers: Sequence[int]) -> int:
-    """Return how many names of fields there are in all rows, at any depth."""
+    """Return the number of field names in all rows, at any depth."""
     counts: list[int] = []
     try:
         counts.extend(map(_names_in, rows))
     except RecursionError:
-        raise ValueError(f"line {numbers[len(counts)]}: its values nest too deep") from None
+        raise ValueError(f"line {numbers[len(counts)]}: its values are nested too deeply") from None
     return sum(counts)
 
 
@@ -150,7 +150,7 @@ def _names_in(value: Any) -> int:
 
 
 def _check_names(lines: Sequence[bytes], numbers: Sequence[int]) -> None:
-    """Refuse an object that has two fields of one name: a decoder keeps one of the values."""
+    """Refuse an object with a duplicate field: a decoder would keep only one of the values."""
 
     def once(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]

@@ -1,13 +1,13 @@
-"""Decoded JSON values to Arrow arrays of the table's types, exactly or not at all.
+"""Converts decoded JSON values to Arrow arrays of the table's types, exactly or not at all.
 
 | type | JSON |
 |---|---|
-| integers | a number that is whole (`1`, `1.0`) and in range |
-| floats | a number: of an integer exactly, else the nearest; the strings NaN, Infinity, -Infinity |
-| decimals | a number, or a string of one, that fits precision and scale |
+| integers | a whole number (`1`, `1.0`) in range |
+| floats | a number, rounded unless it is an integer; the strings NaN, Infinity, -Infinity |
+| decimals | a number, or one as a string, that fits precision and scale |
 | text, booleans | a string, true or false |
 | dates, times | a string in ISO 8601 |
-| binary | nothing: JSON has no form that programs agree on |
+| binary | not supported: JSON has no agreed form |
 | lists, structs, maps | an array, an object, an object |
 """
 
@@ -25,20 +25,20 @@ import pyarrow.compute as pc
 
 from eventlog.writers.files.texts import Misfit, parse
 
-_SAYS_FLOAT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _None = type(None)
 
 
 class Rounded(Exception):
-    """A float stands for an integer, and does not say whether a fraction was rounded away."""
+    """A float was decoded for an integer column; a fraction may have been rounded away."""
 
 
 def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return decoded values as an array of a type; None is null.
 
     Raises:
-        Misfit: a value does not fit the type; it says which one.
-        Rounded: numbers with a point or an exponent have to be decoded as Decimal.
+        Misfit: a value does not fit the type; it has the value's index.
+        Rounded: numbers with a point or an exponent must be decoded as Decimal first.
     """
     if pa.types.is_struct(kind):
         return _structs(values, kind)
@@ -56,7 +56,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         return _decimals(values, kind)
     if pa.types.is_binary(kind):
-        _check(values, kind, why="JSON has no form of binary values: append Parquet or Arrow")
+        _check(values, kind, why="JSON cannot represent binary values: append Parquet or Arrow")
         return pa.nulls(len(values), kind)
     _check(values, kind, str)
     try:
@@ -66,7 +66,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _check(values: Sequence[Any], kind: pa.DataType, *types: type, why: str = "") -> None:
-    """Check that every value is null or of one of these types, and of none that derives from it."""
+    """Check that every value is null or of exactly one of these types (no subclass)."""
     allowed = {*types, _None}
     if not set(map(type, values)) <= allowed:
         index = next(i for i, value in enumerate(values) if type(value) not in allowed)
@@ -76,20 +76,20 @@ def _check(values: Sequence[Any], kind: pa.DataType, *types: type, why: str = ""
 def _plain(
     values: Sequence[Any], kind: pa.DataType, direct: set[type], convert: Callable[[Any], Any]
 ) -> pa.Array:
-    """Return numbers: at once if all are of the types that Arrow takes, else one by one."""
+    """Return values as an array: directly if Arrow accepts their types, else one by one."""
     if set(map(type, values)) <= {*direct, _None}:
         try:
             return pa.array(values, kind)
         except (pa.ArrowInvalid, OverflowError):
             pass
-    found = []
+    converted = []
     for index, value in enumerate(values):
         try:
-            found.append(None if value is None else convert(value))
-            pa.scalar(found[-1], kind)
+            converted.append(None if value is None else convert(value))
+            pa.scalar(converted[-1], kind)
         except (ValueError, OverflowError, pa.ArrowException):
             raise Misfit(index, _shown(value), kind) from None
-    return pa.array(found, kind)
+    return pa.array(converted, kind)
 
 
 def _whole(value: Any) -> int:
@@ -97,14 +97,14 @@ def _whole(value: Any) -> int:
         return value
     if type(value) is float:
         raise Rounded
-    # A huge exponent would be a huge integer, which no column holds.
+    # A huge exponent would make a huge integer, which fits no column.
     if type(value) is Decimal and -(2**64) < value < 2**64 and value == int(value):
         return int(value)
     raise ValueError
 
 
 def _floats(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return floats: what is written with a point or an exponent is rounded once."""
+    """Return floats, rounding numbers with a point or an exponent once."""
     single = pa.types.is_float32(kind)
     if Decimal not in set(map(type, values)):
         direct: set[type] = set() if single else {float}
@@ -116,7 +116,7 @@ def _floats(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def _double(value: Any) -> float:
     if type(value) is str:
-        return _said(value)
+        return _named_float(value)
     if type(value) is int:
         if int(float(value)) != value:
             raise ValueError
@@ -134,10 +134,10 @@ def _single(value: Any) -> float:
     return float(single)
 
 
-def _said(value: str) -> float:
-    if value not in _SAYS_FLOAT:
+def _named_float(value: str) -> float:
+    if value not in _NAMED_FLOATS:
         raise ValueError
-    return _SAYS_FLOAT[value]
+    return _NAMED_FLOATS[value]
 
 
 def _unicode(value: str) -> str:
@@ -188,7 +188,7 @@ def _maps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _check_keys(keys: Sequence[Sequence[str]], parsed: pa.Array, kind: pa.DataType) -> None:
-    """Refuse a map in which two texts are one key, such as 1 and 01."""
+    """Refuse a map in which two texts parse to one key, such as 1 and 01."""
     if pa.types.is_string(kind.key_type):
         return
     if pa.types.is_floating(parsed.type):
@@ -200,14 +200,14 @@ def _check_keys(keys: Sequence[Sequence[str]], parsed: pa.Array, kind: pa.DataTy
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Return where each value's parts start, null where the value is null."""
+    """Return the offset of each value's items, null where the value is null."""
     ends = accumulate((len(value or ()) for value in values), initial=0)
     starts = [None if v is None else end for v, end in zip([*values, 0], ends, strict=True)]
     return pa.array(starts, pa.int32())
 
 
 def _inner(parts: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
-    """Return the parts of all values as one array; a misfit is that of the value around it."""
+    """Return the items of all values as one array; a misfit gets the index of the outer value."""
     try:
         return to_array([item for part in parts for item in part], kind)
     except Misfit as error:
@@ -215,7 +215,7 @@ def _inner(parts: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
 
 
 def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
-    """Return the keys of maps, which JSON writes as strings whatever they are."""
+    """Return the keys of maps, which JSON always writes as strings."""
     texts = [text for part in parts for text in part]
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         return _inner(parts, kind)
@@ -226,7 +226,7 @@ def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
 
 
 def _around(parts: Sequence[Sequence[Any]], index: int) -> int:
-    """Return which of the values has the item of that index among the items of all."""
+    """Return the number of the value whose items include the item with this overall index."""
     for number, end in enumerate(accumulate(map(len, parts))):
         if index < end:
             return number

@@ -1,4 +1,4 @@
-"""Parquet, with what its readers may lose: INT96 times, other calendars, damaged pages.
+"""Parquet, with checks that readers lack: INT96 times, other calendars, damaged pages.
 
 Imports eventlog only.
 """
@@ -23,9 +23,9 @@ from eventlog.writers.files.sources import Opened, Source, check_alone, open_pat
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024
-# Days before 1582 (and times before 1900) are counted by another calendar where a file has one of
-# these, or was written by a Spark before 3.0 (INT96: before 3.1), or by a Hive that says so. Until
-# 2.4.6 Spark did not say its version.
+# A file with one of these keys, or written by Spark before 3.0 (INT96: before 3.1), or marked so by
+# Hive, counts days before 1582 (and times before 1900) in another calendar. Spark before 2.4.6 did
+# not write its version.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = re.compile(rb"([0-9]{1,4})\.([0-9]{1,4})")
 _SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
@@ -34,18 +34,18 @@ _SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
 
 
 def open_parquet(source: Source) -> Opened:
-    """Open a Parquet file; reading it holds a row group in memory.
+    """Open a Parquet file. Reading it needs memory for one row group.
 
     Raises:
-        ValueError: it comes from a pipe; out of the batches, where a value would change, and at
-            their end, where several files were joined.
-        pa.ArrowException: it is no Parquet, or cut.
+        ValueError: it comes from a pipe; while reading batches: a value would change; at their end:
+            several files were joined.
+        pa.ArrowException: it is not Parquet, or is cut.
     """
     if source.stream is not None:
         raise ValueError("Parquet has its footer at the end and cannot be read from a pipe")
     file = _parquet(source.path, "us")
-    said = file.schema_arrow.metadata or {}
-    pandas = {key: said[key] for key in said if key == PANDAS}
+    metadata = file.schema_arrow.metadata or {}
+    pandas = {key: metadata[key] for key in metadata if key == PANDAS}
     return Opened(
         file.schema_arrow.with_metadata(pandas or None),
         _batches(source.path, file),
@@ -54,11 +54,11 @@ def open_parquet(source: Source) -> Opened:
     )
 
 
-def _undescribed(path: str, metadata: pq.FileMetaData) -> int:
+def _bytes_before_footer(path: str, metadata: pq.FileMetaData) -> int:
     """Return how many bytes lie between the last column chunk and the footer.
 
-    They hold page indexes and Bloom filters. Where files were joined, they are more by the size of
-    all files before the last, so that the second one starts within so many bytes from the start.
+    They are page indexes and Bloom filters. If files were joined, they include all files before the
+    last, so the second file starts within this many bytes from the start.
     """
     end = len(_MAGIC)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -72,8 +72,8 @@ def _undescribed(path: str, metadata: pq.FileMetaData) -> int:
 
 
 def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
-    # Arrow's default unit for INT96, nanoseconds, wraps around outside of the years 1678 to 2261.
-    # Its buffering ahead holds a whole file.
+    # Arrow's default unit for INT96, nanoseconds, overflows outside the years 1678 to 2261. Its
+    # pre-buffering would hold a whole file.
     return pq.ParquetFile(
         open_path(path),
         coerce_int96_timestamp_unit=int96_unit,
@@ -84,31 +84,31 @@ def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
 
 def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
-    doubtful = _of_old_calendar(file, int96)
+    doubtful = _old_calendar_columns(file, int96)
     by_group = any(_nests_dictionary(kind) for kind in file.schema_arrow.types)
     try:
         others: Iterator[Any] = repeat(None)
         if int96:
             units = (_parquet(path, unit) for unit in ("s", "ns"))
-            others = zip(*(_in_turn(f, by_group, int96) for f in units), strict=True)
-        for batch, other in zip(_in_turn(file, by_group), others, strict=False):
+            others = zip(*(_iter_batches(f, by_group, int96) for f in units), strict=True)
+        for batch, other in zip(_iter_batches(file, by_group), others, strict=False):
             for name in int96:
                 _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
             _check_calendar(batch, doubtful)
             yield batch
-        # Only now: of chunks that it could not read, Arrow ends the process when it is asked.
-        check_alone(path, _MAGIC, _undescribed(path, file.metadata))
+        # Only now: asked about chunks that it could not read, Arrow aborts the process.
+        check_alone(path, _MAGIC, _bytes_before_footer(path, file.metadata))
     except (pa.ArrowException, OSError):
-        check_alone(path, _MAGIC)  # of several files that is the reason, and the better message
+        check_alone(path, _MAGIC)  # joined files are the cause, and a better message
         raise
     finally:
         file.close(force=True)
 
 
-def _in_turn(
+def _iter_batches(
     file: pq.ParquetFile, by_group: bool, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, if wanted of one row group after the other."""
+    """Yield the batches; with `by_group` no batch spans row groups."""
     if not by_group:
         yield from file.iter_batches(_BATCH_ROWS, columns=columns)
         return
@@ -117,17 +117,17 @@ def _in_turn(
 
 
 def _nests_dictionary(kind: pa.DataType) -> bool:
-    """Say whether a type has dictionaries inside, which Arrow cannot join across row groups."""
+    """Return whether a type contains dictionaries, which Arrow cannot join across row groups."""
     inner = [kind.field(at).type for at in range(kind.num_fields)]
     return any(pa.types.is_dictionary(part) or _nests_dictionary(part) for part in inner)
 
 
-def _of_old_calendar(file: pq.ParquetFile, int96: list[str]) -> list[str]:
-    """Return the columns whose old days may be counted by another calendar."""
+def _old_calendar_columns(file: pq.ParquetFile, int96: list[str]) -> list[str]:
+    """Return the columns whose old days may be in another calendar."""
     metadata = file.metadata.metadata or {}
     spark = _SPARK_VERSION.match(metadata.get(b"org.apache.spark.version", b""))
-    unsaid = (2, 4) if _SPARK_ROW in metadata else (9999, 0)
-    version = (int(spark[1]), int(spark[2])) if spark else unsaid
+    default = (2, 4) if _SPARK_ROW in metadata else (9999, 0)
+    version = (int(spark[1]), int(spark[2])) if spark else default
     if (
         any(key in metadata for key in _OLD_CALENDAR)
         or version < (3, 0)
@@ -138,36 +138,36 @@ def _of_old_calendar(file: pq.ParquetFile, int96: list[str]) -> list[str]:
 
 
 def _int96_columns(file: pq.ParquetFile) -> list[str]:
-    """Return the columns that have an INT96 in them, at any depth."""
-    paths = [file.schema.column(i) for i in range(len(file.schema))]
-    found = [leaf.path for leaf in paths if leaf.physical_type == "INT96"]
+    """Return the columns that contain an INT96, at any depth."""
+    leaves = [file.schema.column(i) for i in range(len(file.schema))]
+    int96 = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
     return [
         name
         for name in file.schema_arrow.names
-        if any(path == name or path.startswith(f"{name}.") for path in found)
+        if any(path == name or path.startswith(f"{name}.") for path in int96)
     ]
 
 
 def _check_microseconds(name: str, values: pa.Array, seconds: pa.Array, exact: pa.Array) -> None:
     """Refuse times that microseconds cannot hold.
 
-    Of INT96, microseconds wrap around modulo 2^64 and seconds never do. Nanoseconds wrap around
-    too; their difference from microseconds, which also does so, tells what was cut off.
+    INT96 in microseconds overflows modulo 2^64, in seconds never. Nanoseconds overflow too; the
+    difference between them and the microseconds, modulo 2^64, is what was cut off.
     """
-    for rounded, coarse, whole in zip(*map(_leaves, (values, seconds, exact)), strict=True):
+    for rounded, coarse, nanos in zip(*map(_leaves, (values, seconds, exact)), strict=True):
         if not pa.types.is_timestamp(rounded.type) or rounded.type.unit != "us":
             continue
         microseconds = rounded.cast(pa.int64())
         apart = pc.subtract(pc.divide(microseconds, 1_000_000), coarse.cast(pa.int64()))
         if pc.any(pc.greater(pc.abs(apart), 1)).as_py():
             raise ValueError(
-                f"column {name!r} has times (INT96) that are no date within 290,000 years: the "
-                "file is damaged, or its writer was in error"
+                f"column {name!r} has times (INT96) outside 290,000 years: the "
+                "file is damaged, or its writer has a bug"
             )
-        rest = pc.subtract(whole.cast(pa.int64()), pc.multiply(microseconds, 1000))
+        rest = pc.subtract(nanos.cast(pa.int64()), pc.multiply(microseconds, 1000))
         if pc.any(pc.not_equal(rest, 0)).as_py():
             raise ValueError(
-                f"column {name!r} has times (INT96) with parts of a microsecond: round them first"
+                f"column {name!r} has times (INT96) finer than a microsecond: round them first"
             )
 
 
@@ -185,14 +185,14 @@ def _check_calendar(batch: pa.RecordBatch, names: list[str]) -> None:
                 continue
             if pc.any(pc.less(values, since)).as_py():
                 raise ValueError(
-                    f"column {name!r} has days before 1900 by the calendar of Spark 2: write the "
+                    f"column {name!r} has days before 1900 in the calendar of Spark 2: write the "
                     "file again in Spark 3 or newer, with int96RebaseModeInWrite and "
                     "datetimeRebaseModeInWrite (spark.sql.parquet) set to CORRECTED"
                 )
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the arrays of the plain values in an array, whatever they nest in."""
+    """Yield the arrays of primitive values in an array, at any depth of nesting."""
     kind = values.type
     if pa.types.is_struct(kind):
         for child in values.flatten():

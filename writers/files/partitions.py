@@ -1,7 +1,8 @@
-"""Columns whose values stand in a path: `station=Oslo/day=2013-01-07/part-0.parquet`.
+"""Columns whose values are in a path: `station=Oslo/day=2013-01-07/part-0.parquet`.
 
 Imports eventlog only. The form is Hive's, as Spark, pandas, Polars and DuckDB write it: names and
-values percent-encoded, null as `__HIVE_DEFAULT_PARTITION__`. The table's types say what a value is.
+values percent-encoded, null as `__HIVE_DEFAULT_PARTITION__`. Values are parsed with the table's
+types.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The columns that a path says, by name; a value of None is null."""
+    """The values of the columns in a path, by name; None is null."""
 
     values: Mapping[str, str | None] = field(default_factory=dict)
 
     def added_to(
         self, part: Opened, wanted: pa.Schema, *, nulls_say_nothing: bool = False
     ) -> Opened:
-        """Return the file with the columns of its path.
+        """Return the file with the columns of its path added.
 
         Args:
             part: the file.
             wanted: the table's schema.
-            nulls_say_nothing: a null in the file may be a value that it lacks, as in JSON.
+            nulls_say_nothing: a null in the file may mean that the field is missing, as in JSON.
 
         Raises:
-            ValueError: a value does not fit its column's type; out of the batches, where the file
-                has the column too and another value in it.
+            ValueError: a value does not fit its column's type; while reading batches: the file has
+                the column too, with another value.
         """
         if not self.values:
             return part
@@ -58,12 +59,12 @@ class Partition:
 
 
 def parse_parts(parts: Sequence[str]) -> Partition:
-    """Return what the folders of a path say; those without `=` say nothing.
+    """Return the columns in the folders of a path; folders without `=` are ignored.
 
     Raises:
-        InvalidInput: a column is said twice, or the percent-encoding is not of UTF-8.
+        InvalidInput: a column occurs twice, or the percent-encoding is not UTF-8.
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in parts:
         name, separator, text = part.partition("=")
         if not separator or not name:
@@ -72,11 +73,11 @@ def parse_parts(parts: Sequence[str]) -> Partition:
             name, value = unquote(name, errors="strict"), unquote(text, errors="strict")
         except UnicodeDecodeError:
             raise InvalidInput(f"the folder {part!r} is not percent-encoded UTF-8") from None
-        if name in found:
-            raise InvalidInput(f"the path says column {name!r} twice: {'/'.join(parts)}")
-        # The text of that name is written percent-encoded, where a writer tells them apart.
-        found[name] = None if text == _NULL else value
-    return Partition(found)
+        if name in values:
+            raise InvalidInput(f"the path has column {name!r} twice: {'/'.join(parts)}")
+        # A writer that distinguishes a string of this name percent-encodes it.
+        values[name] = None if text == _NULL else value
+    return Partition(values)
 
 
 def _typed(name: str, text: str | None, kind: pa.DataType) -> pa.Scalar:
@@ -85,7 +86,7 @@ def _typed(name: str, text: str | None, kind: pa.DataType) -> pa.Scalar:
     try:
         return parse(pa.array([text], pa.string()), kind)[0]
     except Misfit as error:
-        raise ValueError(f"the path says {name}={text}: {error}") from None
+        raise ValueError(f"the path has {name}={text}: {error}") from None
 
 
 def _with(
@@ -108,7 +109,7 @@ def _with(
 
 
 def _check_agrees(values: Any, name: str, value: pa.Scalar) -> None:
-    """Refuse a file whose own column says something else than its path does."""
+    """Refuse a file whose own column has other values than its path."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     try:
@@ -119,8 +120,8 @@ def _check_agrees(values: Any, name: str, value: pa.Scalar) -> None:
         return
     if same is None or not pc.all(_agree(same, value), skip_nulls=False, min_count=0).as_py():
         raise ValueError(
-            f"the path says {name}={value.as_py()}, and column {name!r} in the file says something "
-            "else: which of both is right?"
+            f"the path has {name}={value.as_py()}, but column {name!r} in the file has another "
+            "value: move the file, or leave the column out"
         )
 
 

@@ -1,4 +1,4 @@
-"""One file of rows: where it lies, how it is opened, and how it is refused.
+"""One data file: its path, how it is opened, and the error that refuses it.
 
 Imports eventlog only.
 """
@@ -25,12 +25,12 @@ CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
 def _nothing() -> None:
-    """Close what holds nothing open."""
+    """Do nothing: there is nothing to close."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One file, opened: its columns, its rows where they are known, and its batches, read once."""
+    """An opened file: its columns, its number of rows if known, and its batches, read once."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -40,14 +40,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of rows.
+    """A data file.
 
     Attributes:
-        path: where it is, as it was given; what messages call it.
+        path: its path as given, which messages use.
         kind: one of `FORMATS`.
-        partition: the columns whose values stand in the path.
-        codec: how it is compressed, as Arrow calls it; None if it is not.
-        stream: a pipe, which can be read once and from its beginning only.
+        partition: the columns whose values are in the path.
+        codec: its compression by Arrow's name; None if it is not compressed.
+        stream: a pipe, which can be read only once, from its beginning.
     """
 
     path: str
@@ -57,52 +57,50 @@ class Source:
     stream: BinaryIO | None = None
 
     def open(self) -> Any:
-        """Return the (decompressed) bytes as a file; a cut in the compression raises OSError."""
+        """Return the (decompressed) bytes as a file; truncated compression raises OSError."""
         if self.stream is not None:
             return self.stream
         file = open_path(self.path)
         return pa.CompressedInputStream(file, self.codec) if self.codec else file
 
     def refused(self, why: str) -> InvalidInput:
-        """Return the error that says why this file is not read."""
+        """Return the error for a file that cannot be read."""
         return InvalidInput(f"cannot read {self.path}: {why}")
 
     @contextmanager
-    def complaining(self) -> Iterator[None]:
-        """Raise what goes wrong with this file as InvalidInput that names it."""
+    def errors_named(self) -> Iterator[None]:
+        """Raise errors in reading this file as InvalidInput that names it."""
         try:
             yield
         except EventLogError:
             raise
         except RecursionError:
-            raise self.refused("its values nest too deep") from None
+            raise self.refused("its values are nested too deeply") from None
         except (pa.ArrowException, OSError, ValueError, EOFError) as error:
             why = str(error) or type(error).__name__
             if self.kind == "parquet" and isinstance(error, pa.ArrowException | OSError):
-                said = " ".join(why.split()).rstrip(".")
-                why = (
-                    f"{said}. Where another program reads it, let that one write it again, as Arrow"
-                )
+                message = " ".join(why.split()).rstrip(".")
+                why = f"{message}. If another program can read it, rewrite it with that as Arrow"
             raise self.refused(why) from None
 
 
 def open_path(path: str) -> pa.OSFile:
-    """Return a file of any name: Arrow itself encodes a text as UTF-8, which a name need not be."""
+    """Open a file of any name. Arrow would encode the name as UTF-8, which it need not be."""
     return pa.OSFile(os.fsencode(path))
 
 
 def check_alone(path: str, magic: bytes, within: int | None = None) -> None:
-    """Check that a file with a footer is not several, one after the other (`cat a b > c`).
+    """Check that a file with a footer is not several files joined (`cat a b > c`).
 
-    The footer at the end describes only the last of them, and its offsets point into the first.
+    The footer at the end describes only the last of them, but its offsets point into the first.
 
     Args:
-        path: a file that starts and ends with `magic`, with the footer's length before the last.
+        path: a file that starts and ends with `magic`, with the footer's length before the end's.
         magic: what each file starts and ends with.
-        within: a second file starts at most so many bytes from the start; anywhere if None.
+        within: search for a second file up to this many bytes from the start; everywhere if None.
 
     Raises:
-        ValueError: another file begins inside of it.
+        ValueError: another file begins inside it.
     """
     with (
         Path(path).open("rb") as file,
@@ -114,7 +112,7 @@ def check_alone(path: str, magic: bytes, within: int | None = None) -> None:
             (footer,) = struct.unpack("<I", data[at - 4 : at])
             if 0 < footer <= at - 4 - len(magic):
                 raise ValueError(
-                    f"several files were joined in it, of which one ends at byte "
-                    f"{at + len(magic)}: append each on its own"
+                    f"several files were joined in it; one ends at byte "
+                    f"{at + len(magic)}: append each separately"
                 )
             at = data.find(2 * magic, at + 1, stop)

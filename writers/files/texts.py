@@ -1,7 +1,7 @@
-"""Text to values of the table's types, exactly: what CSV fields, JSON strings and paths say.
+"""Converts text from CSV fields, JSON strings and paths to the table's types, exactly.
 
-A text that is no value of the type is refused, never made null. Floats are the nearest ones to what
-is written, NaN and infinities included; every other type takes a text only if nothing is lost.
+Text that is not a value of the type is refused, never turned into null. Floats are rounded to the
+nearest value (NaN and infinities included); for every other type nothing may be lost.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from eventlog.staging.rows import HAS_OFFSET
 
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")
-# Arrow reads beyond its table of powers of ten where a decimal has more places than this.
+# With more places than this Arrow reads past the end of its table of powers of ten.
 _PLACES = 38
-_CALLED = {pa.float64(): "float64", pa.float32(): "float32"}  # as a schema has them
+_CALLED = {pa.float64(): "float64", pa.float32(): "float32"}  # the names used in schemas
 _PLAIN_DECIMAL = r"^[+-]?\d{1,38}(\.\d{0,38})?$"
 _ANY_DECIMAL = re.compile(r"([+-]?)(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
 
@@ -26,7 +26,7 @@ class Misfit(ValueError):
     """A value that does not fit its column's type.
 
     Attributes:
-        index: which one of the values.
+        index: the index of the value.
     """
 
     def __init__(self, index: int, shown: str, kind: pa.DataType, why: str = "") -> None:
@@ -35,40 +35,40 @@ class Misfit(ValueError):
         self.index, self.shown, self.kind, self.why = index, shown, kind, why
 
     def at(self, index: int) -> Misfit:
-        """Return the same misfit as that of the value it is a part of."""
+        """Return the same misfit with the index of the value around it."""
         return Misfit(index, self.shown, self.kind, self.why)
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether values of the type are text."""
+    """Return whether values of the type are text."""
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
     )
 
 
 def parse(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array of texts as values of a type; null stays null.
+    """Return an array of strings as values of a type; null stays null.
 
     Raises:
-        Misfit: a text is no value of the type.
+        Misfit: a string is not a value of the type.
     """
     if pa.types.is_string(kind):
         return values.cast(kind)
-    for attempt in (_plain, _trimmed, _spelled_otherwise):
+    for attempt in (_plain, _trimmed, _normalized):
         try:
             return attempt(values, kind)
         except pa.ArrowInvalid:
             continue
     for index, value in enumerate(values):
         try:
-            _spelled_otherwise(pa.array([value.as_py()], pa.string()), kind)
+            _normalized(pa.array([value.as_py()], pa.string()), kind)
         except pa.ArrowInvalid:
             raise Misfit(index, repr(value.as_py()), kind) from None
-    raise ValueError(f"texts cannot be read as {kind}")
+    raise ValueError(f"strings cannot be read as {kind}")
 
 
 def short_fractions(values: pa.Array) -> pa.Array:
-    """Return texts of times without the zeros of nanoseconds, which microseconds do not have."""
+    """Return times as text without trailing zeros beyond microseconds."""
     if not pc.any(pc.match_substring_regex(values, r"\.\d{7}")).as_py():
         return values
     return pc.replace_substring_regex(values, r"(\.\d{6})0+(\D|$)", r"\1\2")
@@ -79,21 +79,21 @@ def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return _times(values, kind)
     if pa.types.is_decimal(kind):
         return _decimals(values, kind)
-    # Arrow takes 0xFF for -1 where a column has 8 bits.
+    # Arrow reads 0xFF as -1 in a column of 8 bits.
     if pa.types.is_integer(kind) and pc.any(pc.match_substring_regex(values, "[xX]")).as_py():
-        raise pa.ArrowInvalid("whole numbers are written in decimal digits")
-    found = values.cast(kind)
+        raise pa.ArrowInvalid("whole numbers must be in decimal digits")
+    parsed = values.cast(kind)
     if pa.types.is_floating(kind):
-        _check_finite(values, found)
-    return found
+        _check_finite(values, parsed)
+    return parsed
 
 
 def _trimmed(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return _plain(pc.ascii_trim_whitespace(values), kind)
 
 
-def _spelled_otherwise(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Read `1.0` for 1, as pandas writes integers beside nulls, and zeros of nanoseconds."""
+def _normalized(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Read `1.0` as 1, as pandas writes integers in columns with nulls, and nanoseconds of 0."""
     values = pc.ascii_trim_whitespace(values)
     if pa.types.is_timestamp(kind):
         values = short_fractions(values)
@@ -103,7 +103,7 @@ def _spelled_otherwise(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Parse ISO 8601: with an offset, or without one as UTC; a type without a zone takes none."""
+    """Parse ISO 8601. Without an offset it is UTC; a type without a zone allows no offset."""
     if kind.tz is None:
         return values.cast(_NAIVE)
     try:
@@ -117,8 +117,9 @@ def _times(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Parse decimals exactly.
 
-    Arrow multiplies by a power of ten modulo 2^128 and looks at the precision only then. Where
-    that may wrap around, the numbers go by way of 256 bits, which hold 38 digits times 10^38.
+    Arrow multiplies by a power of ten modulo 2^128 and checks the precision only afterwards. If
+    that may overflow, the numbers are parsed with 256 bits, which can represent 38 digits times
+    10^38.
     """
     values = _plain_decimals(values)
     longest = pc.max(pc.binary_length(values)).as_py() or 0
@@ -128,7 +129,7 @@ def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _plain_decimals(values: pa.Array) -> pa.Array:
-    """Return decimals without exponents and with no more places than Arrow can have."""
+    """Return decimals without exponents and with no more places than Arrow supports."""
     plain = pc.match_substring_regex(values, _PLAIN_DECIMAL)
     if pc.all(plain, min_count=0).as_py():
         return values
@@ -139,7 +140,7 @@ def _plain_decimal(text: str) -> str:
     """Return a decimal without its exponent."""
     match = _ANY_DECIMAL.fullmatch(text)
     if not match or not (match[2] or match[3]):
-        raise pa.ArrowInvalid(f"{text[:80]!r} is no decimal")
+        raise pa.ArrowInvalid(f"{text[:80]!r} is not a decimal")
     written = match[2] + match[3]
     digits = written.rstrip("0")
     places = len(match[3]) - int(match[4] or 0) - (len(written) - len(digits))
@@ -154,10 +155,10 @@ def _plain_decimal(text: str) -> str:
     return f"{match[1]}{digits[:-places]}.{digits[-places:]}"
 
 
-def _check_finite(values: pa.Array, found: pa.Array) -> None:
-    """Refuse numbers that overflow: infinity is only what says so."""
-    infinite = pc.is_inf(found)
+def _check_finite(values: pa.Array, parsed: pa.Array) -> None:
+    """Refuse numbers that overflow: only text that says inf is an infinity."""
+    infinite = pc.is_inf(parsed)
     if pc.any(infinite).as_py():
-        said = pc.match_substring_regex(values.filter(infinite), r"(?i)inf")
-        if not pc.all(said).as_py():
+        spelled = pc.match_substring_regex(values.filter(infinite), r"(?i)inf")
+        if not pc.all(spelled).as_py():
             raise pa.ArrowInvalid("a number is out of range")

@@ -499,21 +499,21 @@ def test_json_lines_keep_every_value_or_say_so(tmp_path):
     for column in ("m", "d"):
         refused = run("scan", tmp_path / "t", "--format", "json", "--columns", column)
         assert refused.exit_code == 2
-        assert "no form in JSON" in refused.stderr
+        assert "cannot be written as JSON" in refused.stderr
     assert "-0221-09-04" in done("scan", tmp_path / "t", "--columns", "d").stdout
     far = odd.set_column(2, "d", pa.array([2**31 - 1], pa.int32()).cast(pa.date32()))
     append(table, far)
     refused = run("scan", tmp_path / "t", "--format", "csv", "--columns", "d")
     assert refused.exit_code == 2
-    assert "no form in CSV (a year of column 'd'" in refused.stderr
+    assert "cannot be written as CSV (a year in column 'd'" in refused.stderr
     keys = pa.schema([*schema, ("k", pa.map_(pa.struct([("a", pa.int8())]), pa.int8()))])
     Table.create(tmp_path / "k", keys, time_column="time")
     entries = [{"time": times[0], "k": [({"a": 1}, 2)]}]
     append(Table.open(tmp_path / "k"), pa.Table.from_pylist(entries, schema=keys))
     refused = run("scan", tmp_path / "k", "--format", "json")
     assert refused.exit_code == 2
-    assert "no form in JSON" in refused.stderr
-    with pytest.raises(InvalidInput, match="no form in pandas"):
+    assert "cannot be written as JSON" in refused.stderr
+    with pytest.raises(InvalidInput, match="pandas cannot represent"):
         scan(table, ["d"]).to_pandas()
 
 

@@ -209,7 +209,7 @@ def test_a_broken_record_condemns_its_whole_message():
 
 
 def test_a_batch_without_ids_is_refused():
-    with pytest.raises(InvalidInput, match="not of SQS"):
+    with pytest.raises(InvalidInput, match="is malformed"):
         parse({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]})
 
 

@@ -498,9 +498,9 @@ def test_a_function_that_dies_at_its_commit_leaves_it_to_the_next_delivery(
 
 
 def test_an_event_that_is_no_batch_fails_as_a_whole(make, container):
-    with pytest.raises(EventLogError, match="was not dealt with"):
+    with pytest.raises(EventLogError, match="the event failed"):
         container.respond({"no": "sense"}, Invocation())
-    with pytest.raises(EventLogError, match="was not dealt with"):
+    with pytest.raises(EventLogError, match="the event failed"):
         container.respond({"tables": [f"{make().uri}-not"]}, Invocation())
 
 
@@ -563,9 +563,9 @@ def test_settings():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("EVENTLOG_TABLES", " ", "has to name"),
-        ("EVENTLOG_TABLES", "bucket", "has to name"),
-        ("EVENTLOG_TABLES", "[]", "has to name"),
+        ("EVENTLOG_TABLES", " ", "must list"),
+        ("EVENTLOG_TABLES", "bucket", "must list"),
+        ("EVENTLOG_TABLES", "[]", "must list"),
         ("EVENTLOG_TABLES", "[7]", "not a list"),
         ("EVENTLOG_POLICY", "{", "not a policy"),
         ("EVENTLOG_POLICY", '{"unknown": 1}', "not a policy"),

@@ -21,7 +21,7 @@ from support.builders import (
     row_names,
 )
 from support.compaction_tasks import SMALL, content, policy, task_of
-from support.crashes import ENDS, MortalStore, fresh, furnished, names, quick, rows_of
+from support.crashes import ENDS, MortalStore, fresh, names, quick, rows_of, table_with_history
 
 from eventlog import Ms, Table, errors
 from eventlog.clock import ManualClock
@@ -486,7 +486,7 @@ def in_turn():
 @pytest.mark.parametrize("settings", [SMALL, CLAIMING], ids=["free", "claiming"])
 @pytest.mark.parametrize("keyframe_commits", ["64", "1"])
 def test_every_store_call_may_be_the_last(keyframe_commits, settings, how):
-    past = furnished(keyframe_commits)
+    past = table_with_history(keyframe_commits)
     day = [s for s in live(fresh(past.store(), 50).head()) if s.chunk == "1970-01-02"]
     assert len(day) == 2
     for at in range(1, 60):

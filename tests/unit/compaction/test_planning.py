@@ -2,7 +2,7 @@
 
 import pytest
 from support.builders import add, commit, create, reopen
-from support.planned_tables import TABLE, Pretended
+from support.planned_tables import TABLE, PlannedTable
 
 from eventlog.compaction.planner.assessing import REFRESH, Result, noted, record
 from eventlog.compaction.planner.candidates import MAX_INPUTS
@@ -34,7 +34,7 @@ def days(count):
 
 
 def test_a_task_names_its_inputs_in_order_and_its_id_follows_from_them():
-    made = Pretended()
+    made = PlannedTable()
     first = made.add(DAY, 5, 7)
     second = made.add(DAY, 6)
     (task,) = tasks(made)
@@ -56,7 +56,7 @@ def test_text_that_is_no_task_is_refused():
 
 
 def test_stable_and_empty_chunks_give_no_task():
-    made = Pretended()
+    made = PlannedTable()
     made.add("2013-01-01", T, T)
     made.add("2013-01-02", 10)
     made.add("2013-01-03", 10, 10, rows=0)
@@ -65,7 +65,7 @@ def test_stable_and_empty_chunks_give_no_task():
 
 
 def test_small_neighbours_are_joined_until_they_are_no_longer_small():
-    made = Pretended()
+    made = PlannedTable()
     for day in days(6):
         made.add(day, 1000, 1000)
     joined = Policy(target_bytes=T, max_task_bytes=10 * T, small_task_bytes=4001)
@@ -77,7 +77,7 @@ def test_small_neighbours_are_joined_until_they_are_no_longer_small():
 
 
 def test_large_neighbours_are_not_joined():
-    made = Pretended()
+    made = PlannedTable()
     for day in days(2):
         made.add(day, *[7000] * 10)
     joined = Policy(target_bytes=T, max_task_bytes=10 * T, small_task_bytes=70_000)
@@ -85,7 +85,7 @@ def test_large_neighbours_are_not_joined():
 
 
 def test_a_chunk_above_the_limit_is_cut_into_runs_that_come_out_full():
-    made = Pretended()
+    made = PlannedTable()
     for _ in range(100):
         made.add(DAY, *[1000] * 100)
     found = tasks(made)
@@ -105,7 +105,7 @@ def test_a_chunk_above_the_limit_is_cut_into_runs_that_come_out_full():
 
 
 def test_a_run_ends_where_its_outputs_are_fullest():
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, *[60_000] * 40)  # 16 fit a task, but 15 make nine segments that are full
     found = tasks(made)
     assert sorted(len(task.inputs) for task in found) == [10, 15, 15]
@@ -116,13 +116,13 @@ def test_a_run_ends_where_its_outputs_are_fullest():
 
 
 def test_a_task_names_a_bounded_number_of_inputs():
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, *[1] * (MAX_INPUTS + 500))
     assert sorted(len(task.inputs) for task in tasks(made)) == [500, MAX_INPUTS]
 
 
 def test_a_segment_above_the_limit_is_a_task_of_its_own():
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, 35 * T, 10, 10, 20 * T)
     assert sorted((len(t.inputs), t.bytes) for t in tasks(made)) == [
         (1, 20 * T), (1, 35 * T), (2, 20),
@@ -136,7 +136,7 @@ BY_HOUR = Policy(target_bytes=T, max_task_bytes=10 * T, small_task_bytes=0, gran
 
 
 def test_hours_become_days():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     for hour in range(24):
         made.add(f"{DAY}T{hour:02}", 100)
     (task,) = tasks(made, BY_DAY)
@@ -148,7 +148,7 @@ def test_hours_become_days():
 
 
 def test_a_coarse_segment_takes_along_what_it_covers_and_leaves_good_ones():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     made.add(DAY, 600)
     small = made.add(f"{DAY}T05", 100)
     good = made.add(f"{DAY}T06", 80_000)
@@ -162,7 +162,7 @@ def test_a_coarse_segment_takes_along_what_it_covers_and_leaves_good_ones():
 
 
 def test_above_the_limit_the_coarse_are_red_and_what_lies_below_is_black():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     made.add(DAY, 9 * T, 5 * T)
     made.add(f"{DAY}T00", *[9000] * 90)
     made.add(f"{DAY}T07", 10, 10)
@@ -175,7 +175,7 @@ def test_above_the_limit_the_coarse_are_red_and_what_lies_below_is_black():
 
 
 def test_a_black_task_takes_in_what_it_waited_for():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     made.add(DAY, 600)
     made.add(f"{DAY}T00", *[9000] * 90)
     made.add(f"{DAY}T07", *[9000] * 90)
@@ -192,7 +192,7 @@ def test_a_black_task_takes_in_what_it_waited_for():
 
 
 def test_a_task_waits_only_for_those_that_reach_into_its_chunks():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     for day in ("2013-01-07", "2013-01-08"):
         made.add(day, 9 * T)
         made.add(f"{day}T03", *[9000] * 90)
@@ -210,7 +210,7 @@ def test_newest_first_puts_the_latest_chunks_first_until_others_are_old():
         target_bytes=T, max_task_bytes=10 * T, small_task_bytes=0, order="newest",
         ageing_versions=50,
     )  # fmt: skip
-    made = Pretended()
+    made = PlannedTable()
     for day in ("2013-01-03", "2013-01-01", "2013-01-02"):
         made.add(day, *[10] * (2 if day == "2013-01-03" else 50))
     now = parse_chunk("2013-01-04").start
@@ -225,7 +225,7 @@ def test_no_stream_of_urgent_chunks_keeps_an_old_one_waiting():
     policy = Policy(
         target_bytes=T, max_task_bytes=10 * T, small_task_bytes=0, ageing_versions=20, max_queue=1
     )
-    made = Pretended()
+    made = PlannedTable()
     made.add("2013-01-01", 60_000, 30_000)  # little to gain
     runs = []
     for day in days(31)[1:]:
@@ -237,7 +237,7 @@ def test_no_stream_of_urgent_chunks_keeps_an_old_one_waiting():
 
 def test_what_the_queue_cannot_take_is_shed_and_comes_back():
     policy = Policy(target_bytes=T, max_task_bytes=10 * T, small_task_bytes=0, max_queue=4)
-    made = Pretended()
+    made = PlannedTable()
     for number, day in enumerate(days(10)):
         made.add(day, *[10] * (20 - number))
     planned = made.plan(policy)
@@ -262,7 +262,7 @@ def test_what_the_queue_cannot_take_is_shed_and_comes_back():
 @pytest.mark.hazard("K8")
 def test_a_chunk_whose_task_fails_rests_longer_each_time_and_then_runs_alone():
     policy = Policy(target_bytes=T, max_task_bytes=10 * T, backoff_s=60, max_backoff_s=100)
-    made = Pretended()
+    made = PlannedTable()
     made.add("2013-01-01", 10, 10)
     made.add("2013-01-02", 10, 10)
     (both,) = tasks(made, policy)
@@ -285,7 +285,7 @@ def test_a_chunk_whose_task_fails_rests_longer_each_time_and_then_runs_alone():
 
 @pytest.mark.hazard("K8")
 def test_what_a_task_left_is_stable_whatever_its_sizes():
-    made = Pretended(shrink=0.55)
+    made = PlannedTable(shrink=0.55)
     made.add(DAY, *[30_000] * 40)
     made.add("2013-01-08", 10)
     cut = Policy(target_bytes=T, max_task_bytes=20 * T)
@@ -303,7 +303,7 @@ def test_what_a_task_left_is_stable_whatever_its_sizes():
 
 
 def test_what_arrived_meanwhile_is_not_taken_for_rewritten():
-    made = Pretended(shrink=0.55)
+    made = PlannedTable(shrink=0.55)
     made.add(DAY, *[30_000] * 20)
     (task,) = tasks(made)
     late = made.add(DAY, 10)
@@ -313,7 +313,7 @@ def test_what_arrived_meanwhile_is_not_taken_for_rewritten():
 
 
 def test_after_a_crash_only_what_was_not_done_is_planned():
-    made = Pretended()
+    made = PlannedTable()
     for day in days(20):
         made.add(day, *[10] * 5)
     before = tasks(made)
@@ -324,7 +324,7 @@ def test_after_a_crash_only_what_was_not_done_is_planned():
 
 
 def test_states_that_do_not_fit_are_not_taken_for_stable():
-    made = Pretended()
+    made = PlannedTable()
     for number in range(MAX_STATES + 20):
         made.add(f"{1000 + number}-01-01", *[10] * (3 if number % 2 else 9))
     made.note([], POLICY)
@@ -339,7 +339,7 @@ def test_states_that_do_not_fit_are_not_taken_for_stable():
 
 
 def test_nothing_new_is_noted_once():
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, 10)
     made.note([], POLICY)
     version = made.version
@@ -352,7 +352,7 @@ def test_nothing_new_is_noted_once():
 
 
 def test_a_note_is_taken_back_when_its_chunk_is_gone():
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, 10, 10)
     made.note([], POLICY)
     assert made.meta.chunks.keys() == {DAY}

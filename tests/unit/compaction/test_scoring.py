@@ -1,7 +1,7 @@
 """Every rule of the score, at its boundaries (scenario S3.1)."""
 
 import pytest
-from support.planned_tables import Pretended
+from support.planned_tables import PlannedTable
 
 from eventlog.compaction.planner.scoring import FILE_COST, aged, score, worth
 from eventlog.compaction.planner.spans import (
@@ -28,7 +28,7 @@ def verdicts(made, policy=POLICY):
 
 
 def verdict(*sizes, policy=POLICY, rows=1000):
-    made = Pretended()
+    made = PlannedTable()
     made.add(DAY, *sizes, rows=rows)
     return verdicts(made, policy)[DAY]
 
@@ -103,7 +103,7 @@ def test_one_row_cannot_be_divided():
 
 
 def test_one_that_is_many_times_larger_is_left_out_of_a_merge():
-    made = Pretended()
+    made = PlannedTable()
     (large,) = made.add(DAY, 50_000)
     late = [made.add(DAY, 1000)[0] for _ in range(3)]
     (task,) = made.plan(POLICY).tasks
@@ -121,7 +121,7 @@ def test_one_that_is_many_times_larger_is_left_out_of_a_merge():
 
 
 def test_a_trickle_of_late_segments_is_not_paid_for_with_the_square_of_its_size():
-    made, rewritten = Pretended(), 0
+    made, rewritten = PlannedTable(), 0
     for _ in range(74):
         made.add(DAY, 1000)
         rewritten += sum(task.bytes for task in made.plan(POLICY).tasks)
@@ -139,7 +139,7 @@ def test_only_small_and_large_ones_are_rewritten():
 
 
 def test_a_named_granularity_is_a_reason():
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     made.add("2013-01-07T05", 10)
     made.add("2013-01-08", T)
     day = Policy(target_bytes=T, max_task_bytes=10 * T, granularity="day")
@@ -154,7 +154,7 @@ def test_a_named_granularity_is_a_reason():
 
 
 def test_late_segments_of_a_finer_granularity_count_in_the_chunk_that_holds_them():
-    made = Pretended("day")
+    made = PlannedTable("day")
     made.add("2013-01-07", 10)
     made.add("2013-01-07T05", 10)
     found = verdicts(made)
@@ -167,7 +167,7 @@ def test_late_segments_of_a_finer_granularity_count_in_the_chunk_that_holds_them
     [("2013-01-07T00", False, True), ("2013-01-07T05", True, True), ("2013-01-07T23", True, False)],
 )
 def test_a_chunk_that_overlaps_has_no_opinion_while_its_sizes_are_stable(hour, earlier, later):
-    made = Pretended("hour")
+    made = PlannedTable("hour")
     made.add("2013-01-07", 50)
     made.add(hour, 10)
     found = verdicts(made)[hour]
@@ -228,7 +228,7 @@ def test_spans_end_at_gaps():
 
 
 def test_gaps_of_a_century_are_counted_and_not_listed():
-    made = Pretended()
+    made = PlannedTable()
     made.add("1913-01-01", 1)
     made.add("2013-01-01", 1)
     plan = made.plan(POLICY)
