@@ -87,8 +87,8 @@ def test_a_mutant_is_killed_and_the_code_itself_is_not(name):
         ("no-such-comment", never, "no comment"),
         ("unpin-by-another", keep(0), "one part"),
         ("unpin-by-another", becomes("pin.owner != action.owner"), "the same as before"),
-        ("unpin-by-another", becomes("pins.owner != owner"), "knows no owner, pins"),
-        ("claim-not-carried", skip, "no statement"),
+        ("unpin-by-another", becomes("pins.owner != owner"), "has no owner, pins"),
+        ("claim-not-carried", skip, "not a statement"),
     ],
 )
 def test_a_mutant_that_does_not_fit_is_out_of_date(name, change, said):

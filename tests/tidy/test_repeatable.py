@@ -73,7 +73,7 @@ def test_what_is_allowed_is_there():
         ("class Test:\n  def test(self): np.random.default_rng()", "default_rng draws"),
         ("NAME = uuid.uuid4().hex", "uuid.uuid4 draws"),
         ("def test():\n  began = time.monotonic()", ":2 (test): time.monotonic measures"),
-        ("def test(): time.sleep(0.1)", "time.sleep hopes"),
+        ("def test(): time.sleep(0.1)", "time.sleep may be too short"),
         ("def test(): subprocess.run(x, timeout=60)", "run waits 60 s only"),
         ("def test(): thread.join(10)", "join waits 10 s only"),
         ("def test(): Barrier(4, timeout=20)", "Barrier waits 20 s only"),
