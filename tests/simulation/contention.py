@@ -269,7 +269,8 @@ def main(arguments):
                 f"  {writers:3} writers: {result.rate:6.1f} appends/s, "
                 f"x{result.rate / alone:5.2f}, {result.each:5.2f} requests, "
                 f"p50 {result.at(0.5) * 1000:5.0f} ms, p99 {result.at(0.99) * 1000:5.0f} ms, "
-                f"max {result.slowest() * 1000:5.0f} ms, {result.commits / seconds:5.1f} commits/s\n"
+                f"max {result.slowest() * 1000:5.0f} ms, "
+                f"{result.commits / seconds:5.1f} commits/s\n"
             )
 
 
