@@ -149,7 +149,7 @@ class Committer:
             case c.At(version):
                 return self._log.snapshot(version)
             case c.Holds(stored, after, transaction_id):
-                return self._log.holds(stored.commit, after, transaction_id)
+                return self._log.took_effect(stored.commit, after, transaction_id)
             case c.Frame(head):
                 return framing.after(self._log, self._clock, head)
             case c.Publish(transaction, table_id):

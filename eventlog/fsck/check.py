@@ -191,7 +191,7 @@ class _Run:
         header = self._walk.audit.header
         if header is None or header.version != self._listed.head:
             return
-        problem = timing.odd(header, store_time_ms(self._store, self._table.clock))
+        problem = timing.problem(header, store_time_ms(self._store, self._table.clock))
         if problem is not None:
             self._findings.add("warning", problem, keys.commit_key(header.version), header.version)
 

@@ -1,5 +1,5 @@
-"""Reading the log: the head, any version, snapshots, differences, history; much of it is kept.
+"""Reading the log: the head, any version, snapshots, differences, history, with caches.
 
-Imports `state` and below, and writes nothing. Start at `log`, whose method `ask` fetches what the
-questions of `state` take; then `snapshot`, which is how callers ask.
+Imports `state` and below, and writes nothing. Start at `log`, whose method `ask` fetches the leaves
+that the questions of `state` need; then read `snapshot`, the interface that callers use.
 """

@@ -1,6 +1,6 @@
-"""The chain of commits: what must hold between two of them, and among those that a LIST shows.
+"""The chain of commits: checks between two commits, and of the versions that a LIST shows.
 
-Pure layer (FORMAT.md R6.2, R6.3). Every check is of bytes that were read anyway.
+FORMAT.md R6.2 and R6.3. The checks send no requests; they use bytes that were read anyway.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from eventlog.model.records import Commit
 
 
 def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
-    """Check that a commit is the one after a known snapshot.
+    """Check that a commit directly follows a known snapshot.
 
     Args:
         known: the snapshot.
-        commit: of the version after it.
-        table: root URI, for the message.
+        commit: the commit of the version after it.
+        table: the root URI, for the error.
 
     Raises:
-        Corrupt: it does not follow the known one.
+        Corrupt: it does not follow the known snapshot.
     """
     # against chain-not-checked
     if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
@@ -31,29 +31,40 @@ def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
 
 
 def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) -> None:
-    """Check a commit against an earlier one, and its `prev` where that is the one before it.
+    """Check that a commit belongs to the same log as an earlier one.
 
-    Over a longer way the chain is not read here (FORMAT.md R6.2).
+    `prev` is compared only if the two versions are adjacent. Over a longer distance the chain is
+    not read here (FORMAT.md R6.2).
+
+    Args:
+        before: the earlier commit.
+        before_body: its bytes.
+        commit: the later commit.
+        table: the root URI, for the error.
 
     Raises:
-        Corrupt: they are not of one log.
+        Corrupt: they do not belong to one log.
     """
     known, later = before.header, commit.header
-    next_one = later.version == known.version + 1
-    if later.table != known.table or (next_one and later.prev != sha256(before_body)):
+    adjacent = later.version == known.version + 1
+    if later.table != known.table or (adjacent and later.prev != sha256(before_body)):
         raise _forked(commit, table)
 
 
 def check_contiguous(versions: Sequence[int], table: str) -> None:
-    """Check that versions, newest first, have no gap.
+    """Check that a list of versions has no gap.
+
+    Args:
+        versions: the versions, newest first.
+        table: the root URI, for the error.
 
     Raises:
-        Corrupt: they have one.
+        Corrupt: there is a gap.
     """
     for newer, older in pairwise(versions):
         if newer - older != 1:  # against gap-not-checked
             raise Corrupt(
-                f"the log has version {newer} but not {newer - 1}: a stranger wrote into it, "
+                f"the log has version {newer} but not {newer - 1}: another program wrote to it, "
                 "or commits were deleted; run `eventlog fsck`",
                 table=table,
                 version=newer,
@@ -62,7 +73,8 @@ def check_contiguous(versions: Sequence[int], table: str) -> None:
 
 def _forked(commit: Commit, table: str) -> Corrupt:
     return Corrupt(
-        "the next version does not follow the one known: the log was forked or changed",
+        f"version {commit.header.version} does not follow the version read before: the log was "
+        "forked or changed; run `eventlog fsck`",
         table=table,
         version=commit.header.version,
     )

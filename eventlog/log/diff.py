@@ -1,7 +1,6 @@
-"""What changed between two versions, found by comparing their trees.
+"""The difference between two versions, computed by comparing their trees.
 
-Shell layer. Key frames share leaves as git trees share subtrees, so that the cost follows the
-change.
+Key frames share leaves as git trees share subtrees, so the cost is proportional to the change.
 """
 
 from __future__ import annotations
@@ -19,7 +18,12 @@ from eventlog.model.records import Drop, Segment
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What changed between two versions."""
+    """The difference between two versions.
+
+    Attributes:
+        added: the segments that are live only in the second version.
+        dropped: the segments that are live only in the first version.
+    """
 
     added: list[Segment]
     dropped: list[Segment]
@@ -28,7 +32,10 @@ class Diff:
 def diff(a: Snapshot, b: Snapshot) -> Diff:
     """Return the segments live in `b` but not in `a`, and in `a` but not in `b`.
 
-    Leaves that both key frames share are not read, unless a drop points into them.
+    A leaf that both key frames share is read only if a drop refers to one of its segments.
+
+    Raises:
+        Corrupt: neither a key frame nor the commits before it give the entries.
     """
     shared = _shared_leaves(a, b)
     keep = lambda leaf: leaf.sha256 not in shared  # noqa: E731
@@ -60,5 +67,5 @@ def _named(segment: Segment) -> Drop:
     return Drop(segment.id, segment.chunk, "")
 
 
-def _ordered(found: Iterable[Segment]) -> list[Segment]:
-    return sorted(found, key=lambda s: places.entry_key(s.chunk, s.id))
+def _ordered(unordered: Iterable[Segment]) -> list[Segment]:
+    return sorted(unordered, key=lambda s: places.entry_key(s.chunk, s.id))

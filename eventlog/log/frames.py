@@ -1,6 +1,6 @@
-"""Key frames as they are read: roots and leaves, checked, and kept for who asks again.
+"""Reading key frames: roots and leaves, checked and cached.
 
-Shell layer. Leaves are named by their content, so that one that is kept is never stale.
+Leaves are named by the hash of their content, so a cached leaf is never stale.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ROOT_CACHE = 4
 
 
 class Frames:
-    """The key frames under one root. Safe to use from several threads.
+    """The key frames of one table. Safe to use from several threads.
 
     Args:
-        store: where they lie.
+        store: the store of the table.
     """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._checked_leaves: set[str] = set()  # of those kept, whose entries have their hashes
+        self._checked_leaves: set[str] = set()  # cached leaves whose entries match their hashes
         self._leaves: Cache[str, pa.Table] = Cache(
             LEAF_CACHE_BYTES,
             weigh=lambda table: int(table.nbytes),
@@ -38,11 +38,11 @@ class Frames:
         self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
 
     def root(self, version: int) -> KeyFrame:
-        """Return the root of the key frame of `version`. One GET, or none if known.
+        """Return the root of the key frame of `version`. One GET, or none if cached.
 
         Raises:
-            KeyNotFound: it is not there.
-            Corrupt: its bytes break the format or do not add up.
+            KeyNotFound: it does not exist.
+            Corrupt: its bytes break the format, or it does not add up.
         """
         known = self._roots.get(version)
         if known is not None:
@@ -53,15 +53,17 @@ class Frames:
         return root
 
     def remember(self, root: KeyFrame) -> None:
-        """Keep a root that was read or written."""
+        """Cache a root that was read or written."""
         self._roots.put(root.version, root)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
-        """Return the entries of a leaf, not compared with their hashes. One GET, or none if known.
+        """Return the entries of a leaf. One GET, or none if cached.
+
+        The entries are not compared with their hashes.
 
         Raises:
-            Corrupt: its bytes are not what the root names.
-            KeyNotFound: it is not there.
+            Corrupt: its content is not what the root describes.
+            KeyNotFound: it does not exist.
         """
         table = self._leaves.get(leaf.sha256)
         if table is None:
@@ -70,15 +72,16 @@ class Frames:
         return table
 
     def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
-        """Return the entries of leaves, by their sha256, in the order given. Several GETs at once.
+        """Return the entries of leaves by their sha256, in the order given. Concurrent GETs.
 
         Args:
-            wanted: as the root names them.
+            wanted: the leaves, as the root describes them.
             checked: also compare each entry with its hash, which costs more than reading it.
 
         Raises:
-            Corrupt: the bytes of one are not what the root names, or an entry has another hash.
-            KeyNotFound: one is not there.
+            Corrupt: the content of a leaf is not what the root describes, or an entry does not
+                match its hash.
+            KeyNotFound: a leaf does not exist.
         """
         tables = each(self.leaf, wanted)
         leaves = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}

@@ -1,6 +1,6 @@
-"""Walking the log: pages of history, versions by time, transactions by id.
+"""Walking the log: history, versions by time, transactions by id.
 
-Shell layer. Histories read headers only: ranged GETs of 2 KB, a page of them ahead.
+A history reads headers only, with ranged GETs of 2 KB, one page ahead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class HistoryEntry:
 
     Attributes:
         version: the version.
-        time: when it was committed (UTC), as far as clocks were set right since.
-        operation: what its first accepted transaction did.
-        writer: who wrote it.
-        adds: segments added.
-        drops: segments dropped.
-        rows: net change of rows.
-        bytes: net change of segment bytes.
-        transactions: transactions that took effect.
+        time: when it was committed (UTC), with later corrections of the clock applied.
+        operation: the operation of its first accepted transaction.
+        writer: the writer of that transaction.
+        adds: number of segments added.
+        drops: number of segments dropped.
+        rows: net change in rows.
+        bytes: net change in segment bytes.
+        transactions: number of transactions that took effect.
     """
 
     version: int
@@ -53,9 +53,13 @@ def history(
 
     Args:
         log: the log.
-        start: the first one.
-        limit: None for all.
-        clock: the corrections of the newest state known.
+        start: the first version to yield.
+        limit: the maximum number of versions; None: all.
+        clock: the clock corrections of the newest known state.
+
+    Raises:
+        VersionNotFound: a version does not exist.
+        Corrupt: a header breaks the format.
     """
 
     def entry(header: Header) -> HistoryEntry:
@@ -72,11 +76,11 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     Args:
         log: the log.
         head: the newest version.
-        time_ms: the time.
-        known: a version that may be taken for one of before that time.
+        time_ms: the time, in ms UTC.
+        known: a version known to be from before that time; -1: none.
 
     Raises:
-        VersionNotFound: the table is younger, and none was known.
+        VersionNotFound: the table was created after that time.
     """
 
     def time_of(version: int) -> int:
@@ -94,7 +98,7 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     if low < 0:
         created = datetime.fromtimestamp(time_of(0) / 1000, tz=UTC)
         raise VersionNotFound(
-            f"the table was created at {created.isoformat()}, after the time asked for",
+            f"the table was created at {created.isoformat()}, after the requested time",
             table=log.store.uri,
         )
     return low
@@ -105,17 +109,25 @@ def find_transaction(
 ) -> int | None:
     """Return the version from `start` to `head` in which the transaction took effect, or None.
 
+    Args:
+        log: the log.
+        transaction_id: the id of the transaction.
+        start: the first version to look at.
+        head: the last version to look at.
+        until: the last version in which the transaction may take effect.
+
     Raises:
-        CommitUnknown: it is not there, and `head` has not come to `until`: it may still arrive.
+        CommitUnknown: it is not in these versions, but `head` is before `until`, so it may still
+            take effect.
     """
     for commit, body in each(log.read, range(start, head + 1)):
         listed = any(t.id == transaction_id for t in commit.transactions)
-        if listed and log.holds(commit, log.resolve(commit, body), transaction_id):
+        if listed and log.took_effect(commit, log.resolve(commit, body), transaction_id):
             return commit.header.version
     if head < until:
         raise CommitUnknown(
-            f"the transaction is not in the log, and may still arrive until version {until}: ask "
-            "again once the table has that version",
+            f"the transaction is not in the log yet, and may still take effect until version "
+            f"{until}: ask again once the table has that version",
             table=log.store.uri,
             version=start,
             until=until,

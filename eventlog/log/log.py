@@ -1,7 +1,7 @@
 """Reading the log of one table: commits, headers, key frames, and snapshots resolved from them.
 
-Shell layer. Opening a version costs its commit and the key frame root that it names; the head costs
-one LIST more, whatever the length of the history (FORMAT.md "Opening a version").
+Opening a version costs one GET of its commit and one of the key frame root that it names. The head
+costs one LIST more, whatever the length of the history (FORMAT.md "Opening a version").
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
-HEAD_PAGE = 16  # keys of a head LIST: the newest commits, their key frames, and strangers
-MAX_STEPPED_BACK = 16  # versions of which it is remembered that their key frame is unusable
-MAX_VOUCHED = 100_000
+HEAD_PAGE = 16  # keys per head LIST: the newest commits, their key frames, and foreign objects
+MAX_STEPPED_BACK = 16  # versions whose unusable key frames are remembered
+MAX_VOUCHED = 100_000  # ids of uploads that are remembered as fresh
 
 logger = logging.getLogger(__name__)
 
 
 class Log:
-    """The commits and key frames under one root. Safe to use from several threads.
+    """The commits and key frames of one table. Safe to use from several threads.
 
     Attributes:
-        store: where they lie.
-        table: id of the table that they must be of; None where any will do.
+        store: the store of the table.
+        table: the id of the table that commits must belong to; None: any table.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -63,21 +63,21 @@ class Log:
         self.table: str | None = None
         self._lock = Lock()
         self._frames = Frames(store)
-        # By commit hash: the key frames that were found to be unusable for the state after it, and
-        # that state over an older one.
+        # By commit hash: the key frames that turned out to be unusable for the state after that
+        # commit, and the same state over an older key frame.
         self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
             MAX_STEPPED_BACK
         )
-        self._vouched: set[tuple[str, int]] = set()  # ids and the epochs of their uploads
+        self._vouched: set[tuple[str, int]] = set()  # (id, epoch) of uploads with fresh ids
 
     def head(self) -> Snapshot:
-        """Return the head: one LIST, its commit, and one key frame root.
+        """Return the snapshot of the head: one LIST, one commit and one key frame root.
 
-        Where the LIST shows a key frame of the head itself, that one is taken, so that a bulk
-        commit's spill need not be read.
+        If the LIST shows a key frame of the head itself, that one is used, so that the spill of a
+        bulk commit need not be read.
 
         Raises:
-            TableNotFound: no log lies under this root.
+            TableNotFound: there is no log under this root.
             Corrupt: the newest versions have a gap, or the commits do not add up.
         """
         version, framed = self._newest()
@@ -90,24 +90,24 @@ class Log:
         return self.resolve(commit, body)
 
     def head_version(self) -> int:
-        """Return the newest version. One LIST of a few keys, at any length of the history.
+        """Return the newest version. One LIST of a few keys, whatever the length of the history.
 
         Raises:
-            TableNotFound: no log lies under this root.
+            TableNotFound: there is no log under this root.
             Corrupt: the newest versions have a gap.
         """
         return self._newest()[0]
 
     def _newest(self) -> tuple[int, bool]:
-        """Return the newest version, and whether the LIST shows a key frame of it."""
+        """Return the newest version, and whether the LIST shows its key frame."""
         after, versions, frames = "", list[int](), list[int]()
         while True:
             page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
-            parsed = [p for p in (keys.parse_log_key(found.key) for found in page) if p]
+            parsed = [p for p in (keys.parse_log_key(listed.key) for listed in page) if p]
             versions += [version for version, framed in parsed if not framed]
             frames += [version for version, framed in parsed if framed]
             last = len(page) < HEAD_PAGE
-            # One version alone says nothing of the one before it: strangers may fill a page.
+            # A gap can only be seen between two versions, and foreign objects may fill a page.
             if len(versions) > 1 or last:
                 break
             after = page[-1].key
@@ -123,9 +123,10 @@ class Log:
         """Return the commit of `version` and its bytes. One GET.
 
         Raises:
-            VersionNotFound: it is not there.
-            Corrupt: its bytes break the format.
-            TableNotFound: it is of another table than the one that is known.
+            VersionNotFound: it does not exist.
+            Corrupt: its bytes break the format, or another table's commit is in this log.
+            TableNotFound: the table was replaced by another one.
+            UnsupportedFormat: a newer reader is needed.
         """
         key = keys.commit_key(version)
         try:
@@ -135,7 +136,7 @@ class Log:
         try:
             commit = codec.decode_commit(body, version)
         except (Corrupt, UnsupportedFormat) as error:
-            raise self._placed(error, key, version) from None
+            raise self._located(error, key, version) from None
         self._check_table(commit.header)
         return commit, body
 
@@ -143,9 +144,10 @@ class Log:
         """Return the header of `version`. One ranged GET of 2 KB.
 
         Raises:
-            VersionNotFound: it is not there.
-            Corrupt: its bytes break the format.
-            TableNotFound: it is of another table than the one that is known.
+            VersionNotFound: it does not exist.
+            Corrupt: its bytes break the format, or another table's commit is in this log.
+            TableNotFound: the table was replaced by another one.
+            UnsupportedFormat: a newer reader is needed.
         """
         key = keys.commit_key(version)
         try:
@@ -153,15 +155,15 @@ class Log:
         except KeyNotFound:
             raise self._missing(key, version) from None
         except (Corrupt, UnsupportedFormat) as error:
-            raise self._placed(error, key, version) from None
+            raise self._located(error, key, version) from None
         self._check_table(header)
         return header
 
     def snapshot(self, version: int) -> Snapshot:
-        """Return the snapshot at `version`: its commit, then the key frame root that it names.
+        """Return the snapshot at `version`, from its commit and the key frame root that it names.
 
-        A key frame that is missing or damaged is stepped over: the state at its version is resolved
-        from the key frame before it, and so on down to the empty state before version 0.
+        If the key frame is missing or damaged, the state at its version is resolved from the key
+        frame before it, and so on down to the empty state before version 0.
 
         Raises:
             VersionNotFound: there is no such version.
@@ -170,7 +172,15 @@ class Log:
         return self.resolve(*self.read(version))
 
     def resolve(self, commit: Commit, body: bytes) -> Snapshot:
-        """Return the snapshot of a commit that was read already."""
+        """Return the snapshot of a commit that was already read.
+
+        Args:
+            commit: the commit.
+            body: its bytes.
+
+        Raises:
+            Corrupt: the commits themselves do not add up.
+        """
         pending: list[tuple[Commit, bytes]] = []
         while True:
             try:
@@ -190,7 +200,10 @@ class Log:
         return self._snapshot(state)
 
     def newer(self, known: Snapshot) -> Snapshot:
-        """Return the head, given a snapshot that was the head once: one GET where nothing is new.
+        """Return the head, given an earlier head. One GET if there is no newer version.
+
+        Args:
+            known: a snapshot that was the head.
 
         Raises:
             Corrupt: the next version does not follow the known one.
@@ -204,7 +217,7 @@ class Log:
             head = self.head_version()
         except TableNotFound:
             head = -1
-        # A stale LIST may be behind; the session never goes backwards.
+        # A stale LIST may be behind, but a session never goes backwards.
         if head > commit.header.version:  # against session-goes-backwards
             before, before_body = commit, body
             commit, body = self.read(head)
@@ -212,50 +225,60 @@ class Log:
         return self.resolve(commit, body)
 
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
-        """Return the snapshot of the commit that came after `known`.
+        """Return the snapshot of the commit after `known`.
+
+        Args:
+            known: the snapshot before.
+            commit: the commit of the next version.
+            body: its bytes.
 
         Raises:
-            Corrupt: it does not follow the known one.
+            Corrupt: it does not follow the known snapshot.
         """
         chain.check_follows(known, commit, self.store.uri)
         return self.resolve(commit, body)
 
-    def holds(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
-        """Say whether a transaction took effect in a commit, whose snapshot is `after`.
+    def took_effect(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:
+        """Return whether a transaction took effect in a commit.
+
+        Args:
+            commit: the commit.
+            after: the snapshot of its version.
+            transaction_id: the id of the transaction.
 
         Raises:
             Unavailable: the store does not answer.
         """
-        known = resolve.holds(commit, after.state, transaction_id)
+        known = resolve.took_effect(commit, after.state, transaction_id)
         if known is not None:
             return known
         return transaction_id in self.effect(commit).accepted
 
     def effect(self, commit: Commit) -> fold.Effect:
-        """Return what a commit's transactions did, by the fold on the version before it.
+        """Return the effect of a commit, by folding it onto the version before it.
 
         Raises:
-            Corrupt: that version, or a spill, cannot be read.
+            Corrupt: that version or a spill cannot be read.
             Unavailable: the store does not answer.
         """
         version = commit.header.version
         before = self.snapshot(version - 1) if version else None
-        whole = spills.unpack(commit, self.spill).transactions
-        view = self.judged_on(before, whole)[1] if before else fold.NoState()
-        return fold.judge(whole, view, commit.header.time)
+        transactions = spills.unpack(commit, self.spill).transactions
+        view = self.judged_on(before, transactions)[1] if before else fold.NoState()
+        return fold.judge(transactions, view, commit.header.time)
 
     def judged_on(
         self, head: Snapshot, transactions: Sequence[Transaction]
     ) -> tuple[Snapshot, fold.View]:
-        """Fetch what judging these transactions on `head` takes.
-
-        Returns the head to go on with, which is the same state over an older key frame where its
-        own is unusable; and the view for `fold.judge`, which knows what these transactions ask
-        about and nothing else.
+        """Fetch what is needed to judge these transactions on `head`.
 
         Args:
-            head: the state before the commit.
-            transactions: in the order in which they are to be judged, none spilled.
+            head: the snapshot before the commit.
+            transactions: the transactions in the order of judging, none spilled.
+
+        Returns:
+            The snapshot to continue with: `head`, or the same state over an older key frame if the
+            head's is unusable. And the view for `fold.judge`, which covers only these transactions.
 
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
@@ -267,22 +290,32 @@ class Log:
         return self._moved(head, state), view
 
     def touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
-        """Return what the key frame of `head` is built from, as `keyframe.build` takes it.
+        """Fetch the leaves that the key frame of `head` rewrites, as `keyframe.build` takes them.
 
-        Returns the head to go on with, as `judged_on` does, and the leaves that are written anew.
+        Args:
+            head: the snapshot whose key frame is to be built.
+
+        Returns:
+            The snapshot to continue with, as in `judged_on`, and the leaves by sha256.
 
         Raises:
-            Corrupt: neither the key frame before it nor the commits give the entries.
+            Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
         state, leaves = self.ask(head.state, Touched())
         return self._moved(head, state), leaves
 
     def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
-        """Fetch what a question takes; return its answer, and the state that gave it.
+        """Fetch the leaves that a question needs, and return its answer.
 
-        That is the same state over an older key frame, where the one it starts from is unusable
-        (hazard P1).
+        If the key frame is unusable, an older one is used instead (hazard P1).
+
+        Args:
+            state: the version that the question is about.
+            question: the question.
+
+        Returns:
+            `state`, or the same state over the older key frame that was used, and the answer.
 
         Raises:
             Corrupt: neither the key frame nor the commits before it give the answer.
@@ -297,7 +330,7 @@ class Log:
                 state = self._over_older(state, error)
 
     def usable(self, state: VersionState) -> VersionState:
-        """Return the state over a key frame that is not known to be unusable. No request."""
+        """Return the state over a key frame that is not known to be unusable. No requests."""
         versions, older = self._stepped_back.get(state.commit_hash) or (frozenset(), state)
         return older if state.base is not None and state.base.version in versions else state
 
@@ -314,11 +347,15 @@ class Log:
         return self._frames.leaf(leaf)
 
     def check_there(self, actions: Iterable[Action], version: int) -> None:
-        """Check that the objects of these adds are there: one GET of a byte for each.
+        """Check that the objects of these adds exist, with one GET of one byte each.
+
+        Args:
+            actions: the actions; only adds are checked.
+            version: the version that the adds come from, for the errors.
 
         Raises:
-            DataLoss: some are not.
-            VersionVacuumed: some are not, for the version was given up meanwhile.
+            DataLoss: objects are missing.
+            VersionVacuumed: objects are missing because the version was vacuumed meanwhile.
         """
         adds = [action for action in actions if isinstance(action, Add)]
         lost = [key for key in each(self._absent, adds) if key is not None]
@@ -326,7 +363,7 @@ class Log:
             newest = self.head()
             check_kept(newest.meta, newest.version, version, self.store.uri)
             raise DataLoss(
-                f"{len(lost):,} of {len(adds):,} segments of the version are missing: run "
+                f"{len(lost):,} of {len(adds):,} segments of version {version} are missing: run "
                 "`eventlog fsck`",
                 table=self.store.uri,
                 key=lost[0],
@@ -342,22 +379,25 @@ class Log:
         return None
 
     def vouch(self, adds: Iterable[Add]) -> None:
-        """Note uploads whose ids were made for them: at random, and for nothing else."""
+        """Record uploads whose ids were generated at random for them alone.
+
+        Judging their adds needs no leaf of the key frame, because their ids cannot be in it.
+        """
         with self._lock:
             if len(self._vouched) > MAX_VOUCHED:
-                self._vouched.clear()  # costs a look into leaves
+                self._vouched.clear()  # only costs reads of leaves
             self._vouched.update((add.id, add.epoch) for add in adds)
 
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.
 
         Raises:
-            Corrupt: it is missing or damaged; unlike a key frame it cannot be recomputed.
+            Corrupt: it is missing or damaged. Unlike a key frame, it cannot be recomputed.
         """
         return segments.from_parquet(self.frame(spill), spill.adds + spill.drops)
 
     def frame(self, spill: Spill) -> bytes:
-        """Return the bytes of an object that a commit names under `_frames/`. One GET.
+        """Return the bytes of a spill object under `_frames/`. One GET.
 
         Raises:
             Corrupt: it is missing or damaged.
@@ -378,7 +418,7 @@ class Log:
     def _snapshot(self, state: VersionState) -> Snapshot:
         """Return the snapshot of a state that was just read.
 
-        Its key frame is tried again, whatever was found before: it may have been repaired.
+        Its key frame is tried again even if it was unusable before: it may have been repaired.
         """
         self._stepped_back.forget(state.commit_hash)
         return Snapshot(state, self)
@@ -387,12 +427,12 @@ class Log:
         return head if state is head.state else Snapshot(state, self)
 
     def _over_older(self, state: VersionState, error: Exception) -> VersionState:
-        """Return the same state over an older key frame, and remember it for who asks again."""
+        """Return the same state over an older key frame, and remember it for later questions."""
         if state.base is None:
             raise error
         unusable = state.base.version
         logger.warning("key frame %d is unusable, reading an older one: %s", unusable, error)
-        # A commit never starts from its own key frame.
+        # The base of a commit's delta is never the key frame of its own version.
         older = state.over(self.snapshot(unusable).state)
         versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
         self._stepped_back.put(state.commit_hash, (versions | {unusable}, older))
@@ -407,26 +447,26 @@ class Log:
     def _check_table(self, header: Header) -> None:
         if self.table is None or header.table == self.table:
             return
-        if header.version and self.header(0):  # of the known table: a stranger wrote into its log
+        if header.version and self.header(0):  # version 0 is the known table's: a foreign commit
             raise Corrupt(
-                f"the commit is of another table (id {header.table}): run `eventlog fsck`",
+                f"the commit belongs to another table (id {header.table}): run `eventlog fsck`",
                 table=self.store.uri,
                 version=header.version,
             )
         raise TableNotFound(
-            f"the table that this handle was opened on (id {self.table}) is gone, and another "
-            f"one (id {header.table}) lies here since: open it again",
+            f"the table that was opened (id {self.table}) is gone, and there is now another one "
+            f"here (id {header.table}): open the table again",
             table=self.store.uri,
         )
 
     def _missing(self, key: str, version: int) -> VersionNotFound:
         return VersionNotFound(
-            f"the table has no version {version}: `eventlog log` shows which there are",
+            f"the table has no version {version}: `eventlog log` lists its versions",
             table=self.store.uri,
             key=key,
             version=version,
         )
 
-    def _placed(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
+    def _located(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
         error.table, error.key, error.version = self.store.uri, key, version
         return error

@@ -1,6 +1,6 @@
-"""From a commit to the state after it: over the key frame that it names, its own, or an older one.
+"""From a commit to the state after it, over the key frame that it names, its own, or an older one.
 
-Pure layer. Whatever was read is checked against the commit's state hash (FORMAT.md R9.6).
+No I/O. Every result is checked against the commit's state hash (FORMAT.md R9.6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def from_commit(commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta
     Args:
         commit: the commit.
         body: its bytes.
-        base: the key frame of `commit.header.keyframe`; None where that is None.
+        base: the key frame of version `commit.header.keyframe`; None if that is None.
         delta: the commit's delta, read from its spill if it has one.
 
     Raises:
@@ -31,8 +31,13 @@ def from_commit(commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta
 def at_keyframe(commit: Commit, body: bytes, root: KeyFrame) -> VersionState:
     """Return the state after a commit over the key frame of its own version.
 
+    Args:
+        commit: the commit.
+        body: its bytes.
+        root: the key frame of the same version.
+
     Raises:
-        Corrupt: the key frame is not of this commit.
+        Corrupt: the key frame does not belong to this commit.
     """
     digest = codec.sha256(body)
     size = commit_size(commit, body)
@@ -40,7 +45,14 @@ def at_keyframe(commit: Commit, body: bytes, root: KeyFrame) -> VersionState:
 
 
 def over(base: VersionState, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> VersionState:
-    """Return the state after a commit whose `delta` starts from the state `base`.
+    """Return the state after a commit whose delta starts from the state `base`.
+
+    Args:
+        base: the state at the version of the key frame that the commit names.
+        commit: the commit.
+        body: its bytes.
+        delta: the commit's delta.
+        meta: the small state after the commit.
 
     Raises:
         Corrupt: they do not add up to the commit's state hash.
@@ -49,15 +61,15 @@ def over(base: VersionState, commit: Commit, body: bytes, delta: Delta, meta: Me
     return _checked(commit, body, meta, base.base, delta)
 
 
-def holds(commit: Commit, after: VersionState, transaction_id: str) -> bool | None:
-    """Say whether a transaction took effect in a commit; being listed is not enough.
+def took_effect(commit: Commit, after: VersionState, transaction_id: str) -> bool | None:
+    """Return whether a transaction took effect in a commit; being listed is not enough.
 
-    None where the commit holds void ones, and only the fold of the state before it can tell.
+    None if the commit contains void transactions, so that only folding it can decide.
 
     Args:
         commit: the commit.
-        after: the state that it makes.
-        transaction_id: the transaction.
+        after: the state after it.
+        transaction_id: the id of the transaction.
     """
     listed = next((t for t in commit.transactions if t.id == transaction_id), None)
     if listed is None:
@@ -66,12 +78,12 @@ def holds(commit: Commit, after: VersionState, transaction_id: str) -> bool | No
         mark = after.meta.published.get(transaction_id)
         # against listed-taken-for-accepted
         return mark is not None and mark.version == after.version
-    whole = commit.header.changes.transactions == len(commit.transactions)
-    return True if whole else None  # against void-taken-for-accepted
+    all_accepted = commit.header.changes.transactions == len(commit.transactions)
+    return True if all_accepted else None  # against void-taken-for-accepted
 
 
 def commit_size(commit: Commit, body: bytes) -> int:
-    """Return the bytes that opening this version reads: the commit and its delta's spill."""
+    """Return how many bytes opening this version reads: the commit and its delta's spill."""
     return len(body) + (commit.delta.spill.size if commit.delta.spill else 0)
 
 

@@ -1,7 +1,7 @@
-"""The table at one version, as callers have it: what is asked of it is fetched from its log.
+"""The table at one version, as callers see it. What a question needs is fetched from the log.
 
-Shell layer: the state itself is a pure value (`state.version`), and so are the questions about it
-(`state.questions`). Large tables stay columnar; `Segment` values are made only when asked for.
+The state itself is a pure value (`state.version`), and so are the questions about it
+(`state.questions`). Large tables stay columnar; `Segment` values are made only on request.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from eventlog.state.version import VersionState
 
 
 class Reader(Protocol):
-    """Who reads the leaves that a question takes: the log of the snapshot."""
+    """Reads the leaves that a question needs. `Log` is one."""
 
     def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
-        """Return the answer, and the state over the key frame that gave it."""
+        """Return the state over the key frame that was used, and the answer."""
         ...
 
     def usable(self, state: VersionState) -> VersionState:
@@ -50,7 +50,14 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChunkTotals:
-    """One time chunk of a snapshot and the sums over its live segments."""
+    """One time chunk of a snapshot, and the totals of its live segments.
+
+    Attributes:
+        chunk: the time chunk.
+        segments: number of its live segments.
+        rows: number of their rows.
+        bytes: their size in bytes.
+    """
 
     chunk: TimeChunk
     segments: int
@@ -63,8 +70,8 @@ class Snapshot:
     """The table at one version. Immutable; reading it never mixes versions.
 
     Attributes:
-        state: what the log says of the version.
-        log: where its leaves are read.
+        state: the state at the version.
+        log: reads the leaves of its key frame.
     """
 
     state: VersionState
@@ -82,7 +89,7 @@ class Snapshot:
 
     @property
     def commit_bytes(self) -> int:
-        """The size of that commit, which decides when a key frame is due."""
+        """The size of the commit and its delta's spill; decides when a key frame is due."""
         return self.state.commit_bytes
 
     @property
@@ -97,7 +104,7 @@ class Snapshot:
 
     @property
     def delta(self) -> Delta:
-        """Net adds and drops since."""
+        """Net adds and drops since the key frame."""
         return self.state.delta
 
     @property
@@ -107,7 +114,7 @@ class Snapshot:
 
     @property
     def timestamp(self) -> datetime:
-        """When the version was committed (UTC); grows with every version."""
+        """When the version was committed (UTC)."""
         return datetime.fromtimestamp(self.header.time / 1000, tz=UTC)
 
     @cached_property
@@ -135,7 +142,7 @@ class Snapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties that are set."""
+        """The properties that are set on the table."""
         return self.meta.properties
 
     @property
@@ -151,16 +158,22 @@ class Snapshot:
         """Return the live segments in (chunk, id) order.
 
         Args:
-            where: SQL text or pyarrow expression; segments that cannot match are left out.
-            chunks: chunks, or their names, to restrict to (those that overlap them).
+            where: SQL text or a pyarrow expression; segments without matching rows are left out, as
+                far as their statistics show that.
+            chunks: chunks or chunk names; only segments that overlap them are returned.
 
         Raises:
-            InvalidInput: the predicate or a chunk's name is wrong.
+            InvalidInput: the predicate or a chunk name is invalid.
+            Corrupt: neither the key frame nor the commits before it give the entries.
         """
         return plan(self, where=where, chunks=chunks).segments()
 
     def chunks(self) -> list[ChunkTotals]:
-        """Return every chunk that has live segments, in time order."""
+        """Return every chunk that has live segments, in time order.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+        """
         grouped = (
             self.entries()
             .group_by(["chunk_start", "chunk_end"])
@@ -184,15 +197,17 @@ class Snapshot:
     ) -> pa.Table:
         """Return the live entries of chunks that overlap [start, end) ms, in columns.
 
-        Only the leaves that overlap and that `keep` accepts are read. Columns: see
-        `eventlog.format.segments`; order: leaf order, then what came since the key frame.
+        Only leaves that overlap the range and that `keep` accepts are read. The columns are those
+        of `eventlog.format.segments`; entries are in leaf order, then those added since the key
+        frame.
 
         Args:
             start: ms UTC; None: from the first chunk on.
-            end: ms UTC, exclusive; None: to the last chunk.
-            keep: says of a leaf whether to read it; None: all are.
-            checked: compare each entry with its hash (FORMAT.md R9.8). Without it only those are
-                compared that are left out here; a caller that leaves out more calls `are_true`.
+            end: ms UTC, exclusive; None: up to the last chunk.
+            keep: decides whether a leaf is read; None: all are.
+            checked: compare each entry with its hash (FORMAT.md R9.8). If false, only the entries
+                that are left out here are compared; a caller that leaves out more must call
+                `are_true` on those.
 
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
@@ -200,7 +215,7 @@ class Snapshot:
         return self._ask(Entries(start, end, keep, checked))
 
     def are_true(self, entries: pa.Table) -> bool:
-        """Say whether entries that came unchecked, and are to be left out, are what they seem."""
+        """Return whether entries that were read unchecked match their hashes."""
         try:
             verification.check_hashes(entries, self.log.usable(self.state).base)
         except Corrupt:
@@ -208,7 +223,11 @@ class Snapshot:
         return True
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
-        """Return the segments of these drops that are live, by id."""
+        """Return the segments of these drops that are live, by id.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+        """
         return self._ask(Live(drops))
 
     def hash_sum(self) -> str:
@@ -216,10 +235,10 @@ class Snapshot:
         return self.state.hash_sum()
 
     def on_keyframe(self, root: KeyFrame) -> Snapshot:
-        """Return the same state seen from the key frame of its own version.
+        """Return the same state over the key frame of its own version.
 
         Raises:
-            Corrupt: the key frame is not of this state.
+            Corrupt: the key frame does not belong to this state.
         """
         return replace(self, state=self.state.on_keyframe(root))
 
@@ -237,13 +256,14 @@ def plan(
 
     Args:
         snapshot: the version to read.
-        columns: names of the columns wanted, in this order; all if None; may be empty.
-        where: SQL text or a pyarrow expression that rows have to pass.
-        chunks: chunks, or their names, to restrict to: segments that overlap them.
+        columns: names of the wanted columns, in this order; all if None; may be empty.
+        where: the filter: SQL text or a pyarrow expression.
+        chunks: chunks or chunk names; only segments that overlap them are read.
 
     Raises:
-        InvalidInput: a column is unknown or named twice, the predicate or a chunk's name is wrong.
+        InvalidInput: a column is unknown or named twice, or the predicate or a chunk name is
+            invalid.
         Corrupt: neither the key frame nor the commits before it give the entries.
     """
-    asked = scan.question(snapshot.state, columns, where, chunks)
-    return snapshot.log.ask(snapshot.state, asked)[1]
+    question = scan.question(snapshot.state, columns, where, chunks)
+    return snapshot.log.ask(snapshot.state, question)[1]

@@ -1,6 +1,6 @@
-"""What is too large for a commit: adds and drops in an object of their own, which the commit names.
+"""Spills: adds and drops too large for a commit, in a separate object that the commit names.
 
-Pure layer (FORMAT.md R6.4).
+No I/O (FORMAT.md R6.4).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from eventlog.format import codec, keys, segments
 from eventlog.model.records import Add, Commit, DeltaRecord, Drop, Segment, Spill, Transaction
 from eventlog.state.delta import Delta, add_of, from_lists
 
-SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger go into an object of their own
+SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger are spilled
 
-# Returns the table of a spill object.
+# Reads a spill object and returns its table.
 Fetch = Callable[[Spill], pa.Table]
 
 
@@ -26,7 +26,7 @@ def delta_of(commit: Commit, fetch: Fetch) -> Delta:
 
     Args:
         commit: the commit.
-        fetch: returns the table of a spill object.
+        fetch: reads a spill object.
 
     Raises:
         Corrupt: the delta breaks the format.
@@ -40,31 +40,35 @@ def delta_of(commit: Commit, fetch: Fetch) -> Delta:
 
 
 def unpack(commit: Commit, fetch: Fetch) -> Commit:
-    """Return the commit with the adds and drops of every spilled transaction in its actions.
+    """Return the commit with all adds and drops of spilled transactions in their actions.
+
+    Args:
+        commit: the commit.
+        fetch: reads a spill object.
 
     Raises:
-        Corrupt: a spill object is not what the transaction says.
+        Corrupt: a spill object is not what its transaction describes.
     """
     if all(t.spill is None for t in commit.transactions):
         return commit
     version = commit.header.version
-    whole = []
+    unpacked = []
     for transaction in commit.transactions:
         if transaction.spill is not None:
             added, dropped = _unspill(transaction.spill, version, fetch)
             adds = tuple(add_of(segment) for segment in added)
             actions = (*transaction.actions, *adds, *dropped)
             transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
-        whole.append(transaction)
-    return msgspec.structs.replace(commit, transactions=tuple(whole))
+        unpacked.append(transaction)
+    return msgspec.structs.replace(commit, transactions=tuple(unpacked))
 
 
 def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
-    """Return the transaction as stored: large adds and drops move into a spill object.
+    """Return the transaction in its stored form, with large adds and drops in a spill object.
 
     Args:
-        transaction: with all its actions.
-        objects: takes the spill object, by its key.
+        transaction: the transaction, with all its actions.
+        objects: the spill object is added here, by its key.
     """
     bulk = [a for a in transaction.actions if isinstance(a, Add | Drop)]
     if len(msgspec.json.encode(bulk)) <= SPILL_BYTES:
@@ -77,12 +81,12 @@ def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
 
 
 def record(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:
-    """Return the delta as stored: a large one moves into a spill object.
+    """Return the delta in its stored form, with a large delta in a spill object.
 
     Args:
-        delta: since the key frame that the commit names.
-        version: of the commit.
-        objects: takes the spill object, by its key.
+        delta: the delta since the key frame that the commit names.
+        version: the version of the commit.
+        objects: the spill object is added here, by its key.
     """
     stored = delta.record()
     if len(msgspec.json.encode(stored)) <= SPILL_BYTES:
@@ -101,5 +105,9 @@ def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) ->
 def _unspill(spill: Spill, version: int, fetch: Fetch) -> tuple[list[Segment], list[Drop]]:
     added, dropped = segments.from_spill(fetch(spill), version)
     if (len(added), len(dropped)) != (spill.adds, spill.drops):
-        raise Corrupt("a spill object holds other counts than its commit says", version=version)
+        raise Corrupt(
+            f"a spill object has {len(added)} adds and {len(dropped)} drops; its commit states "
+            f"{spill.adds} and {spill.drops}",
+            version=version,
+        )
     return added, dropped

@@ -1,6 +1,6 @@
 """The net change of the live segment set since a key frame.
 
-Pure layer. In memory a delta is two maps by segment id; a commit stores it ordered (FORMAT.md
+In memory a delta is two maps by segment id. A commit stores it as sorted lists (FORMAT.md
 "Delta").
 """
 
@@ -15,13 +15,23 @@ from eventlog.model.records import Add, DeltaRecord, Drop, Segment
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Segments added since the key frame and still live, and key frame segments dropped since."""
+    """Segments added since the key frame and still live, and key frame segments dropped since then.
+
+    Attributes:
+        adds: the added segments, by id.
+        drops: the drops of key frame segments, by id.
+    """
 
     adds: Mapping[str, Segment] = field(default_factory=dict)
     drops: Mapping[str, Drop] = field(default_factory=dict)
 
     def then(self, adds: Iterable[Segment], drops: Iterable[Segment]) -> Delta:
-        """Return the delta after one more commit that adds and then drops these segments."""
+        """Return the delta after one more commit, which first adds and then drops segments.
+
+        Args:
+            adds: the segments that the commit adds.
+            drops: the segments that it drops.
+        """
         added, dropped = {s.id: s for s in adds}, dict[str, Drop]()
         for segment in drops:
             if added.get(segment.id) == segment:
@@ -37,7 +47,7 @@ class Delta:
         return Delta({**kept, **later.adds}, {**self.drops, **below})
 
     def record(self) -> DeltaRecord:
-        """Return the stored form: adds by (version, partition), drops by (chunk, id)."""
+        """Return the stored form: adds sorted by (version, partition), drops by (chunk, id)."""
         return DeltaRecord(
             adds=tuple(sorted(self.adds.values(), key=lambda s: (s.version, s.partition))),
             drops=tuple(sorted(self.drops.values(), key=lambda d: (d.chunk, d.id))),
@@ -50,13 +60,13 @@ def from_lists(
     """Return the delta of stored adds and drops.
 
     Args:
-        adds: as they stand in the commit of `version`, or in its spill.
-        drops: likewise.
-        base: the version of the key frame that they start from.
-        version: of the commit.
+        adds: the adds, as listed in the commit of `version` or in its spill.
+        drops: the drops, from the same place.
+        base: the version of the key frame that the delta starts from; None is the empty state.
+        version: the version of the commit.
 
     Raises:
-        Corrupt: an entry is not of its form, out of order, or there twice.
+        Corrupt: an entry is malformed, out of order, or listed twice.
     """
     wellformed.check_delta(adds, drops, base, version)
     return Delta({s.id: s for s in adds}, {d.id: d for d in drops})
@@ -68,7 +78,10 @@ def drop_of(segment: Segment) -> Drop:
 
 
 def add_of(segment: Segment) -> Add:
-    """Return the action that adds a segment again: its version and place are the commit's."""
+    """Return the action that adds a segment again.
+
+    An add has no version and no partition; the commit determines both.
+    """
     return Add(
         id=segment.id,
         chunk=segment.chunk,

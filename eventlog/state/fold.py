@@ -1,8 +1,8 @@
 """The fold: what the transactions of a commit do to the state before it.
 
-Pure layer. `judge` is the one place that knows the rules (FORMAT.md "The fold"); writers, readers
-and checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has
-no effect, and the fold says why.
+`judge` is the one place that applies the rules (FORMAT.md "The fold"); writers, readers and
+checkers all use it. A transaction whose preconditions fail is void: it stays in the log, has no
+effect, and the fold returns the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from eventlog.state.small import claims, rules, timing
 
 
 class View(Protocol):
-    """What the fold asks of the state before a commit. `State` is one, and `judging.Known`."""
+    """What the fold needs from the state before a commit. `State` and `judging.Known` are views."""
 
     @property
     def version(self) -> int:
@@ -51,15 +51,21 @@ class View(Protocol):
         ...
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
-        """Return a live segment that overlaps [start, end) ms and came after `after`."""
+        """Return a live segment that overlaps [start, end) ms and was added after `after`.
+
+        Args:
+            start: ms UTC.
+            end: ms UTC, exclusive.
+            after: a version.
+        """
         ...
 
     def present(self, adds: Sequence[Add]) -> set[str]:
-        """Return the ids of those adds that are live already."""
+        """Return the ids of the adds whose segments are already live."""
         ...
 
     def hash_sum(self) -> str:
-        """Return the sum of the entry hashes of the live segments, as a root has it of a leaf."""
+        """Return the sum of the entry hashes of the live segments, as 64 hexadecimal digits."""
         ...
 
 
@@ -69,10 +75,10 @@ class Effect:
 
     Attributes:
         meta: the small state afterwards.
-        adds: segments made live, in order; their version and partition are set.
-        drops: segments made not live.
+        adds: segments added, in order; their version and partition are set.
+        drops: segments dropped.
         accepted: ids of the transactions that took effect.
-        void: id to reason of those that did not.
+        void: the reason, by id, of each transaction that did not.
     """
 
     meta: Meta
@@ -84,7 +90,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The whole state at one version, held in memory: what a check of the log folds."""
+    """The full state at one version, in memory: what an audit of the log folds."""
 
     header: Header
     commit_hash: str
@@ -102,10 +108,10 @@ class State:
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
         """See `View.arrived`."""
-        found = (
+        arrivals = (
             s for s in self.segments.values() if s.version > after and _overlaps(s, start, end)
         )
-        return next(found, None)
+        return next(arrivals, None)
 
     def present(self, adds: Sequence[Add]) -> set[str]:
         """See `View.present`."""
@@ -140,17 +146,22 @@ class NoState:
 
 
 def segments_sum(header: Header, meta: Meta) -> str:
-    """Return the sum of the entry hashes of a version's live segments, from its state hash."""
+    """Return the sum of the entry hashes of a version's live segments, from its state hash.
+
+    Args:
+        header: the header of the version's commit.
+        meta: the small state at that version.
+    """
     return codec.hex_hash(codec.parse_hash(header.state_hash) - codec.meta_hash(meta))
 
 
 def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
-    """Return what the transactions do as the commit after `view`, in order.
+    """Return the effect of the transactions, in order, as the commit after `view`.
 
     Args:
         transactions: with all actions in `actions`, none spilled.
-        view: the state before.
-        time_ms: the time in the commit's header.
+        view: the state before the commit.
+        time_ms: the time in the commit's header, in ms UTC.
     """
     effect = Effect(rules.forget_published(view.meta, view.version + 1))
     for transaction in transactions:
@@ -163,10 +174,14 @@ def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effe
 
 
 def effect_of(state: State | None, commit: Commit) -> Effect:
-    """Return what the commit after `state` does, whose transactions have no spill left.
+    """Return the effect of the commit after `state`.
+
+    Args:
+        state: the state before the commit; None before version 0.
+        commit: the commit, with all actions in its transactions, none spilled.
 
     Raises:
-        Corrupt: the commit does not follow `state`, or its header is not what the fold arrives at.
+        Corrupt: the commit does not follow `state`, or its header differs from the fold's result.
     """
     check_follows(state, commit.header)
     view: View = NoState() if state is None else state
@@ -179,17 +194,22 @@ def effect_of(state: State | None, commit: Commit) -> Effect:
 
 
 def apply(effect: Effect, live: dict[str, Segment]) -> None:
-    """Take the live segments, by id, from the version before an effect to that after it."""
+    """Apply an effect to the live segments.
+
+    Args:
+        effect: the effect of a commit.
+        live: the live segments before the commit, by id; changed in place.
+    """
     live.update((segment.id, segment) for segment in effect.adds)
     for segment in effect.drops:
         del live[segment.id]
 
 
 def check_follows(state: State | None, header: Header) -> None:
-    """Check that a commit is the next of the same log (FORMAT.md R6.2 and the header's `time`).
+    """Check that a commit is the next one of the same log (FORMAT.md R6.2).
 
     Raises:
-        Corrupt: another table, a gap, or a fork.
+        Corrupt: it belongs to another table, or there is a gap or a fork.
     """
     if state is None:
         if header.version != 0:
@@ -204,14 +224,20 @@ def check_follows(state: State | None, header: Header) -> None:
         )
     if header.prev != state.commit_hash:  # against chain-not-folded
         raise Corrupt(
-            f"the chain is broken: version {header.version} follows another version "
-            f"{before.version} than the one stored (a fork, or bytes were changed)",
+            f"the chain is broken: version {header.version} was built on a version "
+            f"{before.version} other than the stored one (a fork, or the bytes were changed)",
             version=header.version,
         )
 
 
 def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
-    """Return totals and state hash after an effect on the state of `header` and `meta`."""
+    """Return the totals and the state hash after an effect.
+
+    Args:
+        header: the header of the version before; None before version 0.
+        meta: the small state of the version before.
+        effect: the effect of the commit.
+    """
     before = header.totals if header else Totals()
     total_hash = codec.parse_hash(header.state_hash) if header else 0
     total_hash += sum(codec.entry_hash(s) for s in effect.adds)
@@ -226,7 +252,11 @@ def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, st
 
 
 def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
-    """Return the header's summary of what a commit changed; it names the first transaction."""
+    """Return the header's summary of what a commit changed.
+
+    The operation and the writer are those of the first accepted transaction, or of the first one
+    where none was accepted.
+    """
     first = next((t for t in transactions if t.id in effect.accepted), transactions[0])
     return Changes(
         operation=first.operation,
@@ -240,9 +270,9 @@ def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
 
 
 def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
-    """Return the effect so far with the transaction's added, or the reason why it is void."""
+    """Return `so_far` extended by the transaction's effect, or the reason why it is void."""
     if txn.id in so_far.accepted:  # against same-id-twice-in-a-commit
-        return "the same transaction twice in one commit"
+        return "the commit contains this transaction twice"
     meta = _small_state(txn, so_far.meta, view.version + 1, time_ms)
     if isinstance(meta, str):
         return meta
@@ -261,7 +291,7 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
 
 
 def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Meta | str:
-    """Return the small state after the transaction, or what of it the transaction lacks."""
+    """Return the small state after the transaction, or the reason why the transaction is void."""
     if txn.until is not None:
         reason = rules.published_problem(txn, meta, version)
         if reason:
@@ -285,7 +315,7 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
 
 
 def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
-    """Return which precondition of an add or an `unchanged` fails, if any."""
+    """Return why the precondition of an add or an `unchanged` fails, if one does."""
     restored = any(isinstance(action, Restore) for action in txn.actions)
     for action in txn.actions:
         reason = None
@@ -299,17 +329,19 @@ def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
 
 
 def _moved(txn: Transaction, view: View, so_far: Effect) -> str | None:
-    """Return that other segments are live than the transaction says, if it says so."""
+    """Return a reason if the live segments are not those that the transaction requires."""
     wanted = {action.hash_sum for action in txn.actions if isinstance(action, SameSegments)}
     if wanted and (so_far.adds or so_far.drops or wanted != {view.hash_sum()}):
         return "segments were added or dropped meanwhile"
     return None
 
 
-def _arrived(found: Segment | None) -> str | None:
-    if found is None:  # against unchanged-always-holds
+def _arrived(arrival: Segment | None) -> str | None:
+    if arrival is None:  # against unchanged-always-holds
         return None
-    return f"version {found.version} added segment {found.id} to chunk {found.chunk} meanwhile"
+    return (
+        f"version {arrival.version} added segment {arrival.id} to chunk {arrival.chunk} meanwhile"
+    )
 
 
 def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
@@ -321,7 +353,7 @@ def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
         seen.add(add.id)
     present = view.present(added)
     # against live-id-added-again
-    return f"segment {min(present)} is live already" if present else None
+    return f"segment {min(present)} is already live" if present else None
 
 
 def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment] | str:
@@ -377,7 +409,7 @@ def _check_header(state: State | None, commit: Commit, effect: Effect) -> None:
     wrong = [name for name, (stored, expected) in folded.items() if stored != expected]
     if wrong:
         raise Corrupt(
-            f"the header's {', '.join(wrong)} differ from what the transactions fold to",
+            f"the header's {', '.join(wrong)} differ from the fold of the transactions",
             version=header.version,
         )
 

@@ -1,7 +1,7 @@
-"""What the fold asks of a version in order to judge given transactions: all of it in one question.
+"""The question that collects everything the fold needs to judge given transactions.
 
-Pure layer. The answer is a view that holds what those transactions can be asked about, and nothing
-else, so that `fold.judge` and what is built on it read nothing.
+Its answer is a view that contains exactly what the fold may look up for those transactions, so
+`fold.judge` and its callers read nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from eventlog.state.version import VersionState
 class Known:
     """A `fold.View` of what was looked up for given transactions.
 
-    To ask it about anything else is an error of the program, a LookupError.
+    Asking it about anything else is a programming error and raises LookupError.
 
     Attributes:
         version: see `fold.View`.
         meta: see `fold.View`.
-        hashes: the sum of the entry hashes of the live segments, where one of them asks for it.
-        segments: by id, of each segment that was looked up; None where it is not live.
-        arrivals: by (start, end, after), what `arrived` returns.
+        hashes: the sum of the entry hashes of the live segments; None unless a transaction needs
+            it.
+        segments: the segments that were looked up, by id; None for one that is not live.
+        arrivals: the results of `arrived`, by (start, end, after).
     """
 
     version: int
@@ -50,8 +51,8 @@ class Known:
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
         """See `fold.View.live`."""
-        there = ((drop.id, self.segments[drop.id]) for drop in drops)
-        return {i: segment for i, segment in there if segment is not None}
+        looked_up = ((drop.id, self.segments[drop.id]) for drop in drops)
+        return {i: segment for i, segment in looked_up if segment is not None}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
         """See `fold.View.arrived`."""
@@ -64,17 +65,18 @@ class Known:
     def hash_sum(self) -> str:
         """See `fold.View.hash_sum`."""
         if self.hashes is None:
-            raise LookupError("none of these transactions asks for the sum of hashes")
+            raise LookupError("none of these transactions needs the sum of the entry hashes")
         return self.hashes
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """The question whose answer is the view that judging these transactions takes.
+    """The question whose answer is the view for judging these transactions.
 
     Attributes:
         transactions: with all actions in `actions`, none spilled, in the order of the commit.
-        fresh: ids that this program made for uploads of its own, and the epochs of these uploads.
+        fresh: (id, epoch) of uploads whose ids this process generated itself.
+        checked: see `Question.checked`.
     """
 
     transactions: Sequence[Transaction]
@@ -82,9 +84,9 @@ class Judging:
     checked: bool = True
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves of what is dropped, might be live already, or might have arrived."""
+        """Return the leaves that may contain dropped, already live or newly arrived segments."""
         judged = self._judged(state)
-        wanted = {leaf.sha256 for leaf in state.holding(self._sought(judged, state))}
+        wanted = {leaf.sha256 for leaf in state.leaves_of(self._sought(judged, state))}
         if state.base is not None:
             for start, end, after in _ranges(judged):
                 if state.base.version > after:
@@ -111,19 +113,19 @@ class Judging:
         )
 
     def _judged(self, state: VersionState) -> Sequence[Transaction]:
-        """Return the transactions without a first one that the small state alone makes void.
+        """Return the transactions, without the first if the small state alone makes it void.
 
-        The small state that a later one meets is not known yet.
+        Later ones are always kept: the small state before them is not known yet.
         """
         if self.transactions and _void(self.transactions[0], state.meta, state.version + 1):
             return self.transactions[1:]
         return self.transactions
 
     def _sought(self, judged: Iterable[Transaction], state: VersionState) -> list[Drop]:
-        """Return the segments of which only the key frame can say whether they are live.
+        """Return the segments whose liveness only the key frame can decide.
 
-        The id of an upload at the key frame's version or later is not in the key frame, so that a
-        warm append reads no leaf. Any other id, or any other epoch of it, may be.
+        A fresh id whose epoch is the key frame's version or later cannot be in the key frame, so a
+        warm append reads no leaf. Any other id, or the same id with another epoch, may be in it.
         """
         start = -1 if state.base is None else state.base.version
         sought = []
@@ -149,7 +151,7 @@ def _ranges(transactions: Iterable[Transaction]) -> list[tuple[int, int, int]]:
 def _arrivals(
     ranges: Sequence[tuple[int, int, int]], state: VersionState, leaves: Mapping[str, pa.Table]
 ) -> dict[tuple[int, int, int], Segment | None]:
-    """Return for each (start, end, after) a live segment that overlaps and came after `after`."""
+    """Return, for each (start, end, after), a live segment in the range newer than `after`."""
     start = -1 if state.base is None else state.base.version
     late = any(after < start for _, _, after in ranges)  # against arrivals-below-unseen
     older = state.below(leaves) if late else segments.EMPTY
@@ -164,7 +166,7 @@ def _arrivals(
 
 
 def _void(txn: Transaction, meta: Meta, version: int) -> bool:
-    """Say whether `fold.judge` finds the first transaction of a commit void whatever is live."""
+    """Return whether the first transaction of a commit is void whatever segments are live."""
     mark = meta.published.get(txn.id)
     if txn.until is not None and mark is not None and mark.until >= version:
         return True

@@ -1,9 +1,9 @@
 """Key frames that share structure: a root over leaves of segment entries.
 
-Pure layer. The entries in (chunk start, chunk end, id) order are cut into leaves at chunk
-boundaries. A new key frame rewrites only the leaves that the delta touches and names the old ones
-for the rest, as a git tree does; what it consists of is a function of the key frame before it and
-the delta, so that two writers of one version write the same object (FORMAT.md "Key frames").
+The entries in (chunk start, chunk end, id) order are cut into leaves at chunk boundaries. A new key
+frame rewrites only the leaves that the delta touches and refers to the old ones for the rest, as a
+git tree does. Its content is a function of the previous key frame and the delta, so two writers of
+one version write the same objects (FORMAT.md "Key frames").
 """
 
 from __future__ import annotations
@@ -33,39 +33,40 @@ from eventlog.model.records import (
 )
 from eventlog.state.delta import Delta
 
-INLINE_SEGMENTS = 100  # at most this many entries stand in the root itself
-LEAF_TARGET = 640  # entries a new leaf aims at
-LEAF_SMALL = 160  # a leaf below this joins a rewritten neighbour
-LEAF_MAX = 4096  # a single chunk with more entries than this is cut inside
-LEAF_STATS = 4  # columns whose bounds stand in the root
+INLINE_SEGMENTS = 100  # at most this many entries are stored in the root itself
+LEAF_TARGET = 640  # target number of entries of a new leaf
+LEAF_SMALL = 160  # a leaf with fewer entries is merged into a rewritten neighbour
+LEAF_MAX = 4096  # a single chunk with more entries than this is split across leaves
+LEAF_STATS = 4  # columns whose bounds are stored in the root
 
 
 class Frame(NamedTuple):
-    """A key frame ready to be stored: the leaf objects first, by key, then the root."""
+    """A key frame ready to be stored: first `objects`, the leaves by key, then `root`."""
 
     root: KeyFrame
     objects: dict[str, bytes]
 
 
-def holding(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
-    """Return the indexes of the leaves in which entries of these positions may stand.
+def containing(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
+    """Return the indexes of the leaves that may contain entries at these positions.
 
-    Those in whose range they fall, and any before whose chunks reach so far: what is not found here
-    is taken for not live, so that a leaf that is cut in the wrong place must not hide an entry.
+    These are the leaves in whose range a position falls, and earlier ones whose chunks reach that
+    far. A segment that is not found in them counts as not live, so a leaf that was cut in the wrong
+    place must not hide an entry.
     """
     if not leaves:
         return set()
     firsts = [first_key(leaf) for leaf in leaves]
     reach = list(accumulate((leaf.end for leaf in leaves), max))
-    found: set[int] = set()
+    indexes: set[int] = set()
     for position in positions:
         last = max(0, bisect_right(firsts, position) - 1)
-        found.add(last)
+        indexes.add(last)
         while last > 0 and reach[last - 1] > position.start:
             last -= 1
             if leaves[last].end > position.start:
-                found.add(last)
-    return found
+                indexes.add(last)
+    return indexes
 
 
 def touched(root: KeyFrame | None, delta: Delta) -> list[Leaf]:
@@ -88,9 +89,9 @@ def build(
 
     Args:
         root: the key frame that the commit's delta starts from; None is the empty state.
-        delta: the whole delta of the commit, never a filtered one (hazard P3).
-        leaves: sha256 to entry table, at least for `touched(root, delta)`.
-        header: of the commit of this version.
+        delta: the complete delta of the commit, never a filtered one (hazard P3).
+        leaves: entry tables by sha256, at least those of `touched(root, delta)`.
+        header: the header of the commit of this version.
         commit_hash: sha256 of that commit's bytes.
         meta: the small state at this version.
 
@@ -151,42 +152,52 @@ def check(root: KeyFrame) -> None:
 
 
 def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
-    """Return the entry table of a leaf's bytes; `check_entries` compares entries and hashes.
+    """Return the entry table of a leaf, checked against its root.
+
+    The entries are not compared with their own hashes; `check_entries` does that.
+
+    Args:
+        leaf: the leaf, as its root describes it.
+        body: the bytes of the leaf object.
 
     Raises:
-        Corrupt: the bytes are not the ones that the root names.
+        Corrupt: the bytes or the entries are not those that the root describes.
     """
     if codec.sha256(body) != leaf.sha256:  # against leaf-hash-not-checked
         raise Corrupt(
             "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
         )
     table = segments.from_parquet(body, leaf.segments)
-    # What is looked up by place, or left out by its bounds, is so by what the root says of it.
-    said = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
+    # Lookups and pruning trust what the root says about a leaf.
+    stated = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
     if (
         codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum
-        or said != _place(table)
+        or stated != _extent(table)
         or not segments.ordered(table)
         or not _covers(leaf.stats, table)
     ):
         raise Corrupt(
-            "the leaf's entries are not those of its root", key=keys.frame_key(leaf.sha256)
+            "the leaf's entries differ from what its root says", key=keys.frame_key(leaf.sha256)
         )
     return table
 
 
 def check_entries(sha256: str, table: pa.Table) -> None:
-    """Check that each entry of a leaf has the hash that stands beside it (FORMAT.md R9.8).
+    """Check each entry of a leaf against the hash stored with it (FORMAT.md R9.8).
+
+    Args:
+        sha256: the hash in the leaf's name, for the error.
+        table: the entries of the leaf.
 
     Raises:
-        Corrupt: one has another.
+        Corrupt: an entry does not match its hash.
     """
     if not segments.hashes_hold(table):
-        raise Corrupt("an entry of the leaf has another hash", key=keys.frame_key(sha256))
+        raise Corrupt("an entry of the leaf does not match its hash", key=keys.frame_key(sha256))
 
 
 class _Run:
-    """Neighbouring leaves that are rewritten together, or one leaf that stays."""
+    """Neighbouring leaves that are rewritten together, or one leaf that stays as it is."""
 
     def __init__(self, leaf: Leaf, changes: list[tuple[bool, str]], delta: Delta) -> None:
         self.leaves = [leaf]
@@ -209,7 +220,7 @@ class _Run:
 
 
 def _runs(leaves: Sequence[Leaf], delta: Delta) -> list[_Run]:
-    """Group the leaves: each touched one, joined by its touched or small neighbours."""
+    """Group the leaves: each touched leaf is joined with its touched or small neighbours."""
     firsts = [first_key(leaf) for leaf in leaves]
     changes: dict[int, list[tuple[bool, str]]] = {}
     for added, entries in ((True, delta.adds.values()), (False, delta.drops.values())):
@@ -237,20 +248,20 @@ def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
     """Return the entries after the delta, in leaf order.
 
     Raises:
-        Corrupt: a dropped segment is not there.
+        Corrupt: a dropped segment is not among the entries.
     """
     if delta.drops:
         gone = pa.array([bytes.fromhex(d.hash) for d in delta.drops.values()], pa.binary(32))
         kept = entries.filter(pc.invert(pc.is_in(entries.column("hash"), gone)))
         if entries.num_rows - kept.num_rows != len(delta.drops):
-            raise Corrupt("the delta drops a segment that the key frame does not hold")
+            raise Corrupt("the delta drops a segment that is not in the key frame")
         entries = kept
     added = list(delta.adds.values())
     return segments.concat([entries, segments.from_segments(added)]).sort_by(segments.ORDER)
 
 
 def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
-    """Cut entries in leaf order into leaves; their bytes go into `objects`."""
+    """Cut sorted entries into leaves; the leaves' bytes are added to `objects`, by key."""
     leaves = []
     for start, end in pairwise(_cut_points(entries)):
         part = entries.slice(start, end - start)
@@ -262,7 +273,10 @@ def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
 
 
 def _cut_points(entries: pa.Table) -> list[int]:
-    """Return row numbers 0 … n at which leaves begin and end: even pieces, at chunk boundaries."""
+    """Return the row numbers, 0 to n, at which leaves begin and end.
+
+    The leaves have about the same size, and are cut at chunk boundaries where possible.
+    """
     count = entries.num_rows
     if not count:
         return []
@@ -279,14 +293,14 @@ def _cut_points(entries: pa.Table) -> list[int]:
     size = count / pieces
     points = [0]
     for left, right in pairwise(edges):
-        if right - left > LEAF_MAX:  # one chunk alone is too large for a leaf
+        if right - left > LEAF_MAX:  # a single chunk is too large for one leaf
             points += [left, *range(left + LEAF_MAX, right, LEAF_MAX), right]
         elif right - points[-1] >= size * 0.75:
             points.append(right)
     return sorted({*points, count})
 
 
-def _place(part: pa.Table) -> tuple[str, int, int, int]:
+def _extent(part: pa.Table) -> tuple[str, int, int, int]:
     """Return the first entry, the greatest chunk end, and the sums of rows and bytes."""
     if not part.num_rows:
         return "", 0, 0, 0
@@ -300,7 +314,7 @@ def _place(part: pa.Table) -> tuple[str, int, int, int]:
 
 
 def _leaf(part: pa.Table, body: bytes) -> Leaf:
-    first, end, rows, size = _place(part)
+    first, end, rows, size = _extent(part)
     return Leaf(
         sha256=codec.sha256(body),
         size=len(body),
@@ -314,11 +328,11 @@ def _leaf(part: pa.Table, body: bytes) -> Leaf:
     )
 
 
-def _covers(said: Sequence[ColumnStats], part: pa.Table) -> bool:
-    """Say whether a root's bounds of a leaf hold for all its entries."""
-    there = set(segments.stats_ids(part))
-    for stat in said:
-        real = _bounds(part, stat.column) if stat.column in there else None
+def _covers(stated: Sequence[ColumnStats], part: pa.Table) -> bool:
+    """Return whether the bounds that a root states for a leaf are true of all its entries."""
+    columns = set(segments.stats_ids(part))
+    for stat in stated:
+        real = _bounds(part, stat.column) if stat.column in columns else None
         if real is None or real.nulls != stat.nulls:
             return False
         for low, high in ((stat.min, real.min), (real.max, stat.max)):
@@ -331,13 +345,13 @@ def _covers(said: Sequence[ColumnStats], part: pa.Table) -> bool:
 
 
 def _leaf_stats(part: pa.Table) -> tuple[ColumnStats, ...]:
-    """Return bounds over all entries, for columns where every entry with values has bounds."""
-    found = (_bounds(part, column) for column in segments.stats_ids(part)[:LEAF_STATS])
-    return tuple(stat for stat in found if stat is not None)
+    """Return the bounds over all entries, for columns where every entry with values has bounds."""
+    stats = (_bounds(part, column) for column in segments.stats_ids(part)[:LEAF_STATS])
+    return tuple(stat for stat in stats if stat is not None)
 
 
 def _bounds(part: pa.Table, column: int) -> ColumnStats | None:
-    """Return one column's bounds over all entries; None where an entry with values has none."""
+    """Return a column's bounds over all entries; None if an entry with values has no bounds."""
     low, high, nulls = (part.column(f"{name}_{column}") for name in ("min", "max", "nulls"))
     counts = pc.fill_null(nulls, 0)
     unbounded = pc.or_(pc.is_null(low), pc.is_null(high))

@@ -1,7 +1,7 @@
-"""Questions about one version: which leaves each takes, and its answer once they are there.
+"""Questions about one version: which leaves each one needs, and its answer given those leaves.
 
-Pure layer. Whoever asks fetches what a question needs, and hands it in (`Log.ask`). An answer that
-finds the leaves to be wrong raises, and is sought over an older key frame (hazard P1).
+The caller (`Log.ask`) fetches what a question needs and passes it in. A question that finds the
+leaves to be wrong raises; the caller then repeats it over an older key frame (hazard P1).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Question(Protocol[Answer_co]):
-    """What somebody wants to know of a version, whichever key frame it is seen from."""
+    """A question about a version. Its answer does not depend on which key frame it is read from."""
 
     @property
     def checked(self) -> bool:
-        """Whether each entry of its leaves is to be compared with its hash (FORMAT.md R9.8)."""
+        """Whether the caller must compare each entry with its hash first (FORMAT.md R9.8)."""
         ...
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that the answer takes.
+        """Return the leaves that the answer needs.
 
         Raises:
-            Corrupt: the key frame cannot be right.
+            Corrupt: the key frame is certainly wrong.
         """
         ...
 
@@ -44,10 +44,10 @@ class Question(Protocol[Answer_co]):
 
         Args:
             state: the version.
-            leaves: the entries of what `needs` returned, by sha256 and in that order.
+            leaves: the entries of the leaves that `needs` returned, by sha256 and in that order.
 
         Raises:
-            Corrupt: the leaves cannot be right.
+            Corrupt: the leaves are certainly wrong.
         """
         ...
 
@@ -57,11 +57,11 @@ class Entries:
     """The live entries of chunks that overlap [start, end) ms, in columns.
 
     Attributes:
-        start: None: from the first chunk on.
-        end: None: to the last chunk.
-        keep: says of a leaf whether to read it; None: all are.
-        checked: compare each entry with its hash. Without it only those are compared that are left
-            out here.
+        start: ms UTC; None: from the first chunk on.
+        end: ms UTC, exclusive; None: up to the last chunk.
+        keep: decides whether a leaf is read; None: all are.
+        checked: compare each entry with its hash. If false, only the entries that this question
+            leaves out are compared.
     """
 
     start: int | None = None
@@ -74,13 +74,13 @@ class Entries:
         return state.leaves(self.start, self.end, self.keep)
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> pa.Table:
-        """See `Question.answer`. Leaf order, then what came since the key frame."""
+        """See `Question.answer`. Entries in leaf order, then those added since the key frame."""
         start, end = self.start, self.end
         below = state.below(leaves)
         inside = overlapping(below, start, end)
         if not self.checked and inside.num_rows < below.num_rows:
-            left = below.filter(pc.invert(_overlap(below, start, end)))
-            verification.check_hashes(left, state.base)
+            left_out = below.filter(pc.invert(_overlap(below, start, end)))
+            verification.check_hashes(left_out, state.base)
         entries = segments.concat([inside, overlapping(state.added, start, end)])
         if start is None and end is None and len(leaves) == len(state.leaves()):
             verification.check_totals(entries, state.header)
@@ -89,14 +89,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The segments of these drops that are live, by id; their hashes are not looked at."""
+    """The segments of these drops that are live, by id. The hashes in the drops are ignored."""
 
     named: Sequence[Drop]
     checked: bool = True
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
         """See `Question.needs`."""
-        return state.holding(self.named)
+        return state.leaves_of(self.named)
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> dict[str, Segment]:
         """See `Question.answer`."""
@@ -105,7 +105,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The leaves that the version's own key frame writes anew, as `keyframe.build` takes them."""
+    """The leaves that the version's own key frame will rewrite, as `keyframe.build` takes them."""
 
     checked: bool = True
 
@@ -115,7 +115,7 @@ class Touched:
 
     def answer(
         self,
-        state: VersionState,  # noqa: ARG002 - as every question
+        state: VersionState,  # noqa: ARG002 - part of the protocol
         leaves: Mapping[str, pa.Table],
     ) -> Mapping[str, pa.Table]:
         """See `Question.answer`."""
@@ -123,14 +123,14 @@ class Touched:
 
 
 def overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:
-    """Return the entries of chunks that overlap [start, end) ms; None is no bound."""
+    """Return the entries of chunks that overlap [start, end) ms; None means unbounded."""
     if (start is None and end is None) or not entries.num_rows:
         return entries
     return entries.filter(_overlap(entries, start, end))
 
 
 def _overlap(entries: pa.Table, start: int | None, end: int | None) -> pa.ChunkedArray:
-    """Say which entries are of chunks that overlap [start, end) ms."""
+    """Return a mask of the entries whose chunks overlap [start, end) ms."""
     late_enough = pc.greater(entries.column("chunk_end"), MIN_MS if start is None else start)
     early_enough = pc.less(entries.column("chunk_start"), MAX_MS if end is None else end)
     return pc.and_(late_enough, early_enough)

@@ -1,7 +1,7 @@
-"""Scan planning: which segments a question needs, and how many rows metadata alone can tell.
+"""Scan planning: which segments a scan must read, and how many rows metadata alone can count.
 
-Pure layer. Works on entry tables as a whole; `Segment` values are made only when asked for. A time
-range costs in proportion to the range: only key frame leaves that overlap it are read.
+Plans are computed on entry tables, in columns; `Segment` values are made only on request. The cost
+of a time range is proportional to the range: only key frame leaves that overlap it are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.state.questions import Entries
 from eventlog.state.version import VersionState
 
 Chunks = Iterable[str | TimeChunk] | str | TimeChunk
-# The order in which a scan reads segments: by time, then as they were committed.
+# The order in which a scan reads segments: by time, then in commit order.
 SCAN_ORDER = [
     ("chunk_start", "ascending"),
     ("chunk_end", "ascending"),
@@ -35,20 +35,20 @@ SCAN_ORDER = [
     ("partition", "ascending"),
 ]
 
-# What an entry says of its rows without statistics.
-_WHERE = {"chunk_start", "chunk_end", "rows"}
+# The columns of an entry table that describe rows without statistics.
+_WITHOUT_STATS = {"chunk_start", "chunk_end", "rows"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Where the segments of a snapshot went; the last four add up to the first.
+    """How many segments of a snapshot were pruned, and how; the last four add up to the first.
 
     Attributes:
         considered: live segments of the snapshot.
-        by_chunk: left out because their chunk lies outside the time asked for.
-        by_leaf: left out with their whole key frame leaf, by its statistics.
-        by_statistics: left out by their own statistics.
-        read: left to read.
+        by_chunk: pruned because their chunk is outside the requested time.
+        by_leaf: pruned together with their key frame leaf, by the leaf's statistics.
+        by_statistics: pruned by their own statistics.
+        read: segments to read.
     """
 
     considered: int
@@ -60,16 +60,16 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What to read in order to answer one question about one version.
+    """What one scan of one version must read.
 
     Attributes:
-        version: the version that the plan is of.
-        schema: the Arrow schema of the answer: the columns asked for, in the order asked for.
+        version: the version to read.
+        schema: the Arrow schema of the result: the requested columns, in the requested order.
         table_schema: the Arrow schema of the table at that version, which the filter refers to.
-        entries: the segments to read, in columns (`eventlog.format.segments`), in no promised
+        entries: the segments to read, in columns (`eventlog.format.segments`), in no particular
             order.
         predicate: the row filter, or None.
-        pruning: where the other segments went.
+        pruning: how the other segments were pruned.
         covered: whether every row of the segments is known to pass the filter.
     """
 
@@ -83,19 +83,19 @@ class ScanPlan:
 
     @property
     def filter(self) -> pc.Expression | None:
-        """The filter that rows still have to pass, over `table_schema`; None where all do."""
+        """The filter that rows still have to pass, over `table_schema`; None if all pass."""
         return None if self.predicate is None or self.covered else self.predicate.to_arrow()
 
     def segments(self) -> list[Segment]:
-        """Return the segments to read in (chunk, id) order."""
+        """Return the segments to read, in (chunk, id) order."""
         return segments.to_segments(self.entries.sort_by(segments.ORDER))
 
     def in_scan_order(self) -> list[Segment]:
-        """Return the segments to read in (chunk, version, partition) order."""
+        """Return the segments to read, in (chunk, version, partition) order."""
         return segments.to_segments(self.entries.sort_by(SCAN_ORDER))
 
     def count(self) -> int | None:
-        """Return the exact number of rows of the answer, or None if only the rows can tell."""
+        """Return the exact number of rows of the result; None if rows must be read to count."""
         if self.filter is not None and self.entries.num_rows:
             return None
         return pc.sum(self.entries.column("rows"), min_count=0).as_py()  # type: ignore[no-any-return]
@@ -103,17 +103,19 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The question what to read; its answer is a plan. Made by `question`.
+    """The question of what a scan must read; its answer is a plan. Made by `question`.
 
     Attributes:
-        schema: of the answer.
-        table_schema: of the table.
+        schema: the Arrow schema of the result.
+        table_schema: the Arrow schema of the table.
         predicate: the row filter, or None.
-        spans: disjoint intervals of ms, in time order, to which it is restricted; None: to none.
-        start: where the hull of what is asked for begins; None: no bound.
-        end: where it ends.
-        time_column: the table's.
-        checked: only the entries are compared with their hashes that are left out by what they say.
+        spans: the intervals that the scan is restricted to, disjoint and in time order, in ms UTC;
+            None: unrestricted.
+        start: the start of the requested time, in ms UTC; None: unbounded.
+        end: its end, exclusive; None: unbounded.
+        time_column: the table's time column.
+        checked: false: only those entries are compared with their hashes whose statistics decide
+            that they are not read.
     """
 
     schema: pa.Schema
@@ -126,7 +128,7 @@ class Scan:
     checked: bool = False
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that may hold segments to read."""
+        """Return the leaves that may contain segments to read."""
         return [
             leaf
             for leaf in self._in_time(state)
@@ -137,15 +139,15 @@ class Scan:
         """Return the plan.
 
         Raises:
-            Corrupt: an entry that is to be left out is not what it seems.
+            Corrupt: an entry that would be left out does not match its hash.
         """
         entries = Entries(self.start, self.end, checked=False).answer(state, leaves)
         chosen = _choose(entries, self.spans, self.predicate, self.time_column)
-        verification.check_hashes(chosen.judged, state.base)
+        verification.check_hashes(chosen.trusted, state.base)
         total, in_time = state.header.totals.segments, chosen.in_time
-        refused = (leaf for leaf in self._in_time(state) if leaf.sha256 not in leaves)
+        pruned = (leaf for leaf in self._in_time(state) if leaf.sha256 not in leaves)
         # A leaf may still count segments that were dropped since its key frame.
-        by_leaf = min(sum(leaf.segments for leaf in refused), total - in_time)
+        by_leaf = min(sum(leaf.segments for leaf in pruned), total - in_time)
         return ScanPlan(
             version=state.version,
             schema=self.schema,
@@ -163,7 +165,7 @@ class Scan:
         )
 
     def _in_time(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that may hold segments of the time asked for."""
+        """Return the leaves that may contain segments of the requested time."""
         spans = self.spans
         keep = None if spans is None else lambda leaf: _leaf_overlaps(leaf, spans)
         return state.leaves(self.start, self.end, keep)
@@ -175,30 +177,36 @@ def question(
     where: Where | None = None,
     chunks: Chunks | None = None,
 ) -> Scan:
-    """Return the question what a scan has to read.
+    """Return the question of what a scan must read.
 
     Args:
         state: the version to read.
-        columns: names of the columns wanted, in this order; all if None; may be empty.
-        where: SQL text or a pyarrow expression that rows have to pass.
-        chunks: chunks, or their names, to restrict to: segments that overlap them.
+        columns: names of the wanted columns, in this order; all if None; may be empty.
+        where: the filter: SQL text or a pyarrow expression.
+        chunks: chunks or chunk names; only segments that overlap them are read.
 
     Raises:
-        InvalidInput: a column is unknown or named twice, the predicate or a chunk's name is wrong.
+        InvalidInput: a column is unknown or named twice, or the predicate or a chunk name is
+            invalid.
         Corrupt: the table has no schema or no layout.
     """
     stored = state.stored_schema
     table_schema = to_arrow(stored)
     schema = project(table_schema, columns, stored)
-    asked = None if where is None else predicate.parse(where, stored)
+    row_filter = None if where is None else predicate.parse(where, stored)
     time_column = check_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
-    start, end = _interval(asked, time_column.name, spans)
-    return Scan(schema, table_schema, asked, spans, start, end, time_column)
+    start, end = _interval(row_filter, time_column.name, spans)
+    return Scan(schema, table_schema, row_filter, spans, start, end, time_column)
 
 
 def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Schema) -> pa.Schema:
-    """Return the fields of the columns, in the order given; all if None.
+    """Return the schema of the wanted columns, in the order given.
+
+    Args:
+        table_schema: the Arrow schema of the table.
+        columns: names of the wanted columns; all if None.
+        stored: the table's schema, for the error.
 
     Raises:
         InvalidInput: a column is unknown or named twice.
@@ -217,38 +225,47 @@ def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Sche
 
 
 class _Choice(NamedTuple):
-    """The entries to read, and those whose word was taken for that.
+    """The entries to read, and those whose statistics were trusted for the choice.
 
-    An entry that is read in vain costs a request; one that is left out wrongly hides rows.
+    An entry that is read needlessly costs a request; one that is left out wrongly hides rows.
+
+    Attributes:
+        entries: the segments to read.
+        trusted: the entries whose statistics were trusted, to be compared with their hashes.
+        in_time: the number of segments in the requested time.
+        covered: whether every row to read is known to pass the filter.
     """
 
     entries: pa.Table
-    judged: pa.Table
+    trusted: pa.Table
     in_time: int
     covered: bool
 
 
 def _choose(
-    found: pa.Table,
+    candidates: pa.Table,
     spans: Sequence[tuple[int, int]] | None,
-    asked: Predicate | None,
+    row_filter: Predicate | None,
     time: Column,
 ) -> _Choice:
-    inside, left = (found, []) if spans is None else _split(found, _overlap(found, spans))
-    if asked is None:
-        return _Choice(inside, segments.concat(left), inside.num_rows, covered=True)
-    entries, pruned = _split(inside, asked.prune(inside, time.name))
-    # The chunk is checked when the segment is read, for it stands in the key.
-    known = {*_WHERE, f"nulls_{time.id}"}
+    inside, trusted = candidates, list[pa.Table]()
+    if spans is not None:
+        inside, trusted = _split(candidates, _overlap(candidates, spans))
+    if row_filter is None:
+        return _Choice(inside, segments.concat(trusted), inside.num_rows, covered=True)
+    entries, pruned = _split(inside, row_filter.prune(inside, time.name))
+    # The chunk is part of the key, so it is checked when the segment is read.
+    known = {*_WITHOUT_STATS, f"nulls_{time.id}"}
     bare = entries.select([name for name in entries.column_names if name in known])
-    covered = asked.covers(bare, time.name)
-    left += pruned
-    if not covered and asked.covers(entries, time.name):
-        covered, left = True, [*left, entries]
-    return _Choice(entries, segments.concat(left), inside.num_rows, covered)
+    covered = row_filter.covers(bare, time.name)
+    trusted += pruned
+    if not covered and row_filter.covers(entries, time.name):
+        covered, trusted = True, [*trusted, entries]
+    return _Choice(entries, segments.concat(trusted), inside.num_rows, covered)
 
 
 def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.Table]]:
+    """Return the entries in the mask, and the others, if any, as a list of one table."""
     kept = entries.filter(mask)
     if kept.num_rows == entries.num_rows:
         return entries, []
@@ -256,10 +273,10 @@ def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.
 
 
 def _interval(
-    asked: Predicate | None, time_column: str, spans: Sequence[tuple[int, int]] | None
+    row_filter: Predicate | None, time_column: str, spans: Sequence[tuple[int, int]] | None
 ) -> tuple[int | None, int | None]:
-    """Return the hull of what is asked for; None where it has no bound."""
-    low, high = (MIN_MS, MAX_MS) if asked is None else asked.interval(time_column)
+    """Return the start and end of the requested time in ms; None where it is unbounded."""
+    low, high = (MIN_MS, MAX_MS) if row_filter is None else row_filter.interval(time_column)
     if spans is not None:
         low = max(low, spans[0][0] if spans else MAX_MS)
         high = min(high, spans[-1][1] if spans else MIN_MS)
@@ -270,15 +287,15 @@ def _spans(chunks: Chunks) -> list[tuple[int, int]]:
     """Return the chunks as disjoint intervals in time order.
 
     Raises:
-        InvalidInput: a name is not of a chunk.
+        InvalidInput: a name is not the name of a chunk.
     """
-    several = [chunks] if isinstance(chunks, str | TimeChunk) else chunks
-    if not isinstance(several, Iterable):
+    given = [chunks] if isinstance(chunks, str | TimeChunk) else chunks
+    if not isinstance(given, Iterable):
         raise InvalidInput(f"chunks are names such as 2013-01-07, not {shown(chunks)}")
-    several = list(several)
-    if not all(isinstance(chunk, str | TimeChunk) for chunk in several):
+    given = list(given)
+    if not all(isinstance(chunk, str | TimeChunk) for chunk in given):
         raise InvalidInput(f"chunks are names such as 2013-01-07, not {shown(chunks)}")
-    parsed = [parse_chunk(chunk) if isinstance(chunk, str) else chunk for chunk in several]
+    parsed = [parse_chunk(chunk) if isinstance(chunk, str) else chunk for chunk in given]
     merged: list[tuple[int, int]] = []
     for chunk in sorted(parsed):
         if merged and chunk.start <= merged[-1][1]:
@@ -295,7 +312,7 @@ def _leaf_overlaps(leaf: Leaf, spans: Sequence[tuple[int, int]]) -> bool:
 
 def _overlap(entries: pa.Table, spans: Sequence[tuple[int, int]]) -> pa.BooleanArray:
     starts, ends = entries.column("chunk_start"), entries.column("chunk_end")
-    found = pa.repeat(pa.scalar(False), entries.num_rows)
+    mask = pa.repeat(pa.scalar(False), entries.num_rows)
     for start, end in spans:
-        found = pc.or_(found, pc.and_(pc.less(starts, end), pc.greater(ends, start)))
-    return found
+        mask = pc.or_(mask, pc.and_(pc.less(starts, end), pc.greater(ends, start)))
+    return mask

@@ -1,7 +1,7 @@
-"""Do the entries of a version agree with their hashes, with its delta, and with its header?
+"""Checks of a version's entries against their hashes, its delta and its header.
 
-Pure layer. What costs as much as reading the entries is done where something depends on it
-(FORMAT.md R9.8), the rest wherever they are read.
+Cheap checks run whenever entries are read. Those that cost as much as reading the entries run only
+where a result depends on them (FORMAT.md R9.8).
 """
 
 from __future__ import annotations
@@ -20,18 +20,24 @@ from eventlog.state.delta import Delta, drop_of
 def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) -> None:
     """Check that key frame, delta and small state add up to a header (FORMAT.md R9.6).
 
-    A drop says neither rows nor bytes, so that those are compared only where there is none; with
-    drops, `check_totals` compares them where all entries are read.
+    A drop records neither rows nor bytes, so these are compared only if the delta has no drops.
+    With drops, `check_totals` compares them when all entries are read.
+
+    Args:
+        header: the header of the version.
+        meta: the small state at the version.
+        base: the key frame that the delta starts from; None is the empty state.
+        delta: the delta since the key frame.
 
     Raises:
-        Corrupt: they do not.
+        Corrupt: they do not add up.
     """
     if base is not None and base.table != header.table:
-        raise Corrupt("the key frame is of another table", version=header.version)
+        raise Corrupt("the key frame belongs to another table", version=header.version)
     added = [codec.entry_hash(segment) for segment in delta.adds.values()]
     dropped = [codec.parse_hash(drop.hash) for drop in delta.drops.values()]
     if not set(added).isdisjoint(dropped):
-        raise Corrupt("a delta drops what it adds", version=header.version)
+        raise Corrupt("the delta drops a segment that it adds", version=header.version)
     total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
     total += sum(added) - sum(dropped) + codec.meta_hash(meta)
     count = (base.totals.segments if base else 0) + len(added) - len(dropped)
@@ -44,15 +50,15 @@ def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) 
 
 
 def undropped(entries: pa.Table, drops: Mapping[str, Drop]) -> pa.Table:
-    """Return the entries of a key frame that no drop names. The hash of a drop decides.
+    """Return the entries of a key frame that no drop names. Drops and entries match by hash.
 
     Args:
-        entries: of leaves, or inlined in a root.
-        drops: of the delta, by id.
+        entries: entries from leaves, or from the root itself.
+        drops: the drops of the delta, by id.
 
     Raises:
-        Corrupt: a drop has the hash of an entry, and another id or chunk; or the hash beside the
-            entry is not its own.
+        Corrupt: a drop has the hash of an entry but another id or chunk, or the hash stored with
+            the entry is not its own.
     """
     if not drops or not entries.num_rows:
         return entries
@@ -60,28 +66,28 @@ def undropped(entries: pa.Table, drops: Mapping[str, Drop]) -> pa.Table:
     named = pc.is_in(entries.column("hash"), gone)
     for segment in segments.to_segments(entries.filter(named)):
         if drops.get(segment.id) != drop_of(segment):
-            raise Corrupt(f"a drop does not name the segment {segment.id} whose hash it has")
+            raise Corrupt(f"a drop has the hash of segment {segment.id} but another id or chunk")
     return entries.filter(pc.invert(named))
 
 
 def check_hashes(entries: pa.Table, base: KeyFrame | None) -> None:
-    """Check entries against the hashes beside them, as far as those come from leaves of `base`.
+    """Check the entries that come from leaves of `base` against the hashes stored with them.
 
     Raises:
-        Corrupt: one has another hash.
+        Corrupt: an entry does not match its hash.
     """
     if base is None or not base.leaves or not entries.num_rows:
         return
     stored = entries.filter(pc.less_equal(entries.column("version"), base.version))
     if not segments.hashes_hold(stored):
-        raise Corrupt("an entry of the key frame has another hash", version=base.version)
+        raise Corrupt("an entry of the key frame does not match its hash", version=base.version)
 
 
 def check_totals(entries: pa.Table, header: Header) -> None:
-    """Check all live entries against the totals of the header.
+    """Check all live entries of a version against the totals in its header.
 
     Raises:
-        Corrupt: their number, rows or bytes are others.
+        Corrupt: the number of entries, their rows or their bytes differ.
     """
     sums = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
     if Totals(entries.num_rows, *sums) != header.totals:

@@ -1,7 +1,7 @@
-"""The state at one version as its log has it: a key frame, and the delta since.
+"""The state at one version as the log stores it: a key frame and the delta since.
 
-Pure layer. A large table's entries lie in the leaves of its key frame. A `VersionState` names
-them and says which of them a question takes, and is handed them: it reads nothing itself.
+The entries of a large table are in the leaves of its key frame. A `VersionState` reads nothing
+itself: it names the leaves that a question needs, and the caller passes their contents in.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from eventlog.state.fold import segments_sum
 
 @dataclass(frozen=True)
 class VersionState:
-    """One version; which segments are live is said by its key frame and its delta together.
+    """One version. Its key frame and its delta together determine which segments are live.
 
     Attributes:
-        header: of the version's commit.
+        header: the header of the version's commit.
         commit_hash: sha256 of that commit's bytes.
         meta: the small state.
         base: the key frame that `delta` starts from; None is the empty state.
-        delta: net adds and drops since.
-        commit_bytes: size of the commit, which decides when a key frame is due.
+        delta: net adds and drops since the key frame.
+        commit_bytes: size of the commit and its delta's spill; decides when a key frame is due.
     """
 
     header: Header
@@ -73,10 +73,10 @@ class VersionState:
         return segments_sum(self.header, self.meta)
 
     def on_keyframe(self, root: KeyFrame) -> VersionState:
-        """Return the same state seen from the key frame of its own version.
+        """Return the same state over the key frame of its own version.
 
         Raises:
-            Corrupt: the key frame is not of this state.
+            Corrupt: the key frame does not belong to this state.
         """
         keyframe.check(root)
         if (root.state_hash, root.totals, root.table, root.commit) != (
@@ -86,17 +86,17 @@ class VersionState:
             self.commit_hash,
         ):
             # against key-frame-of-another-commit
-            raise Corrupt("the key frame is not of this commit", version=self.version)
+            raise Corrupt("the key frame does not belong to this commit", version=self.version)
         return replace(self, base=root, delta=Delta(), commit_bytes=0)
 
     def over(self, older: VersionState) -> VersionState:
-        """Return the same state seen from an older key frame.
+        """Return the same state over an older key frame.
 
         Args:
-            older: the state at the version of this one's key frame, over the older one.
+            older: the state at the version of this state's key frame, over the older key frame.
 
         Raises:
-            Corrupt: they do not add up to the header.
+            Corrupt: key frame and delta do not add up to the header.
         """
         moved = replace(self, base=older.base, delta=older.delta.compose(self.delta))
         verification.check_sums(moved.header, moved.meta, moved.base, moved.delta)
@@ -104,7 +104,7 @@ class VersionState:
 
     @cached_property
     def added(self) -> pa.Table:
-        """The entries that came since the key frame."""
+        """The entries added since the key frame."""
         return segments.from_segments(list(self.delta.adds.values()))
 
     def leaves(
@@ -113,12 +113,12 @@ class VersionState:
         end: int | None = None,
         keep: Callable[[Leaf], bool] | None = None,
     ) -> list[Leaf]:
-        """Return the leaves that may hold entries of chunks that overlap [start, end) ms.
+        """Return the leaves that may contain entries of chunks that overlap [start, end) ms.
 
         Args:
-            start: None: from the first chunk on.
-            end: None: to the last chunk.
-            keep: says of a leaf whether it is wanted; None: all are.
+            start: ms UTC; None: from the first chunk on.
+            end: ms UTC, exclusive; None: up to the last chunk.
+            keep: decides whether a leaf is included; None: all are.
         """
         return [
             leaf
@@ -128,26 +128,26 @@ class VersionState:
             and (keep is None or keep(leaf))
         ]
 
-    def holding(self, named: Iterable[Drop]) -> list[Leaf]:
-        """Return the leaves in which the segments of these ids and chunks stand, if anywhere.
+    def leaves_of(self, named: Iterable[Drop]) -> list[Leaf]:
+        """Return the leaves that may contain the segments with these ids and chunks.
 
         Raises:
-            Corrupt: a leaf's place is none.
+            Corrupt: the position of a leaf's first entry is malformed.
         """
         older = [drop for drop in named if self._may_be_below(drop.id)]
         if not older or self.base is None:
             return []
-        # What names no chunk is no live segment, which says nothing of the others.
+        # A drop whose chunk is not a chunk's name matches no live segment; the others still count.
         placed = (places.place(drop.chunk, drop.id) for drop in older)
-        wanted = keyframe.holding(self.base.leaves, (p for p in placed if p is not None))
+        wanted = keyframe.containing(self.base.leaves, (p for p in placed if p is not None))
         return [self.base.leaves[index] for index in sorted(wanted)]
 
     def find(self, ids: Iterable[str], leaves: Mapping[str, pa.Table]) -> dict[str, Segment]:
-        """Return the live ones among the segments of these ids, by id.
+        """Return the live segments among those with these ids, by id.
 
         Args:
-            ids: of segments.
-            leaves: by sha256, at least those that `holding` names for them.
+            ids: ids of segments.
+            leaves: entry tables by sha256, at least those of `leaves_of` for these segments.
 
         Raises:
             Corrupt: delta and key frame contradict each other.
@@ -163,7 +163,10 @@ class VersionState:
         return live | {s.id: s for s in segments.to_segments(below)}
 
     def below(self, leaves: Mapping[str, pa.Table]) -> pa.Table:
-        """Return the live entries of the key frame: those in its root, and of these leaves.
+        """Return the live entries of the key frame: those in its root and in these leaves.
+
+        Args:
+            leaves: entry tables by sha256.
 
         Raises:
             Corrupt: delta and key frame contradict each other.
@@ -176,7 +179,7 @@ class VersionState:
         return segments.from_segments(self.base.segments if self.base else ())
 
     def _may_be_below(self, segment_id: str) -> bool:
-        """Say whether only the key frame tells if a segment of this id is live."""
+        """Return whether only the key frame can decide if a segment with this id is live."""
         if segment_id in self.delta.adds or segment_id in self.delta.drops:
             return False
         return keys.is_segment_id(segment_id)

@@ -120,14 +120,14 @@ def claim_action(
 def grant(table: OpenTable, action: TakeClaim, *, take_over: bool) -> Lease:
     """Take the claim and return its lease; see `Table.claim`."""
     meta = table.refresh().meta
-    if claims.found(meta.claims, action) is not None:
+    if claims.held_already(meta.claims, action) is not None:
         table.verify(WINDOW_S)
     else:
         if take_over:
             _break_silent(table, action, meta.claims)
         table.commit(table.transaction("claim", [action]))
         meta = table.head().meta
-    held = claims.found(meta.claims, action)
+    held = claims.held_already(meta.claims, action)
     if held is None:
         raise ClaimLost("the claim was granted and immediately revoked", table=table.uri)
     return Lease(table, held, meta.claims[held], joined=held != action.id)
@@ -183,7 +183,7 @@ def _range(
 def _break_silent(table: OpenTable, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
     """Break the stale claims that conflict with `action`."""
     table.watch.look(standing, table.clock.elapsed_s())
-    for claim_id, claim in claims.in_the_way(action, standing).items():
+    for claim_id, claim in claims.conflicting(action, standing).items():
         if claim.priority < action.priority or not is_silent(table, claim_id, claim):
             continue
         broken = Break("claim", claim_id, claim.token, claim.renewed)

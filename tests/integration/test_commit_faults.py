@@ -188,7 +188,7 @@ def test_c2_unreadable_slot_after_unknown_is_still_unknown():
 @pytest.mark.hazard("C2")
 def test_c2_find_transaction_answers_after_unknown():
     store, table, transaction = stuck_append()
-    with pytest.raises(errors.CommitUnknown, match="may still arrive") as caught:
+    with pytest.raises(errors.CommitUnknown, match="may still take effect") as caught:
         table.find_transaction(transaction.id, start=1)
     assert (caught.value.version, caught.value.until) == (1, 1)
     assert store.land()

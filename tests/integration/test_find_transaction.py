@@ -33,7 +33,7 @@ def test_a_transaction_that_may_still_arrive_is_not_called_absent():
     late.stuck = False
     error = caught.value
     asking = reopen(inner, seed=5)
-    with pytest.raises(errors.CommitUnknown, match="may still arrive"):
+    with pytest.raises(errors.CommitUnknown, match="may still take effect"):
         asking.find_transaction(error.transaction, start=error.version, until=error.until)
     late.land()
     assert asking.find_transaction(error.transaction, start=error.version, until=error.until) == 1

@@ -68,6 +68,6 @@ def test_an_id_of_ones_own_that_is_added_again_at_a_later_epoch_is_refused(dropp
     (segment,) = live(table.head())
     again = replaced(add_of(segment), epoch=table.head().version)
     actions = [drop_of(segment), again] if dropped else [again]
-    with pytest.raises(errors.CommitConflict, match="is live already"):
+    with pytest.raises(errors.CommitConflict, match="is already live"):
         table.commit(table.transaction("again", actions))
     check_sound(table.store)

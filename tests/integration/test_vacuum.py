@@ -333,7 +333,7 @@ def test_what_is_given_up_cannot_be_restored_nor_pinned():
     table = replaced_twice()
     vacuum(table, dry_run=False, **NOW)
     for call in (lambda: table.restore(1), lambda: table.pin("late", 1)):
-        with pytest.raises(errors.VersionVacuumed, match="given up"):
+        with pytest.raises(errors.VersionVacuumed, match="vacuumed"):
             call()
     for actions in ((Restore(1),), (SetPin("late", 1, "me"),), (Attach("copy", 1, "me"),)):
         with pytest.raises(errors.CommitConflict, match="horizon"):

@@ -201,7 +201,7 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
         positions = [
             places.entry_key(x.chunk, x.id) for x in (*delta.adds.values(), *delta.drops.values())
         ]
-        touched = keyframe.holding(old.leaves, positions)
+        touched = keyframe.containing(old.leaves, positions)
         joined = touched | {n + d for n in touched for d in (-1, 1)}
         kept = {leaf.sha256 for leaf in new.leaves}
         for number, leaf in enumerate(old.leaves):

@@ -110,7 +110,7 @@ def test_deletes_are_rows_that_a_rewrite_says_it_leaves_out(counts, deletes, dat
         commit(table, *actions, operation="compact")
         assert reopen(table.store).head().totals.rows == kept
     else:
-        with pytest.raises(errors.CommitConflict, match="lost or doubled"):
+        with pytest.raises(errors.CommitConflict, match="lost or duplicated"):
             commit(table, *actions, operation="compact")
         assert reopen(table.store).head().totals.rows == sum(counts)
 

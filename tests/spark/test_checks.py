@@ -283,7 +283,7 @@ def test_columns_are_a_list_or_json(text, names):
         ({"version": "99"}, NotFound, ""),
         ({"version": "-1"}, InvalidInput, "option version must be a whole number from 0"),
         ({"version": "0", "timestamp": "2013-01-01"}, InvalidInput, "not both"),
-        ({"timestamp": "1999-01-01"}, NotFound, "after the time asked for"),
+        ({"timestamp": "1999-01-01"}, NotFound, "after the requested time"),
     ],
 )
 def test_wrong_options_of_a_load_are_named(table, options, error, said):

@@ -1,4 +1,4 @@
-"""The small state: what each action of a transaction makes of it, or why it is void.
+"""The small state: how each action of a transaction changes it, or why the transaction is void.
 
-Pure, without a clock; imports `format` and below. Start at `rules`, which knows every action.
+Pure, without a clock; imports `format` and below. Start at `rules`, which handles every action.
 """

@@ -1,8 +1,7 @@
-"""What compaction knows of the time chunks, kept in the log beside them.
+"""The chunk states that compaction records in the log.
 
-Pure layer. A state counts for as long as its chunk is as it was; what is noted only spares work and
-decides no commit (FORMAT.md "Replacement and compaction"; the states are those of the compaction
-notes for Druid).
+A state is valid as long as its chunk is unchanged. States only save work; they decide no commit
+(FORMAT.md "Replacement and compaction"; the states are those of the compaction notes for Druid).
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from eventlog.format import keys
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState, Meta
 
-MAX_STATES = limits.CHUNK_STATES  # every commit since the key frame carries those that are new
+MAX_STATES = limits.CHUNK_STATES  # bounded: every commit repeats those new since the key frame
 
 
 def assess(action: Assess, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with what an analysis found, or why it is not taken."""
+    """Return the small state with the results of an analysis, or why they are refused."""
     if action.old != meta.analysed:  # against analysis-over-another
-        return "another analysis was noted meanwhile"
+        return "another analysis was recorded meanwhile"
     reason = _analysed_problem(action.analysed, version) or _changes_problem(action.chunks, version)
     if reason:
         return reason
@@ -38,12 +37,12 @@ def assess(action: Assess, meta: Meta, version: int) -> Meta | str:
 
 
 def is_current(state: ChunkState, version: int, segments: int) -> bool:
-    """Say whether a state was noted of the chunk as it is.
+    """Return whether the chunk is unchanged since a state was recorded for it.
 
     Args:
-        state: what was noted.
+        state: the recorded state.
         version: the greatest version of a live segment in the chunk.
-        segments: how many are live in it.
+        segments: the number of live segments in the chunk.
     """
     return (state.version, state.segments) == (version, segments)  # against state-counts-for-ever
 
@@ -56,14 +55,14 @@ def _analysed_problem(analysed: Analysed | None, version: int) -> str | None:
     try:
         keys.frame_key(analysed.policy)
     except Corrupt:
-        return "a policy is named by 64 lower-case hexadecimal digits"
+        return "the policy of an analysis must be 64 lower-case hexadecimal digits"
     return None
 
 
 def _changes_problem(changes: tuple[ChunkChange, ...], version: int) -> str | None:
     names = [change.chunk for change in changes]
     if names != sorted(set(names)):
-        return "the chunks are not in order, each once"
+        return "the chunks of an analysis must be in order, without duplicates"
     for change in changes:
         try:
             parse_chunk(change.chunk)
@@ -71,5 +70,5 @@ def _changes_problem(changes: tuple[ChunkChange, ...], version: int) -> str | No
             return error.message
         # against state-of-the-future
         if change.state is not None and change.state.version >= version:
-            return f"chunk {change.chunk} was noted with a version that is not there yet"
+            return f"chunk {change.chunk} has a state of a version that does not exist yet"
     return None

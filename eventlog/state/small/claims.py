@@ -1,7 +1,7 @@
 """Claims: leases on time ranges and on segments, taken and given up by actions of the log.
 
-Pure layer. No lock server and no clock: which claim stands is decided by the order of the log, and
-a transaction under a claim is void once the claim is gone (FORMAT.md "Claims"; the lock rules are
+There is no lock server and no clock: the order of the log alone decides which claim is held, and a
+transaction under a claim is void once the claim is gone (FORMAT.md "Claims"; the lock rules are
 those of Druid's segment locking proposal).
 """
 
@@ -24,34 +24,34 @@ MAX_NAME = limits.NAME_CHARACTERS
 def take(action: TakeClaim, meta: Meta, version: int) -> Meta | str:
     """Return the small state with the claim, or why it is not granted.
 
-    Those of lower priority that stand in its way are revoked. The same group asking again for what
-    it has keeps the claim it has.
+    Conflicting claims of lower priority are revoked. The call is idempotent: if the group already
+    holds the same claim, nothing changes.
     """
     reason = malformed(action)
     if reason:
         return reason
-    if found(meta.claims, action) is not None:  # against group-asked-again-gets-a-new-claim
+    if held_already(meta.claims, action) is not None:  # against group-asked-again-gets-a-new-claim
         return meta
     if action.id in meta.claims:
-        return f"a claim {action.id} is there already"
-    blocking = in_the_way(action, meta.claims)
+        return f"there is already a claim {action.id}"
+    blocking = conflicting(action, meta.claims)
     for claim_id, claim in blocking.items():
         # against claim-revoked-by-an-equal, claim-revoked-by-a-lower
         if claim.priority >= action.priority:
             return (
                 f"claim {claim_id} of {claim.owner} (group {claim.group!r}, priority "
-                f"{claim.priority}, since version {claim.token}) stands in the way"
+                f"{claim.priority}, since version {claim.token}) is in the way"
             )
     # against revoked-claim-stands
     kept = {i: claim for i, claim in meta.claims.items() if i not in blocking}
     claims = {**kept, action.id: _claim(action, version)}
     if len(claims) > MAX_CLAIMS or sum(len(c.segments) for c in claims.values()) > MAX_CLAIMED:
-        return f"there are {MAX_CLAIMS} claims or {MAX_CLAIMED} claimed segments already"
+        return f"there would be more than {MAX_CLAIMS} claims or {MAX_CLAIMED} claimed segments"
     return _with(meta, claims)
 
 
 def renew(action: Renew, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with the claim's sign of life at `version`."""
+    """Return the small state with the claim renewed at `version`, or why it is not."""
     claim = held(meta, Token(action.id, action.token))  # against claim-renewed-by-another-token
     if isinstance(claim, str):
         return claim
@@ -60,7 +60,7 @@ def renew(action: Renew, meta: Meta, version: int) -> Meta | str:
 
 
 def release(action: Release, meta: Meta) -> Meta | str:
-    """Return the small state without the claim."""
+    """Return the small state without the claim, or why it is not released."""
     claim = held(meta, Token(action.id, action.token))  # against claim-released-by-another-token
     if isinstance(claim, str):
         return claim
@@ -69,15 +69,15 @@ def release(action: Release, meta: Meta) -> Meta | str:
 
 
 def held(meta: Meta, token: Token) -> Claim | str:
-    """Return the claim if it still stands, or that it does not."""
+    """Return the claim of this token if it is still held, or else a reason."""
     claim = meta.claims.get(token.id)
     if claim is None or claim.token != token.token:  # against claim-of-another-token
         return f"claim {token.id} of version {token.token} is no longer held"
     return claim
 
 
-def found(claims: Mapping[str, Claim], wanted: TakeClaim) -> str | None:
-    """Return the id of the claim that the same group holds on the same scope, if there is one."""
+def held_already(claims: Mapping[str, Claim], wanted: TakeClaim) -> str | None:
+    """Return the id of the claim that the same group already holds on the same scope, if any."""
     for claim_id, claim in claims.items():
         # against another-work-taken-for-the-same
         same = (claim.group, claim.start, claim.end, claim.segments, claim.kind)
@@ -86,17 +86,17 @@ def found(claims: Mapping[str, Claim], wanted: TakeClaim) -> str | None:
     return None
 
 
-def in_the_way(wanted: TakeClaim, standing: Mapping[str, Claim]) -> dict[str, Claim]:
-    """Return those of the claims that cannot stand together with the wanted one."""
-    asked = _claim(wanted, 0)
-    return {i: claim for i, claim in standing.items() if conflicts(claim, asked)}
+def conflicting(wanted: TakeClaim, claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    """Return the claims, by id, that conflict with the wanted one."""
+    new = _claim(wanted, 0)
+    return {i: claim for i, claim in claims.items() if conflicts(claim, new)}
 
 
 def conflicts(a: Claim, b: Claim) -> bool:
-    """Say whether two claims cannot stand together.
+    """Return whether two claims exclude each other.
 
-    Shared ones always can. Two claims on segments meet only in a segment that both name; else, they
-    meet where their ranges overlap.
+    Two shared claims never do. Two claims on segments do if they have a segment in common, any
+    other two if their ranges overlap.
     """
     if a.kind == b.kind == "shared":  # against two-shared-and-one-not
         return False
@@ -106,16 +106,16 @@ def conflicts(a: Claim, b: Claim) -> bool:
 
 
 def malformed(action: TakeClaim) -> str | None:
-    """Return what is wrong with the claim whatever the state, if anything is (R13.4)."""
+    """Return why the claim is invalid in any state, if it is (R13.4)."""
     if not keys.is_segment_id(action.id):
-        return "a claim's id has 32 lower-case hexadecimal digits"
+        return "a claim's id must be 32 lower-case hexadecimal digits"
     if not MIN_MS <= action.start < action.end <= MAX_MS:
         return "the claimed range is empty or lies outside the years 0001 to 9999"
     if any(not 1 <= len(text) <= MAX_NAME for text in (action.group, action.owner)):
-        return f"a claim's group and owner have 1 to {MAX_NAME} characters"
+        return f"a claim's group and owner must have 1 to {MAX_NAME} characters"
     ids = action.segments
     if list(ids) != sorted(set(ids)) or not all(map(keys.is_segment_id, ids)):
-        return "the claimed segments are not ids in order, each once"
+        return "the claimed segments must be segment ids in order, without duplicates"
     return None
 
 

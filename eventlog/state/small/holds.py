@@ -1,6 +1,6 @@
-"""What vacuum may take, and what holds it back: fence, horizon, pins, replicas.
+"""What vacuum may delete and what holds it back: fence, horizon, pins, replicas.
 
-Pure layer. The order of the log alone decides between a pin and a horizon: the later one is void
+The order of the log alone decides between a pin and a horizon: the later of the two is void
 (FORMAT.md "Pins, replicas, restore"). Nothing here reads a clock.
 """
 
@@ -42,7 +42,14 @@ _Held = TypeVar("_Held", Pin, Replica)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What keeps the horizon from rising above `version`."""
+    """A pin or a replica that keeps the horizon from rising above `version`.
+
+    Attributes:
+        kind: "pin" or "replica".
+        name: its name.
+        version: the oldest version that it needs.
+        owner: its owner.
+    """
 
     kind: Holder
     name: str
@@ -51,25 +58,25 @@ class Hold:
 
 
 def holds(meta: Meta) -> list[Hold]:
-    """Return every pin and replica with the version that it keeps, the oldest first."""
+    """Return every pin and replica with the version that it holds, the oldest version first."""
     pins = (Hold("pin", name, pin.version, pin.owner) for name, pin in meta.pins.items())
     replicas = (Hold("replica", name, r.acked, r.owner) for name, r in meta.replicas.items())
     return sorted((*pins, *replicas), key=lambda hold: (hold.version, hold.kind, hold.name))
 
 
 def raise_fence(action: Fence, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with the fence, which only grows and stays within the log."""
+    """Return the small state with the fence, which only rises and never passes the log's end."""
     # against fence-falls, fence-beyond-the-log
     if action.epoch <= meta.fence or action.epoch > version:
-        return f"fence {action.epoch} is not above {meta.fence} and within the log"
+        return f"fence {action.epoch} must be above {meta.fence} and at most {version}"
     return msgspec.structs.replace(meta, fence=action.epoch)
 
 
 def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with the horizon, unless a pin or a replica still needs more."""
+    """Return the small state with the horizon, or why it cannot rise that far."""
     # against horizon-falls, horizon-beyond-the-head
     if action.version <= meta.horizon or action.version >= version:
-        return f"horizon {action.version} is not above {meta.horizon} and within the log"
+        return f"horizon {action.version} must be above {meta.horizon} and below {version}"
     for hold in holds(meta):
         if hold.version < action.version:  # against horizon-passes-pins, horizon-passes-replicas
             return f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version}"
@@ -77,7 +84,7 @@ def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
 
 
 def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with the record of a vacuum, which must have come further."""
+    """Return the small state with the record of a vacuum, which must be ahead of the last one."""
     last = meta.swept or Sweep(0, 0, 0)
     within = (
         last.fence <= sweep.fence <= meta.fence
@@ -85,7 +92,7 @@ def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:
         and last.version < sweep.version < version
     )
     if not within:  # against record-goes-backwards
-        return "another vacuum came further, or this one says more than the log has"
+        return "another vacuum is further ahead, or this record is ahead of the log"
     if sweep.pending is not None:
         try:
             keys.frame_key(sweep.pending.sha256)
@@ -95,49 +102,52 @@ def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:
 
 
 def set_pin(action: SetPin, meta: Meta, version: int, time_ms: int) -> Meta | str:
-    """Return the small state with the pin."""
-    reason = _unheld(action.name, action.owner, action.version, meta, version)
+    """Return the small state with the pin, or why it cannot be set."""
+    reason = _hold_problem(action.name, action.owner, action.version, meta, version)
     if reason:
         return reason
     if action.name in meta.pins:  # against pin-taken-over
         pin = meta.pins[action.name]
         return f"pin {action.name!r} is held by {pin.owner} on version {pin.version}"
     if len(meta.pins) >= MAX_PINS:
-        return f"there are {MAX_PINS} pins already"
+        return f"there are already {MAX_PINS} pins"
     pin = Pin(action.version, action.owner, version, time_ms)
     return msgspec.structs.replace(meta, pins=_ordered({**meta.pins, action.name: pin}))
 
 
 def unpin(action: Unpin, meta: Meta) -> Meta | str:
-    """Return the small state without one's own pin."""
+    """Return the small state without the pin, which only its owner may remove."""
     pin = meta.pins.get(action.name)
     if pin is None or pin.token != action.token:
-        return f"there is no pin {action.name!r} of version {action.token}"
+        return f"there is no pin {action.name!r} set in version {action.token}"
     if pin.owner != action.owner:  # against unpin-by-another
         return f"pin {action.name!r} belongs to {pin.owner}"
     return msgspec.structs.replace(meta, pins=_without(meta.pins, action.name))
 
 
 def attach(action: Attach, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with a replica, under a token that no earlier one had (no ABA)."""
-    reason = _unheld(action.name, action.owner, action.acked, meta, version)
+    """Return the small state with a replica. Its token, the version, is never used again."""
+    reason = _hold_problem(action.name, action.owner, action.acked, meta, version)
     if reason:
         return reason
     if action.name in meta.replicas:
-        return f"replica {action.name!r} is attached already"
+        return f"replica {action.name!r} is already attached"
     if len(meta.replicas) >= MAX_REPLICAS:
-        return f"there are {MAX_REPLICAS} replicas already"
+        return f"there are already {MAX_REPLICAS} replicas"
     replica = Replica(action.acked, action.owner, version)
     return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: replica}))
 
 
 def ack(action: Ack, meta: Meta, version: int) -> Meta | str:
-    """Return the small state in which the replica has more."""
+    """Return the small state in which the replica has acknowledged a newer version."""
     replica = meta.replicas.get(action.name)
     if replica is None or replica.token != action.token:
-        return f"replica {action.name!r} of version {action.token} is not attached"
+        return f"there is no replica {action.name!r} attached in version {action.token}"
     if not replica.acked < action.version < version:
-        return f"replica {action.name!r} has version {replica.acked} already, or says too much"
+        return (
+            f"replica {action.name!r} cannot acknowledge version {action.version}: it must be "
+            f"above {replica.acked} and below {version}"
+        )
     moved = msgspec.structs.replace(replica, acked=action.version)
     return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: moved}))
 
@@ -146,41 +156,44 @@ def detach(action: Detach, meta: Meta) -> Meta | str:
     """Return the small state without the replica."""
     replica = meta.replicas.get(action.name)
     if replica is None or replica.token != action.token:
-        return f"replica {action.name!r} of version {action.token} is not attached"
+        return f"there is no replica {action.name!r} attached in version {action.token}"
     return msgspec.structs.replace(meta, replicas=_without(meta.replicas, action.name))
 
 
 def break_hold(action: Break, meta: Meta) -> Meta | str:
-    """Return the small state without somebody else's pin, claim or replica, as it was seen."""
+    """Return the small state without another owner's pin, claim or replica.
+
+    The action is void if the pin, claim or replica changed since the caller read it.
+    """
     field = {"pin": "pins", "claim": "claims", "replica": "replicas"}[action.kind]
-    there: Mapping[str, Any] = getattr(meta, field)
-    seen = there.get(action.name)
-    if seen is None or seen.token != action.token:  # against break-of-another-token
-        return f"there is no {action.kind} {action.name!r} of version {action.token}"
-    if getattr(seen, "renewed", 0) != action.renewed:  # against break-ignores-renewal
-        return f"{action.kind} {action.name!r} was renewed in version {seen.renewed}"
-    return msgspec.structs.replace(meta, **{field: _without(there, action.name)})
+    held: Mapping[str, Any] = getattr(meta, field)
+    target = held.get(action.name)
+    if target is None or target.token != action.token:  # against break-of-another-token
+        return f"there is no {action.kind} {action.name!r} made in version {action.token}"
+    if getattr(target, "renewed", 0) != action.renewed:  # against break-ignores-renewal
+        return f"{action.kind} {action.name!r} was renewed in version {target.renewed}"
+    return msgspec.structs.replace(meta, **{field: _without(held, action.name)})
 
 
 def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
-    """Return the small state as it is if the version is not given up, else that it is."""
+    """Return the small state unchanged, or why the version cannot be restored."""
     if not meta.horizon <= action.version < version:  # against restore-below-the-horizon
-        return f"version {action.version} is below the horizon at {meta.horizon}, or not there yet"
+        return f"version {action.version} is below the horizon {meta.horizon}, or does not exist"
     return meta
 
 
 def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
-    """Check that a version is there and not given up.
+    """Check that a version exists and is not below the horizon.
 
     Args:
-        meta: the newest small state known.
-        head: the newest version known.
-        version: the version wanted.
+        meta: the newest known small state.
+        head: the newest known version.
+        version: the requested version.
         table: the root URI, for the error.
 
     Raises:
-        VersionNotFound: it is not there yet.
-        VersionVacuumed: it lies below the horizon.
+        VersionNotFound: it does not exist yet.
+        VersionVacuumed: it is below the horizon.
     """
     if version > head:
         raise VersionNotFound(
@@ -190,9 +203,9 @@ def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
         )
     if version < meta.horizon:
         raise VersionVacuumed(
-            f"version {version} was given up: vacuum keeps what is readable from version "
-            f"{meta.horizon} on. `eventlog pin` holds a version, the property retention_hours all "
-            "of the last hours",
+            f"version {version} was vacuumed: only versions from {meta.horizon} on can be read. "
+            "Keep a version with `eventlog pin`, or all recent ones with the property "
+            "retention_hours",
             table=table,
             version=version,
         )
@@ -202,14 +215,14 @@ def check_names(*names: str) -> None:
     """Check the names of pins, replicas and their owners before anything is sent.
 
     Raises:
-        InvalidInput: one is empty or too long.
+        InvalidInput: a name is empty or too long.
     """
     for name in names:
         text(name, "a name, and its owner,", most=MAX_NAME)
 
 
 def pin_of(meta: Meta, name: str) -> Pin:
-    """Return the pin of this name.
+    """Return the pin with this name.
 
     Raises:
         InvalidInput: there is none.
@@ -217,15 +230,16 @@ def pin_of(meta: Meta, name: str) -> Pin:
     check_names(name)
     if name not in meta.pins:
         known = ", ".join(repr(n) for n in list(meta.pins)[:10]) or "none"
-        raise InvalidInput(f"there is no pin {name!r}; there are: {known}")
+        raise InvalidInput(f"there is no pin {name!r}; pins: {known}")
     return meta.pins[name]
 
 
-def _unheld(name: str, owner: str, kept: int, meta: Meta, version: int) -> str | None:
+def _hold_problem(name: str, owner: str, kept: int, meta: Meta, version: int) -> str | None:
+    """Return why a version cannot be held under this name, if it cannot."""
     if any(not 1 <= len(text) <= MAX_NAME for text in (name, owner)):
-        return f"a name and its owner have 1 to {MAX_NAME} characters"
+        return f"a name and its owner must have 1 to {MAX_NAME} characters"
     if not meta.horizon <= kept < version:  # against pin-below-the-horizon
-        return f"version {kept} is below the horizon at {meta.horizon}, or not there yet"
+        return f"version {kept} is below the horizon {meta.horizon}, or does not exist yet"
     return None
 
 

@@ -1,7 +1,7 @@
-"""The rules of the fold that need no look at the live segments: small state, windows, single adds.
+"""The rules of the fold that do not need the live segments: small state, windows, single adds.
 
-Pure layer. Each returns what becomes of the small state, or the reason why a transaction is void
-(FORMAT.md "The fold").
+Each rule returns the new small state, or the reason why a transaction is void (FORMAT.md "The
+fold").
 """
 
 from __future__ import annotations
@@ -46,47 +46,51 @@ from eventlog.model.schema import check_successor
 from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000
-APP_VERSIONS = 1000  # versions for which an app's sequence is kept, however old it seems
-MAX_APPS = limits.APPS  # app ids kept at most
-MAX_WINDOW = 64  # versions for which a published transaction may wait
+APP_VERSIONS = 1000  # versions for which an app's sequence is kept whatever its time
+MAX_APPS = limits.APPS  # the most app ids that are kept
+MAX_WINDOW = 64  # the most versions that a published transaction may wait
 
 
 def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
     """Return why a published transaction cannot take effect in `version`, if it cannot (F3)."""
     if txn.until is None or version > txn.until:  # against published-after-its-window
-        return f"it was published to take effect until version {txn.until}"
+        return f"its publication was valid until version {txn.until}"
     if txn.until > version + MAX_WINDOW:
         return f"it was published for more than {MAX_WINDOW} versions"
     if txn.id in meta.published:  # against published-twice
-        return f"it took effect in version {meta.published[txn.id].version} already"
+        return f"it already took effect in version {meta.published[txn.id].version}"
     if not can_be_published(txn):  # against published-replace
         return "only appends and replacements can be published"
     return None
 
 
 def is_append(txn: Transaction) -> bool:
-    """Say whether a transaction only adds."""
+    """Return whether a transaction only adds segments."""
     return txn.claim is None and all(isinstance(action, Add) for action in txn.actions)
 
 
 def can_be_published(txn: Transaction) -> bool:
-    """Say whether others may commit it (R11.1): an append, or a replacement.
+    """Return whether other writers may commit it (R11.1): an append or a replacement.
 
-    One that deletes rows may, too: it says how many, and is judged by F10 wherever it lands.
+    This includes a replacement that deletes rows: it states how many, and F10 is checked against
+    the state that it lands on.
     """
     kinds = {type(action) for action in txn.actions}
     return is_append(txn) or (Replace in kinds and kinds <= {Replace, Drop, Add, Release})
 
 
 def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
-    """Return the small state with the mark of a published transaction that took effect."""
+    """Return the small state with a mark that a published transaction took effect."""
     published = {**meta.published, txn_id: mark}
     ordered = {name: published[name] for name in sorted(published)}
     return msgspec.structs.replace(meta, published=ordered)
 
 
 def forget_published(meta: Meta, version: int) -> Meta:
-    """Drop the marks whose window has ended: the window itself keeps those from coming back."""
+    """Return the small state without the marks whose window has ended.
+
+    They are no longer needed: the transactions are void after their windows.
+    """
     # against published-mark-forgotten-early
     kept = {name: mark for name, mark in meta.published.items() if mark.until >= version}
     if len(kept) == len(meta.published):
@@ -99,7 +103,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
     match action:
         case SetLayout():
             if version > 0:
-                return "the layout is set when a table is created"
+                return "the layout can only be set when the table is created"
             return msgspec.structs.replace(meta, layout=action.layout)
         case SetGranularity():
             return _set_granularity(action, meta)
@@ -166,13 +170,13 @@ def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
 def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | None:
     """Return why an add cannot take effect in `version`, if it cannot (F6).
 
-    What is restored was live at a version that is not given up: no vacuum may take it, so that its
-    epoch may lie below the fence.
+    A restored segment may have an epoch below the fence: it was live at a version that is not below
+    the horizon, so no vacuum may delete it.
     """
     if add.epoch < meta.fence and not restored:  # against add-below-the-fence
-        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence at {meta.fence}"
+        return f"segment {add.id} was staged at epoch {add.epoch}, below the fence {meta.fence}"
     if add.epoch >= version:  # against epoch-in-the-future
-        return f"segment {add.id} was staged at epoch {add.epoch}, which is not yet in the log"
+        return f"segment {add.id} was staged at epoch {add.epoch}, a version not yet in the log"
     if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
         return (
             f"segment {add.id} was written with schema {add.schema}, which the table does not have"
@@ -186,58 +190,65 @@ def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | 
 
 
 def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) -> str | None:
-    """Return why a replacement does not hold the rows that it replaces, if it does not (F10).
+    """Return why a replacement is void, if it is (F10).
 
-    Hazards K6 and K7: a rewrite that loses or doubles rows has no effect, nor one whose inputs are
-    younger than its plan.
+    Hazards K6 and K7: a rewrite that loses or duplicates rows, or whose inputs are newer than its
+    plan, has no effect.
     """
     replaces = [action for action in txn.actions if isinstance(action, Replace)]
     if not replaces:
         return None
     planned = replaces[0]
     if len(replaces) > 1 or not drops:  # against replaces-nothing, two-plans
-        return "a replacement drops something, and says once that it is one"
+        return "a replacement must drop a segment and have exactly one `replace` action"
     if planned.version > txn.read_version:  # against plan-later-than-read
-        return f"it was planned at version {planned.version}, later than it read"
+        return (
+            f"it was planned at version {planned.version}, after the version that it read "
+            f"({txn.read_version})"
+        )
     late = next((s for s in drops if s.version > planned.version), None)
     if late is not None:  # against inputs-later-than-the-plan
-        return f"segment {late.id} of version {late.version} came after the plan"
+        return f"segment {late.id} of version {late.version} is newer than the plan"
     before, after = sum(s.rows for s in drops), sum(a.rows for a in added)
     # against rows-not-counted, rows-lost-are-fine, deletes-not-counted
     if before != after + planned.deletes:
         return (
             f"{before} rows would become {after} with {planned.deletes} deleted: the rewrite lost "
-            "or doubled rows"
+            "or duplicated rows"
         )
     return None
 
 
 def stats_problem(added: list[Add], meta: Meta) -> str | None:
-    """Return which statistics are not of their column: one column's bounds must compare."""
+    """Return which statistics do not fit their column, if any; a column's bounds must compare."""
     columns = meta.schema.columns if meta.schema else ()
     text = {column.id: column.type == "string" for column in columns}
     for add in added:
         last = -1
         for stat in add.stats:
             if stat.column <= last or stat.column not in text:
-                return f"segment {add.id} has statistics of column {stat.column} out of place"
+                return (
+                    f"segment {add.id} has statistics of column {stat.column} out of order, or "
+                    "without such a column"
+                )
             last = stat.column
             bounds = (stat.min, stat.max)
             if any(b is not None and isinstance(b, str) != text[last] for b in bounds):
-                return f"segment {add.id} has bounds of column {last} of another type"
+                return f"segment {add.id} has bounds of the wrong type for column {last}"
     return None
 
 
 def done(meta: Meta, app: App | None) -> AppMark | None:
-    """Return the mark by which a unit of work is in the state already, if it is."""
+    """Return the mark that shows that a unit of work is already committed, if it is."""
     mark = None if app is None else meta.apps.get(app.id)
     return mark if mark is not None and app is not None and mark.seq >= app.seq else None
 
 
 def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
-    """Record the app's sequence; a new app id makes room by forgetting old ones.
+    """Return the small state with the app's sequence.
 
-    Those of the last `APP_VERSIONS` versions stay whatever any clock says.
+    A new app id removes ids that are past the retention, and the oldest ones beyond `MAX_APPS`.
+    Time alone never removes an id committed in the last `APP_VERSIONS` versions.
     """
     assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
     apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}

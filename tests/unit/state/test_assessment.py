@@ -63,7 +63,7 @@ def test_it_survives_key_frames():
         (Assess(FIRST, Analysed(3, POLICY), ()), "cannot have been analysed"),
         (Assess(FIRST, Analysed(1, POLICY.upper()), ()), "64 lower-case"),
         (Assess(FIRST, Analysed(1, "a" * 63), ()), "64 lower-case"),
-        (Assess(FIRST, FIRST, (change(version=3),)), "not there yet"),
+        (Assess(FIRST, FIRST, (change(version=3),)), "does not exist yet"),
         (Assess(FIRST, FIRST, (change("2013-1"),)), "not a time chunk"),
         (Assess(FIRST, FIRST, (change("2013-02-30"),)), "no such date"),
         (Assess(FIRST, FIRST, (change(HOUR), change(DAY))), "in order"),

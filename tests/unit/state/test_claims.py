@@ -86,7 +86,7 @@ def test_a_greater_priority_revokes(table, priority, granted):
             table.commit(mine)
         assert len(live(table.refresh())) == 2
     else:
-        with pytest.raises(errors.CommitConflict, match="stands in the way"):
+        with pytest.raises(errors.CommitConflict, match="is in the way"):
             commit(table, claim(B, 5, 15, priority=priority))
         table.commit(replaced(table.transaction("replace", [add(table)]), claim=token))
         assert len(live(table.refresh())) == 3
@@ -188,7 +188,7 @@ def test_a_thousand_claims_are_enough(table):
 @pytest.mark.parametrize(
     ("made", "wrong", "why"),
     [
-        ((), SetPin("p", 2, "me"), "not there yet"),
+        ((), SetPin("p", 2, "me"), "does not exist yet"),
         ((), SetPin("", 1, "me"), "255"),
         ((), SetPin("p", 1, "x" * 256), "255"),
         ((SetPin("p", 1, "me"),), SetPin("p", 1, "me"), "held by me"),
@@ -198,18 +198,18 @@ def test_a_thousand_claims_are_enough(table):
         ((SetPin("p", 1, "me"),), Break("pin", "p", 1), "no pin"),
         ((SetPin("p", 0, "me"),), Horizon(1), "pin 'p' of me"),
         ((Attach("r", 0, "me"),), Horizon(1), "replica 'r' of me"),
-        ((Attach("r", 0, "me"),), Attach("r", 1, "me"), "attached already"),
-        ((Attach("r", 0, "me"),), Ack("r", 1, 1), "not attached"),
-        ((Attach("r", 1, "me"),), Ack("r", 2, 1), "already"),
-        ((Attach("r", 1, "me"),), Ack("r", 2, 3), "too much"),
-        ((Attach("r", 1, "me"),), Detach("r", 1), "not attached"),
+        ((Attach("r", 0, "me"),), Attach("r", 1, "me"), "already attached"),
+        ((Attach("r", 0, "me"),), Ack("r", 1, 1), "no replica"),
+        ((Attach("r", 1, "me"),), Ack("r", 2, 1), "cannot acknowledge"),
+        ((Attach("r", 1, "me"),), Ack("r", 2, 3), "cannot acknowledge"),
+        ((Attach("r", 1, "me"),), Detach("r", 1), "no replica"),
         ((Attach("r", 1, "me"),), Break("replica", "r", 1), "no replica"),
-        ((Horizon(1),), Horizon(1), "not above"),
+        ((Horizon(1),), Horizon(1), "must be above"),
         ((Horizon(1),), SetPin("p", 0, "me"), "below the horizon"),
-        ((), Swept(Sweep(1, 0, 1)), "more than the log has"),
-        ((), Swept(Sweep(0, 1, 1)), "more than the log has"),
-        ((), Swept(Sweep(0, 0, 2)), "more than the log has"),
-        ((Swept(Sweep(0, 0, 1)),), Swept(Sweep(0, 0, 1)), "came further"),
+        ((), Swept(Sweep(1, 0, 1)), "ahead of the log"),
+        ((), Swept(Sweep(0, 1, 1)), "ahead of the log"),
+        ((), Swept(Sweep(0, 0, 2)), "ahead of the log"),
+        ((Swept(Sweep(0, 0, 1)),), Swept(Sweep(0, 0, 1)), "is further ahead"),
     ],
 )
 def test_what_is_void_of_pins_replicas_and_marks(table, made, wrong, why):

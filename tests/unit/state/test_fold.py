@@ -66,7 +66,7 @@ def test_what_is_void(table):
         ((Drop("0" * 32, "2013-01-07", HASH),), "no longer live"),
         ((again,), "no longer live"),
         ((drop_of(first), drop_of(first)), "no longer live"),
-        ((SetLayout(Layout("at", "day")),), "when a table is created"),
+        ((SetLayout(Layout("at", "day")),), "when the table is created"),
         ((Fence(0),), "fence"),
         ((Fence(4),), "fence"),
         ((Fence(2), add(table, epoch=1)), "below the fence"),
@@ -219,14 +219,14 @@ def day():
         (Replace(2, 0), [1, 4], 2, None),
         (Replace(2, 2), [3], 2, None),
         (Replace(2, 5), [], 2, None),
-        (Replace(2, 0), [4], 2, "lost or doubled"),
-        (Replace(2, 0), [6], 2, "lost or doubled"),
-        (Replace(2, 0), [5, 5], 2, "lost or doubled"),
-        (Replace(2, 0), [], 2, "lost or doubled"),
-        (Replace(2, 1), [5], 2, "lost or doubled"),
-        (Replace(2, 1), [3], 2, "lost or doubled"),
-        (Replace(1, 0), [5], 2, "came after the plan"),
-        (Replace(2, 0), [5], 1, "later than it read"),
+        (Replace(2, 0), [4], 2, "lost or duplicated"),
+        (Replace(2, 0), [6], 2, "lost or duplicated"),
+        (Replace(2, 0), [5, 5], 2, "lost or duplicated"),
+        (Replace(2, 0), [], 2, "lost or duplicated"),
+        (Replace(2, 1), [5], 2, "lost or duplicated"),
+        (Replace(2, 1), [3], 2, "lost or duplicated"),
+        (Replace(1, 0), [5], 2, "is newer than the plan"),
+        (Replace(2, 0), [5], 1, "after the version that it read"),
     ],
 )
 def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, rows, read, why):
@@ -242,10 +242,10 @@ def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, ro
 def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
     first, _ = live(day.head())
     same = add(day, rows=first.rows)
-    assert judged_text(judged(day, Replace(2, 0)), "drops something")
-    assert judged_text(judged(day, Replace(2, 0), add(day, rows=0)), "drops something")
+    assert judged_text(judged(day, Replace(2, 0)), "must drop a segment")
+    assert judged_text(judged(day, Replace(2, 0), add(day, rows=0)), "must drop a segment")
     twice = (Replace(2, 0), Replace(2, 0), drop_of(first), same)
-    assert judged_text(judged(day, *twice), "drops something")
+    assert judged_text(judged(day, *twice), "must drop a segment")
     assert judged(day, *twice[1:]) is None
 
 
@@ -259,7 +259,7 @@ def test_k7_what_arrives_after_the_plan_stays(day):
     assert sorted(s.rows for s in live(day.head())) == [5, 7]
     (arrived,) = [s for s in live(day.head()) if s.id == late.id]
     greedy = [Replace(2, 0), drop_of(arrived), add(day, rows=7)]
-    assert judged_text(judged(day, *greedy, read_version=4), "came after the plan")
+    assert judged_text(judged(day, *greedy, read_version=4), "is newer than the plan")
     assert judged(day, Replace(3, 0), *greedy[1:], read_version=4) is None
 
 

@@ -148,7 +148,7 @@ def test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect
     lease = table.claim("2013-01-07", "2013-01-08")
     work = rewrite(table, lease)
     other = reopen(table.store)
-    with pytest.raises(errors.CommitConflict, match="stands in the way"):
+    with pytest.raises(errors.CommitConflict, match="is in the way"):
         other.claim("2013-01-07", "2013-01-10")
     mine = other.claim("2013-01-07", "2013-01-10", priority=1)
     before = live(other.head())
@@ -341,7 +341,7 @@ def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
         return found(transaction)
 
     other.commit = late
-    with pytest.raises(errors.CommitConflict, match="stands in the way"):
+    with pytest.raises(errors.CommitConflict, match="is in the way"):
         other.claim(Ms(0), Ms(10), take_over=True)
     assert lease.held()
 
