@@ -1,4 +1,4 @@
-"""Committing: rebase, proposal, the protocol, and the shell that performs it.
+"""Committing: rebase, proposal, the protocol, and the shell that executes it.
 
 `rebase`, `proposal`, `publication` and `protocol` do no I/O. Imports `log` and below. Start at
 `committer`.

@@ -1,7 +1,7 @@
-"""The shell of the commit protocol: performs what the protocol asks for, on a log and a clock.
+"""The shell of the commit protocol: executes its commands on a log and a clock.
 
-All decisions are in `protocol`, which does no I/O. Here are one loop, one method for each kind of
-request, and the locks of a handle that several threads use.
+All decisions are in `protocol`, which does no I/O. This module has one loop, one method per kind of
+request, and the locks for handles that several threads use.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from eventlog.store.retry import put_once, retrying
 logger = logging.getLogger(__name__)
 
 
-class Turns:
-    """Locks by name: of the threads that use one name, one at a time."""
+class NamedLocks:
+    """Locks by name: only one thread at a time holds the lock of a name."""
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._taken: set[str] = set()
 
     @contextmanager
-    def turn(self, name: str) -> Iterator[None]:
-        """Hold the lock of `name`; wait for it as long as another thread has it."""
+    def hold(self, name: str) -> Iterator[None]:
+        """Hold the lock of `name`, after waiting until no other thread holds it."""
         with self._changed:
             self._changed.wait_for(lambda: name not in self._taken)
             self._taken.add(name)
@@ -65,11 +65,11 @@ class Committer:
 
     Args:
         log: the log.
-        clock: waits, jitter and, where the store tells no time, the commit time.
+        clock: for waits, jitter and, if the store has no clock, the commit time.
 
     Attributes:
-        identity: makes sure that the log is the one that is known.
-        memory: what the handle remembers of its commits and of other writers.
+        identity: checks that the log is still the one that was opened.
+        memory: what the handle remembers about its commits and other writers.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
@@ -77,20 +77,41 @@ class Committer:
         self.memory = Memory(log.store.uri, log)
         self._log = log
         self._clock = clock
-        self._turns = Turns()
-        self._intents: dict[str, Transaction | None] = {}  # by key; None: not usable
+        self._locks = NamedLocks()
+        self._intents: dict[str, Transaction | None] = {}  # by key; None: invalid
 
     def create(self, transaction: Transaction, table_id: str) -> Outcome:
-        """Commit version 0. Raises: see `carry.create`."""
+        """Commit version 0.
+
+        Args:
+            transaction: the transaction that creates the table.
+            table_id: the id of the new table.
+
+        Raises:
+            AlreadyExists: there is already a table under this root.
+            CommitUnknown: the store gave no clear answer.
+        """
         return self._drive(carry.create(self.memory, transaction, table_id))
 
     def commit(self, transaction: Transaction, head: Snapshot) -> Outcome:
-        """Carry the transaction to the head of the log. Raises: see `carry.commit`."""
-        with self._turns.turn(transaction.id):  # one handle may have it from two threads
+        """Carry the transaction to the head of the log.
+
+        Args:
+            transaction: the transaction.
+            head: the newest known snapshot.
+
+        Raises:
+            EventLogError: see `carry.commit`.
+        """
+        with self._locks.hold(transaction.id):  # two threads may commit it through one handle
             return self._drive(carry.commit(self.memory, transaction, head))
 
     def read_ahead(self, head: Snapshot) -> None:
-        """Read what the next commit takes along, if anything. Raises: `carry.read_ahead`."""
+        """Read the published transactions that the next commit will include, if any.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
         self._drive(carry.read_ahead(self.memory, head))
 
     @property
@@ -99,7 +120,7 @@ class Committer:
         return self.memory.contention.leads and bool(self.memory.listed)
 
     def _drive(self, steps: c.Steps[c.T]) -> c.T:
-        """Perform the commands of a part of the protocol; return what it returns."""
+        """Execute the commands of one part of the protocol, and return its result."""
         try:
             command = next(steps)
             while True:
@@ -114,7 +135,7 @@ class Committer:
             return result
 
     def perform(self, command: c.Command) -> Any:  # noqa: C901, PLR0912 - a table
-        """Perform one command; return the answer that its docstring names."""
+        """Execute one command, and return the answer that its docstring states."""
         match command:
             case c.Now():
                 return store_time_ms(self._log.store, self._clock)
@@ -127,7 +148,7 @@ class Committer:
             case c.CheckIdentity(head, writes):
                 check = self.identity.check_before_write if writes else self.identity.check
                 return check(head)
-            case c.Met():
+            case c.NoteLogSeen():
                 return self.identity.seen()
             case c.View(head, transactions):
                 head = framing.on_own_keyframe(self._log, head)
@@ -148,7 +169,7 @@ class Committer:
                 return self._log.newer(known)
             case c.At(version):
                 return self._log.snapshot(version)
-            case c.Holds(stored, after, transaction_id):
+            case c.TookEffect(stored, after, transaction_id):
                 return self._log.took_effect(stored.commit, after, transaction_id)
             case c.Frame(head):
                 return framing.after(self._log, self._clock, head)
@@ -158,8 +179,8 @@ class Committer:
                 return self._list(head)
             case c.ReadIntents(wanted, table_id):
                 return self._read(wanted, table_id)
-            case c.Beside(first, second):
-                return self._beside(first, second)
+            case c.Both(first, second):
+                return self._both(first, second)
 
     def _put_slot(self, version: int, body: bytes) -> c.Created | c.Exists | c.Unclear | c.Refused:
         try:
@@ -193,9 +214,9 @@ class Committer:
             retrying(self._clock)(send)
         except InvalidInput as error:
             # against refused-publication-taken-for-sent
-            if unclear:  # what was sent before it was refused may be there
+            if unclear:  # an earlier try may have stored it
                 raise unclear[-1] from None
-            logger.warning("from now on this handle publishes nothing: %s", error)
+            logger.warning("this handle will not publish any more transactions: %s", error)
             return c.Refused(error)
         return c.Published(self._clock.elapsed_s() - started_s)
 
@@ -205,37 +226,37 @@ class Committer:
         return publication.open_intents(((row.key, row.size) for row in listed), head)
 
     def _read(self, wanted: Sequence[str], table_id: str) -> list[Transaction]:
-        known = self._intents  # replaced as a whole: a handle may be used from several threads
-        read = {key: known[key] for key in wanted if key in known}
-        missing = [key for key in wanted if key not in read]
-        got = each(
+        cached = self._intents  # never changed in place: several threads may use a handle
+        intents = {key: cached[key] for key in wanted if key in cached}
+        missing = [key for key in wanted if key not in intents]
+        fetched = each(
             lambda key: self._get(key, table_id),
             missing,
             count=INTENT_THREADS,
             window=publication.MAX_LISTED,
         )
-        read.update(zip(missing, got, strict=True))
-        self._intents = read
-        usable = [transaction for key in wanted if (transaction := read[key]) is not None]
+        intents.update(zip(missing, fetched, strict=True))
+        self._intents = intents
+        valid = [transaction for key in wanted if (transaction := intents[key]) is not None]
         # Their publishers have made sure that the ids are fresh.
-        self._log.vouch(a for t in usable for a in t.actions if isinstance(a, Add))
-        return usable
+        self._log.vouch(a for t in valid for a in t.actions if isinstance(a, Add))
+        return valid
 
     def _get(self, key: str, table_id: str) -> Transaction | None:
-        """Return a published transaction, or None for what does not belong there."""
+        """Return a published transaction, or None if the object is not a valid one."""
         try:
             body = self._log.store.get(key, length=codec.MAX_INTENT_BYTES + 1)
             return publication.parse(body, key, table_id)
         except (Corrupt, InvalidInput, KeyNotFound) as error:
-            logger.warning("ignoring published transaction %s: %s", key, error)
+            logger.warning("ignoring the published transaction %s: %s", key, error)
             return None
 
-    def _beside(self, first: c.Command, second: c.Command) -> tuple[Any, Any]:
+    def _both(self, first: c.Command, second: c.Command) -> tuple[Any, Any]:
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
-            beside = pool.submit(self.perform, second)
+            other = pool.submit(self.perform, second)
             answer = self.perform(first)
             try:
-                return answer, beside.result()
+                return answer, other.result()
             except EventLogError as error:
-                logger.info("went on without %s: %s", second, error)
+                logger.info("continuing without the answer to %s: %s", second, error)
                 return answer, None

@@ -1,7 +1,7 @@
-"""Writing key frames: by whoever committed the version that is due, best effort.
+"""Writing key frames: best effort, by the writer that committed a version with a key frame due.
 
-Shell layer. Two writers of one version write the same objects, and a commit stands whatever happens
-here (FORMAT.md R9.4, R9.7).
+Two writers of one version write the same objects, and nothing that happens here affects the commit
+(FORMAT.md R9.4, R9.7).
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ logger = logging.getLogger(__name__)
 
 
 def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
-    """Write the key frame of the snapshot's version; return the snapshot based on it.
+    """Write the key frame of the snapshot's version, and return the snapshot over it.
 
-    Two writers of one version write the same objects, so losing a race is fine.
+    Two writers of one version write the same objects, so a lost race does no harm.
+
+    Args:
+        log: the log.
+        clock: for waits between retries.
+        head: the snapshot.
 
     Raises:
         Corrupt: the state does not add up.
@@ -41,7 +46,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     )
     objects = list(frame.objects.items())
     for _ in each(lambda item: put_once(log.store, clock, *item), objects):
-        pass  # the root comes after all of them
+        pass  # the root is written after all of them
     root_key = keys.keyframe_key(head.version)
     # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
@@ -50,21 +55,25 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
 
 
 def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:
-    """Move the head onto its own key frame where that is due and another writer wrote it."""
+    """Return the head over its own key frame, if that is due and another writer has written it."""
     if not keyframe_due(head):
         return head
     try:
         return head.on_keyframe(log.keyframe(head.version))
     except EventLogError:
-        return head  # not there yet, or unusable: the road over the older one stands
+        return head  # not written yet, or unusable: continue with the older one
 
 
 def after(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
-    """Write the key frame if it is due. The commit stands whatever happens here."""
+    """Write the key frame of `head` if it is due, and return the snapshot over it.
+
+    It never raises: the commit is already accepted. If the key frame is not due or cannot be
+    written, `head` is returned.
+    """
     if not keyframe_due(head):
         return head
     try:
         return write_keyframe(log, clock, head)
-    except Exception as error:  # noqa: BLE001 - the commit is accepted; never call it failed
+    except Exception as error:  # noqa: BLE001 - the commit is accepted and must not seem failed
         logger.warning("key frame %d could not be written: %s", head.version, error)
         return head

@@ -1,8 +1,9 @@
-"""Whether the log under a root is still the one that a handle knows.
+"""Whether the log under a root is still the one that a handle was opened on.
 
-Shell layer. The chain of hashes protects readers; a writer's next commit would still fit behind
-another table of as many versions, and a vacuum would delete that table's segments. So a handle
-looks at the newest commit that it knows before it commits or deletes (FORMAT.md R10.1).
+The chain of hashes protects readers. It does not stop a writer from committing to another table
+with as many versions that has replaced the first, or a vacuum from deleting that table's segments.
+So a handle checks the newest commit that it has seen before it commits or deletes (FORMAT.md
+R10.1).
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from eventlog.model.records import Header
 from eventlog.store.location import check_promise
 from eventlog.store.retry import retrying
 
-WINDOW_S = 1.0  # after this long without a sign of the log, a writer looks before it commits
+WINDOW_S = 1.0  # a writer that has not seen the log for this long checks it before a commit
 
 
 class Identity:
-    """Looks whether a log is the one that is known, unless that was seen a moment ago.
+    """Checks whether a log is still the known one, unless it was seen a moment ago.
 
     Args:
         log: the log.
-        clock: says how long ago the log was seen. Where its two times disagree, as after a pause of
-            the whole machine, the longer one counts.
+        clock: measures how long ago the log was seen. If its two times disagree, as after a pause
+            of the whole machine, the longer one counts.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
@@ -33,47 +34,55 @@ class Identity:
         self._seen: tuple[float, int] | None = None
 
     def seen(self) -> None:
-        """Note that the known log was met just now: its head was read, or a commit landed."""
+        """Note that the known log was just seen: its head was read, or a commit succeeded."""
         self._seen = (self._clock.elapsed_s(), self._clock.now_ms())
 
     def is_due(self, window_s: float = WINDOW_S) -> bool:
-        """Say whether `check` would look; a store that is near is always asked."""
+        """Return whether `check` would send a request. It always does on a store that is near.
+
+        Args:
+            window_s: how long a sighting of the log counts, in seconds.
+        """
         return self._log.store.near or self._age_s() >= window_s
 
     def check(self, known: Snapshot, window_s: float = WINDOW_S) -> None:
-        """Make sure that the log still holds the commit of `known`: at most one ranged GET.
+        """Check that the log still contains the commit of `known`: at most one ranged GET.
 
         Args:
             known: the newest snapshot that the caller builds on.
-            window_s: not looked for where the log was seen so short a time ago; a store that is
-                near is always asked.
+            window_s: no request is sent if the log was seen within this many seconds, unless the
+                store is near.
 
         Raises:
-            Corrupt: it is the same table, and the commit is gone or another.
-            TableNotFound: the table was removed, and maybe another one created in its place.
+            Corrupt: it is the same table, but the commit is missing or differs.
+            TableNotFound: the table was removed, and perhaps replaced by another one.
             Unavailable: the store does not answer.
         """
         if not self.is_due(window_s):
             return
         header = known.header
         try:
-            found = self._log.header(header.version)
+            stored = self._log.header(header.version)
         except VersionNotFound:
             raise self._missing(header) from None
-        if found != header:
+        if stored != header:
             raise Corrupt(
-                f"version {header.version} is not the one that was read before: the log was forked "
-                "or changed; run `eventlog fsck`, and open the table again",
+                f"version {header.version} differs from the one read before: the log was forked or "
+                "changed; run `eventlog fsck`, and open the table again",
                 table=self._log.store.uri,
                 version=header.version,
             )
         self.seen()
 
     def check_before_write(self, known: Snapshot) -> None:
-        """Do as `check` does, and make sure once that the store refuses to create a key twice.
+        """Do what `check` does, and check once that the store refuses to create a key twice.
+
+        Args:
+            known: the newest snapshot that the caller builds on.
 
         Raises:
-            InvalidInput: it overwrites objects: the next commit could replace another writer's.
+            InvalidInput: the store overwrites objects, so a commit could replace another writer's.
+            EventLogError: see `check`.
         """
         self.check(known)
         store = self._log.store
@@ -88,21 +97,20 @@ class Identity:
         return max(self._clock.elapsed_s() - elapsed_s, by_wall_s)
 
     def _missing(self, known: Header) -> TableNotFound | Corrupt:
-        """Return the error of a log that does not hold the known commit any more."""
+        """Return the error for a log that no longer contains the known commit."""
         uri = self._log.store.uri
         try:
             self._log.header(0)
         except VersionNotFound:
             return TableNotFound(
-                f"the table that this handle was opened on (id {known.table}) is gone: open or "
-                "create it again",
+                f"the table that was opened (id {known.table}) is gone: open or create it again",
                 table=uri,
             )
         except TableNotFound as another:
             return another
         return Corrupt(
-            f"version {known.version} was read before and is missing: commits were removed; run "
-            "`eventlog fsck`, and open the table again",
+            f"version {known.version} was read before and is missing now: commits were removed; "
+            "run `eventlog fsck`, and open the table again",
             table=uri,
             version=known.version,
         )

@@ -1,7 +1,7 @@
-"""The next commit: its bytes, the objects it names, and the snapshot that it makes.
+"""The next commit: its bytes, the objects that it names, and the snapshot after it.
 
-Pure layer. A proposal is a function of the head and of what the fold accepted on top of it; the
-shell only stores it (FORMAT.md "Committing").
+No I/O: a proposal is a function of the head and of the transactions that the fold accepted on it
+(FORMAT.md "Committing").
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ _MAX_INFO = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A commit ready to be stored: first `objects` by key, then `body` in the slot."""
+    """A commit ready to be stored: first `objects`, by key, then `body` in the slot.
+
+    Attributes:
+        body: the bytes of the commit.
+        objects: the objects that the commit names, by key.
+        snapshot: the snapshot after the commit.
+    """
 
     body: bytes
     objects: dict[str, bytes]
@@ -50,10 +56,18 @@ def propose(
     time_ms: int,
     log: Reader,
 ) -> Proposal:
-    """Return the commit after `head` (None: version 0) that holds these transactions.
+    """Return the commit after `head` that contains these transactions.
+
+    Args:
+        head: the newest snapshot; None: the commit is version 0.
+        transactions: the accepted transactions, none spilled.
+        effect: their effect on `head`.
+        table_id: the id of the table.
+        time_ms: the time of the commit, in ms UTC.
+        log: the log that the new snapshot reads from.
 
     Raises:
-        InvalidInput: the commit would pass the bounds of the format.
+        InvalidInput: the commit would exceed the limits of the format, or break it.
     """
     objects: dict[str, bytes] = {}
     version = head.version + 1 if head else 0
@@ -77,8 +91,8 @@ def propose(
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
-    if count != totals.segments:  # a slot that holds what nobody can open is lost for ever
-        raise InvalidInput("the commit would break the format: a segment id is live already")
+    if count != totals.segments:  # a version that no reader can open could never be repaired
+        raise InvalidInput("the commit would break the format: a segment id is already live")
     commit = Commit(header, state, packed, spills.record(delta, version, objects))
     body = _checked(codec.encode_commit(commit), version)
     after = VersionState(
@@ -93,21 +107,21 @@ def propose(
 
 
 def check_writable(header: Header) -> None:
-    """Refuse to write to a table whose head asks for a newer writer.
+    """Refuse to write to a table whose head requires a newer writer.
 
     Raises:
-        UnsupportedFormat: naming both versions.
+        UnsupportedFormat: it does; the message names both format versions.
     """
     if header.min_writer > FORMAT_VERSION:  # against newer-format-written
         raise UnsupportedFormat(
-            f"the table asks for writers of format {header.min_writer}, this release writes "
-            f"{FORMAT_VERSION}: upgrade eventlog",
+            f"the table requires writers of format {header.min_writer}, but this release writes "
+            f"format {FORMAT_VERSION}: upgrade eventlog",
             version=header.version,
         )
 
 
 def keyframe_due(snapshot: Snapshot) -> bool:
-    """Say whether a key frame falls due at this version: a function of the version alone."""
+    """Return whether a key frame is due at this version. Every writer gets the same answer."""
     start = snapshot.base.version if snapshot.base else -1
     commits = setting(snapshot.properties, "keyframe_commits")
     size = setting(snapshot.properties, "keyframe_bytes")
@@ -117,21 +131,21 @@ def keyframe_due(snapshot: Snapshot) -> bool:
 
 
 def check_transaction(transaction: Transaction) -> None:
-    """Check what a caller hands to `Table.commit`.
+    """Check a transaction that a caller passes to `Table.commit`.
 
     Raises:
-        InvalidInput: naming the field.
+        InvalidInput: it is invalid; the message names the field.
     """
     if len(transaction.id) != 32 or set(transaction.id) - set("0123456789abcdef"):
-        raise InvalidInput("a transaction's id is 32 lower-case hexadecimal digits")
+        raise InvalidInput("a transaction's id must be 32 lower-case hexadecimal digits")
     if len(transaction.writer) > MAX_WRITER or len(transaction.operation) > MAX_WRITER:
         raise InvalidInput(
-            f"a transaction's writer and operation have at most {MAX_WRITER} characters"
+            f"a transaction's writer and operation may have at most {MAX_WRITER} characters"
         )
     if list(transaction.info) != sorted(transaction.info, key=str.encode):
-        raise InvalidInput("the names of a transaction's info stand in order")
+        raise InvalidInput("the names in a transaction's info must be in order")
     if sum(len(k) + len(v) for k, v in transaction.info.items()) > _MAX_INFO:
-        raise InvalidInput(f"a transaction's info has at most {_MAX_INFO} characters")
+        raise InvalidInput(f"a transaction's info may have at most {_MAX_INFO} characters")
     if transaction.app is not None:
         text(transaction.app.id, "an app id")
         whole(transaction.app.seq, "the sequence of an app")
@@ -141,15 +155,18 @@ def check_transaction(transaction: Transaction) -> None:
         raise InvalidInput(f"the transaction breaks the format: {error.message}") from None
     if transaction.spill is not None or transaction.until is not None:
         raise InvalidInput(
-            "a transaction is handed over with all its actions; spilling is done here"
+            "a transaction must be passed with all its actions, without `spill` and `until`: the "
+            "library sets these"
         )
 
 
 def _checked(body: bytes, version: int) -> bytes:
-    """Return the bytes if readers will take them: a slot that holds others is lost for ever.
+    """Return the bytes of a commit if readers will accept them.
+
+    A version that no reader can open could never be repaired.
 
     Raises:
-        InvalidInput: they would not.
+        InvalidInput: readers would refuse them.
     """
     try:
         codec.decode_commit(body, version)

@@ -1,8 +1,8 @@
-"""Published transactions as values: which may be published, in what form, and which are taken.
+"""Published transactions as values: which may be published, in what form, and which are included.
 
-Pure. Under contention a writer publishes its append or replacement under `_intents/`, and whoever
-wins the next slot takes it along (FORMAT.md "Combining"). The fold accepts a published transaction
-once, and only within its window.
+No I/O. Under contention a writer publishes its append or replacement under `_intents/`, and the
+writer that wins the next slot includes it in its commit (FORMAT.md "Combining"). The fold accepts a
+published transaction once, and only within its window.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 
-WINDOW = 8  # versions for which a published append waits
-# A replacement waits longer than any writer goes without looking for what is published.
+WINDOW = 8  # the window of a published append, in versions
+# That of a replacement: longer than any writer commits without listing published transactions.
 REPLACE_WINDOW = 48
-MAX_TAKEN = 64  # published transactions that one commit takes along
-MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # of them together: they must fit into the commit
+MAX_TAKEN = 64  # the most published transactions that one commit includes
+MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # their total size: they must fit into the commit
 MAX_LISTED = 4 * MAX_TAKEN
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Intent:
-    """A published transaction as a listing shows it, in the order in which they are taken.
+    """A published transaction as a listing shows it.
 
-    Those whose window ends first come first: of the appends, those that have waited longest.
+    Intents are ordered as commits include them: by the end of the window, so the appends that have
+    waited longest are first.
+
+    Attributes:
+        until: the last version of its window.
+        id: the id of the transaction.
+        key: the key of its object.
+        size: the size of the object in bytes.
     """
 
     until: int
@@ -41,15 +48,19 @@ class Intent:
 
 
 def publication(transaction: Transaction, head: Snapshot) -> Transaction:
-    """Return a transaction in the form to publish: to take effect within the next versions."""
+    """Return a transaction in its published form, with a window that starts after `head`."""
     window = WINDOW if is_append(transaction) else REPLACE_WINDOW
     return msgspec.structs.replace(transaction, until=head.version + window)
 
 
 def patience(transaction: Transaction, combine_after: int) -> int:
-    """Return how many races it may lose before it is published; 0: it never is.
+    """Return how many races a transaction may lose before it is published; 0: never published.
 
-    A replacement took far more work than an append, and is published after its first.
+    A replacement costs far more work than an append, so it is published after its first lost race.
+
+    Args:
+        transaction: the transaction.
+        combine_after: the table's property of this name; 0: nothing is published.
     """
     if not combine_after or not combinable(transaction):
         return 0
@@ -57,8 +68,8 @@ def patience(transaction: Transaction, combine_after: int) -> int:
 
 
 def combinable(transaction: Transaction) -> bool:
-    """Say whether a transaction may be published: an append or replacement, and small enough."""
-    # The window that it is published with takes room too; the table's id takes none.
+    """Return whether a transaction may be published: an append or replacement, small enough."""
+    # The window of the published form takes room too.
     size_limit = codec.MAX_INTENT_BYTES - 64
     return (
         _may_be_taken(transaction) and len(codec.encode_transaction(transaction, "")) < size_limit
@@ -66,15 +77,19 @@ def combinable(transaction: Transaction) -> bool:
 
 
 def start_key(head: Snapshot) -> str:
-    """Return the key after which a listing starts: nothing before it can take effect on `head`."""
+    """Return the key to start a listing after: no intent before it can take effect on `head`."""
     latest = min(head.version + MAX_WINDOW + 1, keys.MAX_VERSION)
     return keys.intent_key(latest, "f" * 32)
 
 
 def open_intents(listed: Iterable[tuple[str, int]], head: Snapshot) -> list[Intent]:
-    """Return what a listing of keys and sizes shows that may still take effect on `head`, in order.
+    """Return the intents of a listing that may still take effect on `head`, in order.
 
-    One of each id: the window that ends last is kept.
+    Of several with the same id, the one whose window ends last is kept.
+
+    Args:
+        listed: (key, size) of the listed objects, in the order of the listing.
+        head: the newest known snapshot.
     """
     intents: dict[str, Intent] = {}
     for key, size in listed:
@@ -83,13 +98,13 @@ def open_intents(listed: Iterable[tuple[str, int]], head: Snapshot) -> list[Inte
             continue
         until, transaction_id = parsed
         if until <= head.version:
-            break  # later windows sort first: from here on all have ended
+            break  # later windows are listed first: all following ones have ended
         intents.setdefault(transaction_id, Intent(until, transaction_id, key, size))
     return sorted(intents.values())
 
 
 def waiting(intents: Iterable[Intent], head: Snapshot, taken: Collection[str] = ()) -> list[Intent]:
-    """Return the intents that may still take effect on `head`, without those of ids in `taken`."""
+    """Return the intents that may still take effect on `head`, except the ids in `taken`."""
     return [
         intent
         for intent in intents
@@ -100,7 +115,7 @@ def waiting(intents: Iterable[Intent], head: Snapshot, taken: Collection[str] = 
 
 
 def that_fit(intents: Iterable[Intent]) -> list[Intent]:
-    """Return the first intents, as many as one commit can take along."""
+    """Return the first intents, as many as one commit can include."""
     taken: list[Intent] = []
     size = 0
     for intent in intents:
@@ -112,11 +127,16 @@ def that_fit(intents: Iterable[Intent]) -> list[Intent]:
 
 
 def parse(body: bytes, key: str, table_id: str) -> Transaction:
-    """Return the published transaction that an object holds.
+    """Return the published transaction in an object.
+
+    Args:
+        body: the bytes of the object.
+        key: its key.
+        table_id: the id of the table that it must be for.
 
     Raises:
-        Corrupt: its bytes break the format, are for another table, or do not match its key.
-        InvalidInput: it is none that may be published.
+        Corrupt: the bytes break the format, are for another table, or do not match the key.
+        InvalidInput: the transaction is invalid.
     """
     transaction = codec.decode_transaction(body, table_id)
     check_transaction(msgspec.structs.replace(transaction, until=None))

@@ -1,7 +1,7 @@
-"""Rebase: carry a transaction to the head, or say why it cannot be.
+"""Rebase: carry a transaction to the head, or return why that is impossible.
 
-Pure layer. It asks the fold itself (`fold.judge`), so that a writer acknowledges exactly what every
-reader will accept (FORMAT.md "Committing"). A lost race is a value here, never an exception.
+No I/O. Rebase calls the fold itself (`fold.judge`), so a writer acknowledges exactly what every
+reader will accept (FORMAT.md "Committing"). A conflict is a value here, not an exception.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventlog.state.small import claims, rules
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The transactions take effect as the commit after the head, the writer's own one first."""
+    """The transactions take effect as the commit after the head; the writer's own is first."""
 
     transactions: tuple[Transaction, ...]
     effect: fold.Effect
@@ -25,7 +25,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The unit of work is in the state already, by `version` at the latest."""
+    """The unit of work is already committed, in `version` or before."""
 
     version: int
 
@@ -43,12 +43,12 @@ def rebase(
     time_ms: int,
     others: Sequence[Transaction] = (),
 ) -> Ready | Done | Conflict:
-    """Return what becomes of the transaction on top of `head`.
+    """Return the outcome of committing the transaction on top of `head`.
 
     Args:
-        transaction: as its writer formed it, with no spill.
-        head: the newest state known.
-        time_ms: the time that the commit would carry.
+        transaction: the transaction, not spilled.
+        head: the newest known state.
+        time_ms: the time of the commit, in ms UTC.
         others: published transactions to include; those that would be void are left out.
     """
     if transaction.id in head.meta.published:
@@ -56,7 +56,7 @@ def rebase(
     mark = rules.done(head.meta, transaction.app)
     if mark is not None:  # against done-work-not-found
         return Done(mark.version)
-    candidates = {t.id: t for t in (*others, transaction)}  # one of each id, the own one kept
+    candidates = {t.id: t for t in (*others, transaction)}  # one per id; the own one wins
     del candidates[transaction.id]
     effect = fold.judge([transaction, *candidates.values()], head, time_ms)
     if transaction.id in effect.void:
@@ -69,9 +69,21 @@ def rebase(
 def refusal(
     transaction: Transaction, head: Header, meta: Meta, verdict: Conflict, table: str
 ) -> CommitConflict | ClaimLost:
-    """Return the error that says why the transaction cannot be carried to the head."""
+    """Return the error for a transaction that cannot be carried to the head.
+
+    Args:
+        transaction: the transaction.
+        head: the header of the newest version.
+        meta: the small state at that version.
+        verdict: why it cannot be carried.
+        table: the root URI, for the error.
+    """
     lost = transaction.claim is not None and isinstance(claims.held(meta, transaction.claim), str)
-    advice = "stop: somebody else has it" if lost else "read again and decide again"
+    advice = (
+        "stop the work, another process may have claimed it"
+        if lost
+        else "read the table again and decide again"
+    )
     kind = ClaimLost if lost else CommitConflict  # against lost-claim-taken-for-a-conflict
     return kind(
         f"{transaction.operation} cannot be carried from version {transaction.read_version} to "

@@ -1,4 +1,4 @@
-"""What a predicate means: SQL or Arrow to conditions, conditions to pruning by statistics.
+"""Predicates: from SQL text or Arrow expressions to conditions, and to pruning by statistics.
 
-Pure; imports `model` and `format`. Start at `predicate`, then the room `sql`, then `pruning`.
+Pure; imports `model` and `format`. Start at `predicate`, then read the room `sql` and `pruning`.
 """

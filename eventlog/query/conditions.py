@@ -1,8 +1,8 @@
-"""Conditions: what a SQL predicate means, as a tree of frozen values.
+"""Conditions: the meaning of a SQL predicate, as a tree of frozen values.
 
-Pure layer. Every condition is TRUE, FALSE or NULL for a row, as in SQL; a row passes only where it
-is TRUE. Floats compare as in Spark, DuckDB and PostgreSQL: NaN equals itself and is greater than
-every number, so that NOT always turns a comparison into the opposite one.
+Every condition is TRUE, FALSE or NULL for a row, as in SQL; a row passes only if it is TRUE. Floats
+compare as in Spark, DuckDB and PostgreSQL: NaN equals itself and is greater than every number, so
+NOT always turns a comparison into the opposite one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Op = Literal["=", "<>", "<", "<=", ">", ">="]
 OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED: dict[Op, Op] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 FLOATS = ("float32", "float64")
-_FEW = 8  # equalities that Arrow can prune row groups by, as it cannot by a list
-_CHAIN = 256  # parts that one connective joins
+_FEW = 8  # up to this many values stay equalities: Arrow prunes row groups by them, not by lists
+_CHAIN = 256  # the most parts that one connective joins
 
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """The same for every row; None is NULL."""
+    """The same value for every row; None is NULL."""
 
     value: bool | None
 
@@ -73,7 +73,12 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An Arrow expression that filters rows and that statistics say nothing about."""
+    """An Arrow expression that filters rows but cannot be compared with statistics.
+
+    Attributes:
+        expression: the expression.
+        names: the names of the columns that it reads.
+    """
 
     expression: pc.Expression
     names: frozenset[str]
@@ -96,14 +101,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """TRUE where every part is TRUE, FALSE where one is FALSE, else NULL."""
+    """TRUE if every part is TRUE, FALSE if a part is FALSE, else NULL."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """TRUE where one part is TRUE, FALSE where every part is FALSE, else NULL."""
+    """TRUE if a part is TRUE, FALSE if every part is FALSE, else NULL."""
 
     parts: tuple[Condition, ...]
 
@@ -140,10 +145,10 @@ def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a 
 
 
 def _inside(part: Condition) -> pc.Expression:
-    """Return a part of a connective; if it joins many parts, they are no part of the same chain."""
-    found = to_arrow(part)
+    """Return a part of a connective, wrapped so that its own many parts do not join the chain."""
+    expression = to_arrow(part)
     long = isinstance(part, And | Or) and len(part.parts) > _FEW
-    return pc.coalesce(found) if long else found
+    return pc.coalesce(expression) if long else expression
 
 
 def names(condition: Condition) -> frozenset[str]:
@@ -153,8 +158,8 @@ def names(condition: Condition) -> frozenset[str]:
             return frozenset()
         case Compare(column) | In(column) | Prefix(column) | IsNull(column) | Fixed(column):
             return frozenset([column.name])
-        case Opaque(_, found):
-            return found
+        case Opaque(_, used):
+            return used
         case Is(part) | Not(part):
             return names(part)
         case And(parts) | Or(parts):
@@ -162,7 +167,7 @@ def names(condition: Condition) -> frozenset[str]:
 
 
 def size(condition: Condition) -> int:
-    """Return the number of parts; a list of values is one."""
+    """Return the number of parts; a list of values counts as one."""
     match condition:
         case Is(part) | Not(part):
             return 1 + size(part)
@@ -172,7 +177,7 @@ def size(condition: Condition) -> int:
 
 
 def any_of(parts: Sequence[Condition]) -> Condition:
-    """Return the condition that one of the parts holds, with many equalities as lists of values."""
+    """Return the OR of the parts, with many equalities of a column as one list of values."""
     equal: dict[int, dict[pa.Scalar, None]] = {}
     columns: dict[int, Column] = {}
     rest: list[Condition] = []
@@ -200,7 +205,7 @@ def compare(
         op: the operator.
         left: the left value.
         right: the right value.
-        nan: which sides may be NaN.
+        nan: which sides may be NaN; "": neither.
     """
     if nan == "both":
         return _compare_floats(op, left, right)
@@ -212,12 +217,12 @@ def compare(
         ">": lambda: left > right,
         ">=": lambda: left >= right,
     }
-    found = plain[op]()
-    return found | pc.is_nan(left) if nan == "left" and op in (">", ">=") else found
+    compared = plain[op]()
+    return compared | pc.is_nan(left) if nan == "left" and op in (">", ">=") else compared
 
 
 def where_valid(value: pc.Expression, then: pc.Expression) -> pc.Expression:
-    """Return `then` where `value` is not null, else NULL."""
+    """Return `then` for rows where `value` is not null, else NULL."""
     return pc.if_else(value.is_valid(), then, pc.scalar(pa.scalar(None, pa.bool_())))
 
 
@@ -238,11 +243,11 @@ def _compare_floats(op: Op, left: pc.Expression, right: pc.Expression) -> pc.Exp
 def _is_in(column: Column, values: Sequence[pa.Scalar]) -> pc.Expression:
     field, kind = pc.field(column.name), values[0].type
     known = [value.as_py() for value in values] if column.type in FLOATS else []
-    # Arrow looks floats up by their bits: 0.0 would not find -0.0.
+    # Arrow looks floats up by their bits: 0.0 would not match -0.0.
     zeros = [pa.scalar(zero, kind) for zero in (0.0, -0.0)] if 0.0 in known else []
-    # No to_pylist: nanoseconds, decimals and days survive only as scalars.
-    found = pa.concat_arrays([_array(value) for value in (*values, *zeros)])
-    return where_valid(field, pc.is_in(field, value_set=found))
+    # Built from scalars: nanoseconds, decimals and days do not survive as Python values.
+    value_set = pa.concat_arrays([_array(value) for value in (*values, *zeros)])
+    return where_valid(field, pc.is_in(field, value_set=value_set))
 
 
 def _array(value: pa.Scalar) -> pa.Array:
@@ -250,10 +255,11 @@ def _array(value: pa.Scalar) -> pa.Array:
 
 
 def _balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """Join in a tree of logarithmic depth: Arrow walks expressions by recursion.
+    """Join the parts in a tree of logarithmic depth, because Arrow walks expressions recursively.
 
-    Before it does, it makes a chain of all that one connective joins, which costs the square of its
-    length, and the process beyond 10,000. It does not look through another function.
+    Before that, Arrow flattens everything that one connective joins into a chain. The cost is
+    quadratic in the chain's length, and beyond 10,000 parts the process crashes. Arrow does not
+    flatten through another function, so groups are wrapped in one.
     """
     while len(parts) > _CHAIN:
         groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]

@@ -1,8 +1,8 @@
-"""Pruning for pyarrow expressions, through Arrow's own simplification under guarantees.
+"""Pruning for pyarrow expressions, by Arrow's own simplification under guarantees.
 
-Pure layer. An expression cannot be taken apart from Python. Arrow prunes dataset fragments whose
+Python code cannot inspect an expression. But Arrow prunes dataset fragments whose
 `partition_expression` contradicts a filter, so each segment becomes a fragment of a file that is
-never opened, guaranteed to lie within its bounds.
+never opened, with the segment's bounds as its guarantee.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ def check_filter(expression: pc.Expression, schema: Schema) -> None:
         InvalidInput: a column is unknown, types do not fit, or it is not boolean.
     """
     kinds = to_arrow(schema)
-    # One row of nulls: some functions look at their options only when there are rows.
+    # One row of nulls: some functions check their options only if there are rows.
     row = [pa.nulls(1, field.type) for field in kinds]
     rows = pa.table(row, names=kinds.names)
     try:
-        # No dataset's scanner: that adds columns of its own, such as `__filename`.
+        # Not a dataset's scanner, which adds columns of its own, such as `__filename`.
         rows.filter(expression)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        why = str(error).split("\n", 1)[0]
+        reason = str(error).split("\n", 1)[0]
         raise InvalidInput(
-            f"the predicate does not fit the table: {why[:300]}; columns: {names(schema)}"
+            f"the predicate does not fit the table: {reason[:300]}; columns: {names(schema)}"
         ) from None
 
 
 def expression_bytes(expression: pc.Expression) -> int:
-    """Return the size of an expression in Arrow's own form; 0 where it has none.
+    """Return the size of an expression in Arrow's serialized form; 0 if it has none.
 
-    Arrow cannot write what names a column by its position.
+    Arrow cannot serialize an expression that refers to a column by position.
     """
     try:
         _, (buffer,) = expression.__reduce__()
@@ -71,32 +71,36 @@ def mentioned(expression: pc.Expression, schema: Schema) -> tuple[Column, ...]:
 
 
 def trusted(expression: pc.Expression, kinds: Iterable[pa.DataType]) -> list[bool]:
-    """Say of columns of these types whether their bounds may refute an expression.
+    """Return, for columns of these types, whether their bounds may be used to prune.
 
-    Arrow leaves out casts to floats when it compares with bounds, as if they rounded nothing: 0.3
-    lies below the float32 nearest to it. It casts the values of `is_in` to the column's type for
-    rows, and not for bounds. And it takes a comparison with NaN for an order.
+    Arrow's simplification is wrong in three cases. It drops casts to floats as if they did not
+    round, but 0.3 is less than the float32 nearest to it. It casts the values of `is_in` to the
+    column's type for rows, but not for bounds. And it treats a comparison with NaN as an order.
+
+    Args:
+        expression: a filter that `check_filter` accepted.
+        kinds: the Arrow types of the columns.
     """
-    told = _told(expression)
-    if told is None or _rounds(told):
+    batch = _arrow_form(expression)
+    if batch is None or _rounds(batch):
         return [False for _ in kinds]
-    parts = (part for field in told.schema for part in _parts(field.type))
+    parts = (part for field in batch.schema for part in _parts(field.type))
     sets = [kind for name, kind in parts if name == "value_set"]
     return [all(_looked_up_as_it_is(kind, values) for values in sets) for kind in kinds]
 
 
-def _rounds(told: pa.RecordBatch) -> bool:
-    """Say whether an expression casts to floats, looks floats up, or names NaN."""
+def _rounds(batch: pa.RecordBatch) -> bool:
+    """Return whether an expression casts to floats, looks up floats, or contains NaN."""
     return any(
         pa.types.is_floating(kind)
-        and (name != _LITERAL or any(map(_is_nan, told.column(place).to_pylist())))
-        for place, field in enumerate(told.schema)
+        and (name != _LITERAL or any(map(_is_nan, batch.column(place).to_pylist())))
+        for place, field in enumerate(batch.schema)
         for name, kind in _parts(field.type)
     )
 
 
 def _looked_up_as_it_is(kind: pa.DataType, values: pa.DataType) -> bool:
-    """Say whether a set of values, looked up in a column of a type, is not rounded on the way."""
+    """Return whether values can be looked up in a column of type `kind` without rounding."""
     if kind == values or (pa.types.is_integer(kind) and pa.types.is_integer(values)):
         return True
     return not any(of(kind) and of(values) for of in (_is_number, pa.types.is_temporal))
@@ -106,8 +110,8 @@ def _is_number(kind: pa.DataType) -> bool:
     return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
-def _told(expression: pc.Expression) -> pa.RecordBatch | None:
-    """Return Arrow's own form of an expression; None where it has none.
+def _arrow_form(expression: pc.Expression) -> pa.RecordBatch | None:
+    """Return Arrow's serialized form of an expression; None if it has none.
 
     Its columns are the literals and the options of functions, its metadata the calls.
     """
@@ -119,13 +123,13 @@ def _told(expression: pc.Expression) -> pa.RecordBatch | None:
 
 
 def _parts(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return the types that say what a literal is, or a cast makes, or a set holds."""
+    """Return the type of a literal, or the target type of a cast and the value type of a set."""
     if not pa.types.is_struct(kind):
         return [(_LITERAL, kind)]
-    found = {field.name: field.type for field in kind}
-    values = found.get("value_set", pa.null())
+    options = {field.name: field.type for field in kind}
+    values = options.get("value_set", pa.null())
     inner = values.value_type if pa.types.is_list(values) else values
-    return [("to_type", found.get("to_type", pa.null())), ("value_set", inner)]
+    return [("to_type", options.get("to_type", pa.null())), ("value_set", inner)]
 
 
 def _is_nan(value: object) -> bool:
@@ -135,15 +139,15 @@ def _is_nan(value: object) -> bool:
 def may_match(
     expression: pc.Expression, schema: Schema, columns: tuple[Column, ...], bounds: Bounds
 ) -> pa.Array:
-    """Say for each entry whether a row may exist that passes; reads nothing.
+    """Return for each entry whether it may contain a row that passes. Reads nothing.
 
     Args:
         expression: a filter that `check_filter` accepted.
-        schema: the table's.
-        columns: whose bounds to use: of types that are `trusted`.
-        bounds: of the entries.
+        schema: the table's schema.
+        columns: the columns whose bounds to use; those that are `trusted`.
+        bounds: the bounds of the entries.
     """
-    import pyarrow.dataset as ds  # noqa: PLC0415 - it loads pandas, half of a program's start
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it loads pandas, half of the start-up time
 
     count = bounds.entries.num_rows
     each = [_guarantees(column, bounds) for column in columns if isinstance(column.type, str)]
@@ -161,22 +165,27 @@ def may_match(
     try:
         kept = {int(fragment.path) for fragment in segments.get_fragments(filter=expression)}
     except (pa.ArrowException, ValueError):
-        # It fails on a bound, as by a cast out of range, which says nothing of the rows.
+        # It failed on a bound, for instance by a cast out of range; the rows may still pass.
         return pa.array([True] * count, pa.bool_())
     return pa.array([row in kept for row in range(count)], pa.bool_())
 
 
 def _word(name: str) -> str:
-    """Return a pattern of the name as Arrow prints it: with other characters around."""
+    """Return a pattern that matches a column name in Arrow's text form of an expression."""
     plain = re.escape(name)
     return rf"(?<!\w){plain}(?!\w)" if re.fullmatch(r"\w+", name) else plain
 
 
 def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
-    """Return an interval of the time column, in its units, that holds every row that passes.
+    """Return an interval of the time column that contains every row that passes, in its units.
 
-    Found by bisection: what is cut off on either side is each time refuted by Arrow, so that the
-    answer is sound for any expression and tight for ranges.
+    It is found by bisection. Arrow refutes everything that is cut off on either side, so the result
+    is sound for any expression and tight for ranges.
+
+    Args:
+        expression: a filter that `check_filter` accepted.
+        schema: the table's schema.
+        column: the time column, which must be `trusted`.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415 - see `may_match`
 
@@ -193,7 +202,7 @@ def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
         try:
             return any(True for _ in parts.get_fragments(filter=expression))
         except (pa.ArrowException, ValueError):
-            return True  # it fails on a bound, which says nothing of the rows
+            return True  # it failed on a bound; the rows may still pass
 
     if not possible(least, greatest):
         return 1, 0
@@ -215,7 +224,7 @@ def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
 
 
 def _guarantees(column: Column, bounds: Bounds) -> Iterator[pc.Expression | None]:
-    """Yield for each entry what is certain about the column, in the form that Arrow recognises."""
+    """Yield for each entry what is known about the column, in the form that Arrow recognises."""
     count = bounds.entries.num_rows
     field, decode = pc.field(column.name), _decoder(column.type)
     low, high = ([None] * count if b is None else b.to_pylist() for b in _limits(column, bounds))
@@ -227,7 +236,7 @@ def _guarantees(column: Column, bounds: Bounds) -> Iterator[pc.Expression | None
         limits = [field >= decode(least)] if least is not None else []
         limits += [field <= decode(greatest)] if greatest is not None else []
         if may_be_null:
-            # Else Arrow takes the column for never null. It knows this form only limit by limit.
+            # Otherwise Arrow assumes no nulls. It recognises this form only for single limits.
             limits = [limit | field.is_null() for limit in limits]
         yield limits[0] & limits[1] if len(limits) == 2 else limits[0] if limits else None
 

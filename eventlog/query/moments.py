@@ -1,7 +1,7 @@
-"""Moments in arguments: what says without a guess which millisecond is meant.
+"""Moments in arguments: values that unambiguously identify a millisecond.
 
-Pure layer. `overwrite` and `timestamp=` take them; a time that is read wrongly replaces other rows
-than those that were meant, so that whatever could mean two times is refused (hazard W7).
+`overwrite` and `timestamp=` take them. A misread time would replace the wrong rows, so anything
+ambiguous is refused (hazard W7).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from eventlog.query.sql.literals import moment
 
 Moment: TypeAlias = "datetime | date | str | int"
 
-# Plain whole numbers are taken for milliseconds from 1979 to 2286 only: seconds of the years up to
-# 9999, years, and dates as digits (20130107, 201301070500) are less, microseconds are more.
+# Plain integers are accepted as milliseconds only from 1979 to 2286. Seconds up to the year 9999,
+# years, and dates written as digits (20130107, 201301070500) are smaller, microseconds are larger.
 LEAST_MS = 3 * 10**11
 MOST_MS = 10**13
 
 _FORMS = (
-    "write 2013-01-07, 2013-01-07T05:00:00Z (UTC if it says no offset), a datetime with a time "
+    "write 2013-01-07, 2013-01-07T05:00:00Z (UTC if it has no offset), a datetime with a time "
     "zone, or milliseconds since 1970 UTC as an int of 12 or 13 digits from 300000000000 on "
     "(eventlog.Ms(0) for others)"
 )
@@ -34,35 +34,36 @@ _NS_PER_MS = 1_000_000
 
 
 class Ms(int):
-    """Milliseconds since 1970-01-01 UTC, said to be so: taken as such whatever their size."""
+    """Explicit milliseconds since 1970-01-01 UTC, accepted whatever their size."""
 
     __slots__ = ()
 
 
 def to_ms(when: Moment, *, whole: bool = False) -> int:
-    """Return a moment as ms UTC, rounded down to whole milliseconds.
+    """Return a moment in ms UTC, rounded down to whole milliseconds.
 
     Args:
-        when: a datetime with a time zone (pandas' too); extended ISO 8601 text with at least a date
-            (2013-01-07, 2013-01-07T05:00:00Z), in UTC if it says no offset; a date, which is its
-            midnight UTC; a NumPy datetime64, in UTC; `Ms`; or an int of milliseconds since 1970 UTC
-            between `LEAST_MS` and `MOST_MS`.
-        whole: refuse what would be rounded, as where it bounds the rows that are replaced.
+        when: a datetime with a time zone (also one of pandas); extended ISO 8601 text with at least
+            a date (2013-01-07, 2013-01-07T05:00:00Z), in UTC if it has no offset; a date, meaning
+            its midnight UTC; a NumPy datetime64, in UTC; `Ms`; or an int of milliseconds since 1970
+            UTC of at least `LEAST_MS` and below `MOST_MS` in absolute value.
+        whole: refuse a moment that would be rounded, for example because it bounds the rows to
+            replace.
 
     Raises:
-        InvalidInput: it is none of these, or lies outside the years 0001 to 9999; the message says
-            what is taken.
+        InvalidInput: it is none of these, or is outside the years 0001 to 9999; the message says
+            what is accepted.
     """
-    found, rest = _to_ms(when)
-    if not MIN_MS <= found <= MAX_MS:
-        raise InvalidInput(f"{shown(when)} lies outside the years 0001 to 9999")
+    time_ms, rest = _to_ms(when)
+    if not MIN_MS <= time_ms <= MAX_MS:
+        raise InvalidInput(f"{shown(when)} is outside the years 0001 to 9999")
     if whole and rest:
-        raise InvalidInput(f"{shown(when)} lies between two milliseconds: give a whole one")
-    return found
+        raise InvalidInput(f"{shown(when)} is between two milliseconds: round it to one")
+    return time_ms
 
 
 def _to_ms(when: Any) -> tuple[int, Any]:
-    """Return whole milliseconds, and what is left of less than one, in any unit."""
+    """Return whole milliseconds, and the rest below a millisecond in any unit."""
     if isinstance(when, str):
         return _from_text(when, when)
     if isinstance(when, datetime):
@@ -78,7 +79,7 @@ def _to_ms(when: Any) -> tuple[int, Any]:
     if number is not None:
         if LEAST_MS <= abs(number) < MOST_MS:
             return number, 0
-        raise InvalidInput(f"the number {shown(when)} could be of several units: {_FORMS}")
+        raise InvalidInput(f"the unit of the number {shown(when)} is ambiguous: {_FORMS}")
     raise InvalidInput(f"{shown(when)} is not a time: {_FORMS}")
 
 
@@ -94,9 +95,9 @@ def _from_text(text: str, given: Any) -> tuple[int, int]:
 def _from_datetime(when: datetime) -> tuple[int, Any]:
     try:
         if when.utcoffset() is not None:
-            # A commit in the same millisecond is not yet there.
-            found, rest = divmod(when - _EPOCH, _MILLISECOND)
-            return int(found), rest
+            # Rounded down: a commit later in the same millisecond is not included yet.
+            time_ms, rest = divmod(when - _EPOCH, _MILLISECOND)
+            return int(time_ms), rest
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(f"{shown(when)} is not a time: {error}") from None
     raise InvalidInput(f"{shown(when)} needs a time zone: use datetime(..., tzinfo=timezone.utc)")

@@ -1,7 +1,7 @@
 """Predicates: `where` as SQL text or a pyarrow expression, for pruning and for filtering.
 
-Pure layer. Both kinds answer the same questions: which segments may hold rows that pass, which hold
-nothing else, which interval of the event time is concerned, and how rows are filtered.
+Both kinds answer the same questions: which segments may contain rows that pass, which contain only
+such rows, which interval of event time is concerned, and how rows are filtered.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from eventlog.query.sql.parsing import parse_sql
 
 Where: TypeAlias = "str | pc.Expression"
 
-# A predicate of more parts, or of more bytes in Arrow's own form, is not asked about leaves: each
-# would cost as much as all of their entries together. Its interval of time still holds.
+# A predicate with more parts, or more bytes in Arrow's serialized form, does not prune leaves: that
+# would cost as much per leaf as all of the leaf's entries. Its time interval is still used.
 _MANY_PARTS = 256
 _MANY_BYTES = 256 * 1024
 MAX_EXPRESSION_BYTES = 64 * 2**20
 
 
 class Predicate(Protocol):
-    """What a predicate can be asked. Entries are tables in the columns of `format.segments`."""
+    """The interface of a predicate. Entries are tables with the columns of `format.segments`."""
 
     def to_arrow(self) -> pc.Expression:
         """Return the filter over rows of the table's Arrow schema."""
@@ -43,19 +43,19 @@ class Predicate(Protocol):
         ...
 
     def interval(self, time_column: str) -> tuple[int, int]:
-        """Return a half-open interval in ms UTC that holds every row that passes."""
+        """Return a half-open interval in ms UTC that contains every row that passes."""
         ...
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
-        """Say for each entry whether it may hold a row that passes; never wrongly no."""
+        """Return for each entry whether it may contain a row that passes; no false negatives."""
         ...
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
-        """Say whether a key frame's leaf may hold a segment that `prune` would keep."""
+        """Return whether a leaf of a key frame may contain a segment that `prune` would keep."""
         ...
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:
-        """Say whether every row of every entry is known to pass."""
+        """Return whether every row of every entry is known to pass."""
         ...
 
 
@@ -64,13 +64,13 @@ def parse(where: Where, schema: Schema) -> Predicate:
 
     Args:
         where: one SQL boolean expression of at most 64 KiB, or a pyarrow expression of at most
-            64 MiB in Arrow's own form (8 million integers to look up). Arrow itself ends the
-            process where some 10,000 calls are nested in each other.
+            64 MiB in Arrow's serialized form (8 million integers to look up). Arrow itself crashes
+            the process if about 10,000 calls are nested.
         schema: the table's schema.
 
     Raises:
-        InvalidInput: it is neither, or too large, or does not fit the schema; the message names the
-            part.
+        InvalidInput: it is neither, or is too large, or does not fit the schema; the message names
+            the wrong part.
     """
     if isinstance(where, str):
         condition = parse_sql(where, schema)
@@ -80,8 +80,8 @@ def parse(where: Where, schema: Schema) -> Predicate:
         size = guarantees.expression_bytes(where)
         if size > MAX_EXPRESSION_BYTES:
             raise InvalidInput(
-                f"the predicate takes {size} bytes, more than {MAX_EXPRESSION_BYTES}: "
-                "join the rows with a table of the values instead"
+                f"the predicate has {size} bytes, more than {MAX_EXPRESSION_BYTES}: join the rows "
+                "with a table of the values instead"
             )
         guarantees.check_filter(where, schema)
         mentioned = guarantees.mentioned(where, schema)
@@ -93,7 +93,7 @@ def parse(where: Where, schema: Schema) -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class SqlPredicate:
-    """A predicate that was SQL text. See `Predicate`."""
+    """A predicate from SQL text. See `Predicate`."""
 
     schema: Schema
     condition: Condition
@@ -103,7 +103,7 @@ class SqlPredicate:
         return conditions.to_arrow(self.condition)
 
     def columns(self) -> frozenset[str]:
-        """See `Predicate.columns`: exactly those."""
+        """See `Predicate.columns`; the exact set."""
         return conditions.names(self.condition)
 
     def interval(self, time_column: str) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class SqlPredicate:
         return pruning.to_array(mask, entries.num_rows)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
-        """See `Predicate.leaf_may_match`; always where there are very many parts."""
+        """See `Predicate.leaf_may_match`; always true if there are very many parts."""
         if conditions.size(self.condition) > _MANY_PARTS:
             return True
         mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
@@ -126,20 +126,20 @@ class SqlPredicate:
     def covers(self, entries: pa.Table, time_column: str) -> bool:
         """See `Predicate.covers`."""
         mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
-        found = pc.all(pruning.to_array(mask, entries.num_rows), min_count=0)
-        return bool(found.as_py())
+        all_pass = pc.all(pruning.to_array(mask, entries.num_rows), min_count=0)
+        return bool(all_pass.as_py())
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowPredicate:
-    """A predicate that was a pyarrow expression. See `Predicate`.
+    """A predicate from a pyarrow expression. See `Predicate`.
 
     Attributes:
         schema: the table's.
         expression: the filter.
         mentioned: the columns that it reads, or a superset.
-        trusted: those of them by whose bounds it may be refuted.
-        large: whether it is too large to be asked about each leaf.
+        trusted: those of them whose bounds may be used to prune.
+        large: whether it is too large to prune leaves.
     """
 
     schema: Schema
@@ -153,7 +153,7 @@ class ArrowPredicate:
         return self.expression
 
     def columns(self) -> frozenset[str]:
-        """See `Predicate.columns`: a superset."""
+        """See `Predicate.columns`; a superset."""
         return frozenset(column.name for column in self.mentioned)
 
     def interval(self, time_column: str) -> tuple[int, int]:
@@ -169,20 +169,20 @@ class ArrowPredicate:
         return guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
-        """See `Predicate.leaf_may_match`; always where the expression is very large."""
+        """See `Predicate.leaf_may_match`; always true if the expression is very large."""
         if self.large:
             return True
         bounds = Bounds.of_leaf(leaf, time_column)
-        found = guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
-        return bool(found[0].as_py())
+        mask = guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
+        return bool(mask[0].as_py())
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002
-        """See `Predicate.covers`: known only where there is nothing."""
+        """See `Predicate.covers`; never known unless there are no entries."""
         return bool(entries.num_rows == 0)
 
 
 def _column(schema: Schema, name: str) -> Column:
-    found: Sequence[Column] = [column for column in schema.columns if column.name == name]
-    if not found:
-        raise InvalidInput(f"no column {name!r}")
-    return found[0]
+    named: Sequence[Column] = [column for column in schema.columns if column.name == name]
+    if not named:
+        raise InvalidInput(f"the table has no column {name!r}")
+    return named[0]

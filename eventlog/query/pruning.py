@@ -1,7 +1,7 @@
-"""What statistics say about a condition: which segments may, or must, hold rows that pass.
+"""Pruning by statistics: which segments may contain rows that pass, and which contain only those.
 
-Pure layer. Sound by construction: what is not known counts as possible. The answers are boolean
-arrays over the rows of an entry table (`eventlog.format.segments`), or one bool for all of them.
+Sound by construction: what is unknown counts as possible. Results are boolean arrays over the rows
+of an entry table (`eventlog.format.segments`), or one bool for all of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eventlog.model.records import Column, Leaf
 from eventlog.model.stats import encode, is_text
 from eventlog.query import conditions as c
 
-Mask: TypeAlias = Any  # a boolean array with one answer an entry, or one bool for all
-Span = tuple[int, int]  # closed, in units of the time column; empty where the first is greater
+Mask: TypeAlias = Any  # a boolean array with one value per entry, or one bool for all
+Span = tuple[int, int]  # closed, in units of the time column; empty if the first is greater
 
 _WHOLE: Span = (-(2**63), 2**63 - 1)
 _EMPTY: Span = (1, 0)
@@ -32,11 +32,11 @@ _MAX_CODE_POINT = 0x10FFFF
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known about the rows behind each row of an entry table.
+    """What is known about the rows of each entry of an entry table.
 
     Attributes:
-        entries: at least `chunk_start`, `chunk_end` and `rows`; statistics may be absent.
-        time_column: name of the column that the chunk interval bounds.
+        entries: the entries: `chunk_start`, `chunk_end` and `rows`; statistics may be missing.
+        time_column: name of the time column, which the chunk interval bounds.
     """
 
     entries: pa.Table
@@ -44,7 +44,7 @@ class Bounds:
 
     @classmethod
     def of_leaf(cls, leaf: Leaf, time_column: str) -> Bounds:
-        """Return what a key frame root says about a leaf, as one row."""
+        """Return what a key frame root says about a leaf, as one entry."""
         row: dict[str, Any] = {
             "chunk_start": pa.array([first_key(leaf).start], pa.int64()),
             "chunk_end": pa.array([leaf.end], pa.int64()),
@@ -57,32 +57,32 @@ class Bounds:
         return cls(pa.table(row), time_column)
 
     def low(self, column: Column) -> pa.ChunkedArray | None:
-        """Return lower bounds in the encoded domain; null or None where there are none."""
-        found = self._stat("min", column)
+        """Return the lower bounds in their encoded form; null or None if there are none."""
+        least = self._stat("min", column)
         if column.name != self.time_column:
-            return found
+            return least
         start = to_units(self.entries.column("chunk_start"), column)
-        return start if found is None else pc.max_element_wise(found, start)
+        return start if least is None else pc.max_element_wise(least, start)
 
     def high(self, column: Column) -> pa.ChunkedArray | None:
-        """Return upper bounds in the encoded domain; null or None where there are none."""
-        found = self._stat("max", column)
+        """Return the upper bounds in their encoded form; null or None if there are none."""
+        greatest = self._stat("max", column)
         if column.name != self.time_column:
-            return found
-        # The end is exclusive: one unit less, or the day before.
+            return greatest
+        # The end is exclusive: one unit less, or the day of the last millisecond.
         if column.type == "date":
             end = to_units(pc.subtract(self.entries.column("chunk_end"), 1), column)
         else:
             end = pc.subtract(to_units(self.entries.column("chunk_end"), column), 1)
-        return end if found is None else pc.min_element_wise(found, end)
+        return end if greatest is None else pc.min_element_wise(greatest, end)
 
     def some_null(self, column: Column) -> Mask:
-        """Say where the column may hold a null."""
+        """Return which entries may contain a null in the column."""
         nulls = self._nulls(column)
         return True if nulls is None else _known(pc.not_equal(nulls, 0))
 
     def some_valid(self, column: Column) -> Mask:
-        """Say where the column may hold a value."""
+        """Return which entries may contain a value in the column."""
         nulls = self._nulls(column)
         return True if nulls is None else _known(pc.less(nulls, self.entries.column("rows")))
 
@@ -94,13 +94,19 @@ class Bounds:
         name = f"{stem}_{column.id}"
         if name not in self.entries.column_names:
             return None
-        found = self.entries.column(name)
-        wanted = pa.types.is_string if is_text(column.type) else pa.types.is_int64
-        return found if wanted(found.type) else None
+        bounds = self.entries.column(name)
+        is_encoded = pa.types.is_string if is_text(column.type) else pa.types.is_int64
+        return bounds if is_encoded(bounds.type) else None
 
 
 def may_be(condition: c.Condition, wanted: bool, bounds: Bounds) -> Mask:  # noqa: C901 - a case a node
-    """Say where a row may exist for which the condition is `wanted` (not NULL)."""
+    """Return which entries may contain a row for which the condition is `wanted` (not NULL).
+
+    Args:
+        condition: the condition.
+        wanted: TRUE or FALSE.
+        bounds: what is known about the entries.
+    """
     match condition:
         case c.Const(value):
             return value is wanted
@@ -118,21 +124,27 @@ def may_be(condition: c.Condition, wanted: bool, bounds: Bounds) -> Mask:  # noq
         case c.Fixed(column, value):
             return bounds.some_valid(column) if value is wanted else False
         case c.Compare(column, op, value):
-            found = _may_compare(op if wanted else c.OPPOSITE[op], column, value, bounds)
+            mask = _may_compare(op if wanted else c.OPPOSITE[op], column, value, bounds)
         case c.In(column, values):
-            found = _may_in(column, values, wanted, bounds)
+            mask = _may_in(column, values, wanted, bounds)
         case c.Prefix(column, text):
-            found = _may_prefix(column, text, wanted, bounds)
-    return _all([bounds.some_valid(column), found])
+            mask = _may_prefix(column, text, wanted, bounds)
+    return _all([bounds.some_valid(column), mask])
 
 
 def must_be_true(condition: c.Condition, bounds: Bounds) -> Mask:
-    """Say where every row is known to pass."""
+    """Return which entries are known to contain only rows that pass."""
     return _not(_any([may_be(condition, False, bounds), _may_be_null(condition, bounds)]))
 
 
 def span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
-    """Return an interval of the time column that holds every row for which the condition holds."""
+    """Return an interval of the time column that contains every row with the wanted result.
+
+    Args:
+        condition: the condition.
+        column: the time column.
+        wanted: the wanted result of the condition.
+    """
     match condition:
         case c.Const(value) | c.Fixed(_, value) if value is not wanted:
             return _EMPTY
@@ -150,9 +162,9 @@ def span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
     return _WHOLE
 
 
-def to_interval(found: Span, column: Column) -> tuple[int, int]:
-    """Return the half-open interval in ms UTC that holds a span of the time column."""
-    low, high = found
+def to_interval(limits: Span, column: Column) -> tuple[int, int]:
+    """Return the half-open interval in ms UTC that contains a span of the time column."""
+    low, high = limits
     if low > high:
         return MIN_MS, MIN_MS
     if column.type == "date":
@@ -170,7 +182,8 @@ def to_span_units(time_ms: int, column: Column) -> int:
 def to_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Return times in ms UTC in the units of the time column: microseconds, or days rounded down.
 
-    Days are counted from the year 1, where Arrow's division, which truncates, rounds down.
+    Days are counted from the year 1, because Arrow's division truncates, and so rounds down only
+    for positive numbers.
     """
     if column.type != "date":
         return pc.multiply(times_ms, 1000)
@@ -238,12 +251,12 @@ def _may_in(column: Column, values: tuple[pa.Scalar, ...], wanted: bool, bounds:
 
 @lru_cache(maxsize=8)
 def _encoded(values: tuple[pa.Scalar, ...], column_type: str) -> list[Any]:
-    """Return the values in order in the encoded domain; none where one has no place there.
+    """Return the encoded values in order; an empty list if one cannot be encoded.
 
-    Kept, as one question is asked of many leaves.
+    Cached, because one predicate is applied to many leaves.
     """
-    found = [encode(value, column_type) for value in values]
-    return [] if None in found else sorted(found)
+    encoded = [encode(value, column_type) for value in values]
+    return [] if None in encoded else sorted(encoded)
 
 
 def _holds_one(ordered: list[Any], low: Any, high: Any) -> bool:
@@ -269,7 +282,7 @@ def _after(prefix: str) -> str | None:
     """Return the least text above every text with this prefix, or None."""
     for length in range(len(prefix), 0, -1):
         code = ord(prefix[length - 1]) + 1
-        if code == 0xD800:  # surrogates are no characters
+        if code == 0xD800:  # surrogates are not characters
             code = 0xE000
         if code <= _MAX_CODE_POINT:
             return prefix[: length - 1] + chr(code)
@@ -287,17 +300,17 @@ def _intersection(spans: list[Span]) -> Span:
 
 
 def _hull(spans: list[Span]) -> Span:
-    real = [found for found in spans if found[0] <= found[1]]
-    return (min(s[0] for s in real), max(s[1] for s in real)) if real else _EMPTY
+    some = [limits for limits in spans if limits[0] <= limits[1]]
+    return (min(s[0] for s in some), max(s[1] for s in some)) if some else _EMPTY
 
 
 def _known(mask: Any) -> Mask:
-    """Return the mask with what is not known as possible."""
+    """Return the mask with unknown as true."""
     return pc.fill_null(mask, True)
 
 
 def _sure(mask: Any) -> Mask:
-    """Return the mask with what is not known as not so."""
+    """Return the mask with unknown as false."""
     return pc.fill_null(mask, False)
 
 
@@ -306,12 +319,12 @@ def _not(mask: Mask) -> Mask:
 
 
 def _all(masks: Iterable[Mask]) -> Mask:
-    found: Mask = True
+    joined: Mask = True
     for mask in masks:
-        if found is False or mask is False:
+        if joined is False or mask is False:
             return False
-        found = mask if found is True else found if mask is True else pc.and_(found, mask)
-    return found
+        joined = mask if joined is True else joined if mask is True else pc.and_(joined, mask)
+    return joined
 
 
 def _any(masks: Iterable[Mask]) -> Mask:

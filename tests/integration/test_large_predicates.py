@@ -140,7 +140,7 @@ def test_what_names_an_operand_several_times_is_not_nested_without_bound(form):
                 duck.register("t", pa.Table.from_pylist(rows, schema=schema))
                 [(found,)] = duck.execute(f"SELECT count(*) FROM t WHERE {wanted}").fetchall()
             assert readers.count(table, text) == found
-    with pytest.raises(InvalidInput, match="names an operand several times"):
+    with pytest.raises(InvalidInput, match="repeats an operand"):
         readers.count(table, text)
 
 
@@ -153,7 +153,7 @@ def test_remainders_and_quotients_are_not_nested_without_bound(few, form, fine):
         text = f"({form.format(text)})"
         texts.append(text)
     assert readers.count(few, f"{texts[fine - 1]} IS NULL OR 1 = 1") == ROWS
-    with pytest.raises(InvalidInput, match="names an operand several times"):
+    with pytest.raises(InvalidInput, match="repeats an operand"):
         readers.count(few, f"{texts[fine]} = 1")
 
 

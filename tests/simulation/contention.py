@@ -209,7 +209,7 @@ class Writer:
             case c.Sleep(seconds):
                 yield seconds
                 return None
-            case c.Beside(first, second):
+            case c.Both(first, second):
                 return tuple(
                     (yield from self.world.together(self._perform(first), self._perform(second)))
                 )

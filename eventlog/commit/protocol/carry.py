@@ -13,9 +13,9 @@ from eventlog.commit.protocol.commands import (
     Sleep,
     Steps,
 )
-from eventlog.commit.protocol.looks import taken_in
+from eventlog.commit.protocol.looks import snapshot_if_in
 from eventlog.commit.protocol.memory import Memory, Outcome
-from eventlog.commit.protocol.race import MAX_LOST_RACES, beaten, race
+from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
 from eventlog.commit.protocol.ride import combine, others_waiting, ride
 from eventlog.commit.protocol.slot import settle
 from eventlog.commit.publication import patience
@@ -41,8 +41,14 @@ _LONGEST_WAIT_S = 2.0
 def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Outcome]:
     """Commit version 0.
 
+    Args:
+        memory: the memory of the handle.
+        transaction: the transaction that creates the table.
+        table_id: the id of the new table.
+
     Raises:
-        AlreadyExists: a table lies under this root.
+        AlreadyExists: there is already a table under this root.
+        CommitConflict: the transaction is void.
         CommitUnknown: the store gave no clear answer.
     """
     now_ms: int = yield Now()
@@ -60,7 +66,7 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Out
     stored = yield from settle(memory, proposal, transaction.id)
     if stored is not None:
         raise AlreadyExists(
-            "a table lies here already: open it, or choose another path", table=memory.table
+            "there is already a table here: open it, or choose another path", table=memory.table
         )
     return Outcome(0, proposal.snapshot)
 
@@ -68,11 +74,16 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Out
 def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
     """Carry the transaction to the head of the log.
 
+    Args:
+        memory: the memory of the handle.
+        transaction: the transaction.
+        head: the newest known snapshot.
+
     Raises:
         ClaimLost: the claim that it runs under is gone; nothing was committed.
         CommitConflict: it cannot be carried; nothing was committed.
-        CommitUnknown: it is not known whether it landed; the version is in the error.
-        TableNotFound: the log is not the one of `head` any more; nothing was committed.
+        CommitUnknown: it is unknown whether it was committed; the error names the version.
+        TableNotFound: the log is no longer that of `head`; nothing was committed.
         Unavailable: the store does not answer, or every race was lost; nothing was committed.
     """
     check_writable(head.header)
@@ -81,14 +92,19 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
     except (CommitUnknown, Unavailable, InvalidInput) as error:
         if transaction.id not in memory.unsettled:  # against sent-and-forgotten
             raise
-        # What was sent may still arrive, also where it was a read that failed just now.
-        raise _open(memory, transaction.id, error) from error
+        # The transaction was sent and may still take effect, even if it was a read that failed.
+        raise _unsettled_error(memory, transaction.id, error) from error
 
 
 def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:
-    """Read what others had published at the last commit, beside the upload of the next rows.
+    """Read other writers' transactions that were published at the last commit.
 
-    The shell keeps what it has read, so that the commit after it need not wait for it.
+    The caller does this during the upload of its next rows. The shell caches what it reads, so the
+    next commit need not wait for it.
+
+    Args:
+        memory: the memory of the handle.
+        head: the newest known snapshot.
 
     Raises:
         Unavailable: the store does not answer.
@@ -99,7 +115,10 @@ def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:
 
 
 def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
-    """Do as `commit` does; Unavailable says nothing of what `unsettled` holds."""
+    """Do what `commit` does, but Unavailable does not mean that nothing was committed.
+
+    A transaction in `memory.unsettled` may still take effect.
+    """
     if transaction.read_version > head.version:
         head = yield Newest(head)
     losses = patience(transaction, setting(head.properties, "combine_after"))
@@ -127,21 +146,21 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         if not publishes:
             yield from _pause(lost)
             head = yield Newest(step)
-            if losses and head.meta.published:  # others take each other along by now
+            if losses and head.meta.published:  # other writers combine now
                 memory.contention.met()
-    raise beaten(memory, transaction)
+    raise every_race_lost(memory, transaction)
 
 
 def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[Outcome | None]:
-    """Settle a transaction that an earlier call left open: it may stand in the log already.
+    """Settle a transaction whose outcome an earlier call left unknown; return the outcome.
 
-    Returns None where it does not and cannot any more, or where its slot is still empty: then
-    that slot is the next one tried, under the same transaction id.
+    Returns None if it can no longer take effect, or if its slot is still empty: in that case the
+    same slot is tried next, with the same transaction id.
     """
     known = memory.unsettled[transaction_id]
     for version in known.versions:
         try:
-            snapshot = yield from taken_in(version, transaction_id)
+            snapshot = yield from snapshot_if_in(version, transaction_id)
         except VersionNotFound:
             if known.form.until is None:
                 return None
@@ -155,13 +174,13 @@ def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[Outcome | None
     return None
 
 
-def _open(memory: Memory, transaction_id: str, error: EventLogError) -> CommitUnknown:
-    """Return the error of a transaction that was sent, and may stand in one of its versions."""
+def _unsettled_error(memory: Memory, transaction_id: str, error: EventLogError) -> CommitUnknown:
+    """Return the error for a transaction that was sent and may take effect or have done so."""
     versions = memory.unsettled[transaction_id].versions
     return CommitUnknown(
-        f"the transaction was sent and can take effect until version {versions[-1]}, but the "
-        f"store stopped answering: {error.message}. Commit the same transaction again, or ask "
-        "Table.find_transaction once the table is past that version",
+        f"the transaction was sent and may take effect until version {versions[-1]}, but the "
+        f"store stopped answering: {error.message}. Commit the same transaction again, or call "
+        "Table.find_transaction once the table has that version",
         table=memory.table,
         version=versions[0],
         until=versions[-1],
@@ -170,7 +189,7 @@ def _open(memory: Memory, transaction_id: str, error: EventLogError) -> CommitUn
 
 
 def _pause(lost: int) -> Steps[None]:
-    """Wait a random time that grows with the races lost before, so that writers spread out."""
+    """Wait a random time that grows with the number of lost races, to spread the writers."""
     longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(lost, 10))
     if lost:
         yield Sleep((yield Draw()) * longest)

@@ -1,8 +1,8 @@
-"""What the commit protocol asks of its shell, and the answers that are no errors.
+"""The commands that the commit protocol yields to its shell, and the answers to them.
 
-Values only. The protocol yields one command and is sent the answer that its docstring names; an
-error that the shell meets is raised where the command was yielded. Reading a snapshot, whatever
-that takes, is one command: how a version is read is no part of the protocol.
+Values only. The protocol yields one command and is sent the answer that the command's docstring
+states; an error in the shell is raised where the command was yielded. Reading a snapshot is a
+single command: how a version is read is not part of the protocol.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventlog.state import fold
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What stands in a slot, which need not be the bytes that were sent."""
+    """The content of a slot, which may differ from the bytes that were sent."""
 
     commit: Commit
     body: bytes
@@ -27,12 +27,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Tell the time: milliseconds UTC, of the store where it tells one. Answer: int."""
+    """Get the time in ms UTC, from the store if it has a clock. Answer: int."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """Tell the seconds since some moment of this process; they never go back. Answer: float."""
+    """Get the monotonic time of this process in seconds. Answer: float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,18 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait. Answer: None."""
+    """Wait for `seconds`. Answer: None."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CheckIdentity:
-    """Make sure that the log is still the one of `head`: at most one request. Answer: None.
+    """Check that the log is still that of `head`: at most one request. Answer: None.
 
     Attributes:
         head: the newest snapshot that the protocol builds on.
-        writes: also make sure, once, that the store refuses to create a key twice.
+        writes: also check, once, that the store refuses to create a key twice.
     """
 
     head: Snapshot
@@ -61,13 +61,13 @@ class CheckIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Note that the log was met just now, so that no check of it is due. Answer: None."""
+class NoteLogSeen:
+    """Note that the log was just seen, so that no identity check is due. Answer: None."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Fetch what judging these transactions on `head` needs. Answer: `Viewed`."""
+    """Fetch what is needed to judge these transactions on `head`. Answer: `Viewed`."""
 
     head: Snapshot
     transactions: Sequence[Transaction]
@@ -75,7 +75,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
-    """The head, maybe over another key frame, and the view of it that the fold works on."""
+    """The head, perhaps over another key frame, and the view of it for the fold."""
 
     head: Snapshot
     view: fold.View
@@ -86,7 +86,7 @@ class Viewed:
 
 @dataclass(frozen=True, slots=True)
 class PutObjects:
-    """Create the objects that a commit names, by key; retried until it is clear. Answer: None."""
+    """Create the objects that a commit names, by key, with retries. Answer: None."""
 
     objects: Mapping[str, bytes]
 
@@ -104,31 +104,31 @@ class PutSlot:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The slot holds the bytes that were sent."""
+    """The slot was created with the bytes that were sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The store refused to create the slot a second time."""
+    """The slot already exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """The request may have had an effect, or may have one later."""
+    """The outcome is unknown: the request may have had an effect, or may have one later."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request had no effect and will have none."""
+    """The request failed: it had no effect and will have none."""
 
     error: Unavailable | InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSlot:
-    """Read the commit of a version: one request. Answer: `Stored`, or None where it is absent."""
+    """Read the commit of a version: one request. Answer: `Stored`, or None if it is absent."""
 
     version: int
 
@@ -142,7 +142,7 @@ class Resolve:
 
     Attributes:
         stored: the commit.
-        known: the snapshot of the version before it, which it has to follow; None: not compared.
+        known: the snapshot of the version before, which it must follow; None: not checked.
     """
 
     stored: Stored
@@ -151,7 +151,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Look for versions after `known`: one request where there is none. Answer: Snapshot."""
+    """Get the newest snapshot: one request if there is none after `known`. Answer: Snapshot."""
 
     known: Snapshot
 
@@ -164,8 +164,14 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    """Say whether a transaction took effect in a commit with the snapshot `after`. Answer: bool."""
+class TookEffect:
+    """Find out whether a transaction took effect in a commit. Answer: bool.
+
+    Attributes:
+        stored: the commit.
+        after: the snapshot of its version.
+        transaction_id: the id of the transaction.
+    """
 
     stored: Stored
     after: Snapshot
@@ -174,7 +180,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Write the key frame of `head` if it is due; it never fails. Answer: Snapshot."""
+    """Write the key frame of `head` if it is due, best effort. Answer: Snapshot."""
 
     head: Snapshot
 
@@ -184,9 +190,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Create the object of a published transaction; retried until it is clear.
+    """Create the object of a published transaction, with retries.
 
-    Answer: `Published`, or `Refused` where the store refuses that for good and nothing was sent.
+    Answer: `Published`, or `Refused` if the store refuses it for good and nothing was stored.
     """
 
     transaction: Transaction
@@ -198,7 +204,7 @@ class Published:
     """The transaction is published.
 
     Attributes:
-        took_s: how long the request took: the measure for how long others' requests take.
+        took_s: how long the request took, in seconds: an estimate for other writers' requests.
     """
 
     took_s: float
@@ -206,7 +212,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class ListIntents:
-    """List what is published and may still take effect on `head`: one request.
+    """List the published transactions that may still take effect on `head`: one request.
 
     Answer: list of `publication.Intent`.
     """
@@ -216,9 +222,9 @@ class ListIntents:
 
 @dataclass(frozen=True, slots=True)
 class ReadIntents:
-    """Read published transactions by key: one request for each that was not read before.
+    """Read published transactions by key: one request for each that is not cached.
 
-    Answer: list of Transaction; what is not usable is left out.
+    Answer: list of Transaction, without invalid ones.
     """
 
     keys: Sequence[str]
@@ -226,10 +232,10 @@ class ReadIntents:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Do two things at once. Answer: the first one's, and the second one's or None if it failed.
+class Both:
+    """Execute two commands at once. Answer: both answers; the second is None if it failed.
 
-    The first one's error is raised as if it was alone.
+    An error of the first command is raised as if it were alone.
     """
 
     first: Command
@@ -237,10 +243,10 @@ class Beside:
 
 
 Command = (
-    Now | Elapsed | Draw | Sleep | CheckIdentity | Met | View
+    Now | Elapsed | Draw | Sleep | CheckIdentity | NoteLogSeen | View
     | PutObjects | PutSlot | ReadSlot
-    | Resolve | Newest | At | Holds | Frame
-    | Publish | ListIntents | ReadIntents | Beside
+    | Resolve | Newest | At | TookEffect | Frame
+    | Publish | ListIntents | ReadIntents | Both
 )  # fmt: skip
 
 T = TypeVar("T")

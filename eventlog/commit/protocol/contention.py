@@ -1,13 +1,14 @@
-"""What a handle makes of the other writers it meets: when to race, publish, look, and how long.
+"""How a handle behaves under contention: when it races, publishes and looks, and how long it waits.
 
-Pure: no clock, no store. Each number is a decision between latency and requests, tried in
-`tests/simulation/contention.py` with 1 to 32 writers.
+No clock, no store. Each number trades latency against requests, and was measured with
+`tests/simulation/contention.py` for 1 to 32 writers.
 
-A writer alone races: one request a commit. Among others one writer leads: it commits its own
-transactions and takes along what the rest have published (FORMAT.md "Combining"). Nobody appoints
-it. Whose transaction took effect by its own commit leads with the next one; whose transaction
-another one took along publishes the next one too and looks for it. Where no commit comes, the
-first in the order of the published ones commits them all, and leads from there on.
+A single writer races, with one request per commit. Among several, one writer leads: it commits its
+own transactions and includes those that the others have published (FORMAT.md "Combining"). There is
+no election. A writer that committed its last transaction itself leads with the next one; a writer
+whose last transaction was in another writer's commit publishes the next one too and looks for it.
+If no commit follows, the writer of the first published transaction commits them all and leads from
+then on.
 """
 
 from __future__ import annotations
@@ -15,51 +16,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-CROWD = 8  # commits of its own for which a writer expects others after it met some
-MAX_LED = 3  # races that a writer runs for itself and others before it looks around again
-MAX_AWAITED = 3  # looks for the commit after a lost race, right after which the next one is run
-MAX_DEFERRALS = 2  # looks for the commit of the first in order before a writer does its work
+CROWD = 8  # own commits for which a writer expects other writers after it noticed some
+MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
+MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
+MAX_DEFERRALS = 2  # looks for the commit of the first writer in order, before a writer takes over
 
-# A leader commits every two to four requests. A transaction that it lists right after it was
-# published is committed one request and a half later.
+# Times below are in requests: multiples of the duration of one request. A leader commits every two
+# to four requests. A transaction that it lists right after it was published is committed one and a
+# half requests later.
 FIRST_LOOK_MANY = 2.4
-FIRST_LOOK = 1.0  # requests from the answer to a publication to the first look
-NEXT_LOOK = 0.15  # requests between the answer to a look that showed nothing and the next one
-MAX_LOOKS = 5  # looks in a row that showed nothing, before a writer lists what is published
-MAX_PASSED = 3  # commits that left the transaction out, before a writer lists what is published
+FIRST_LOOK = 1.0  # from the answer to a publication to the first look
+NEXT_LOOK = 0.15  # from the answer to a look without a new commit to the next look
+MAX_LOOKS = 5  # looks in a row without a new commit, before a writer lists published transactions
+MAX_PASSED = 3  # commits without the own transaction, before a writer lists published ones
 
-# A leader of many waits for them: those that rode along look, upload and publish again, which takes
-# two requests and a half. So all of them ride with every commit, and need fewer looks.
+# A leader of many writers waits for them: after a commit they look, upload and publish again, which
+# takes two and a half requests. So every commit includes all of them, and they need fewer looks.
 MANY = 6
-GATHER = 2.6  # requests from the answer to a commit until the next round is read
+GATHER = 2.6  # from the answer to a commit to the next listing
 
 SHORTEST_REQUEST_S = 0.002
 LONGEST_REQUEST_S = 2.0
 
-# Direct commits after which a writer that expects no others looks for them: seldom, or often while
-# it has met some. Without it they would starve behind a writer that never pauses.
+# The number of direct commits between two listings by a writer that expects no others: large, or
+# small after it noticed some. Without them, others would starve behind a writer that never pauses.
 _SELDOM, _OFTEN = 32, 4
-_REMEMBERED = 64  # direct commits for which others are remembered
+_REMEMBERED = 64  # direct commits for which other writers are remembered
 
 
 class Role(Enum):
-    """How a writer's last transaction took effect, among others."""
+    """How a writer's last transaction took effect under contention."""
 
     UNKNOWN = "unknown"
-    LEADS = "leads"  # by its own commit
-    RIDES = "rides"  # by a commit of another writer
+    LEADS = "leads"  # in its own commit
+    RIDES = "rides"  # in another writer's commit
 
 
 @dataclass(slots=True)
 class Contention:
-    """What one handle remembers of other writers.
+    """What one handle remembers about other writers.
 
     Attributes:
-        expected: commits of its own for which others are still expected.
-        role: how the last transaction took effect, where others were expected.
-        riders: how many others' transactions the last commit took along.
-        committed_s: when that was, in seconds since some moment of the process.
-        request_s: how long a request takes, as measured last.
+        expected: number of own commits for which other writers are still expected.
+        role: how the last transaction took effect, if other writers were expected.
+        riders: number of other writers' transactions in the last commit.
+        committed_s: when that was, in monotonic seconds of the process.
+        request_s: the duration of the last measured request, in seconds.
     """
 
     expected: int = 0
@@ -68,7 +70,7 @@ class Contention:
     committed_s: float = 0.0
     request_s: float = 0.02
     _since: int = 0  # direct commits since the last look
-    _remembered: int = 0  # direct commits for which others are still remembered
+    _remembered: int = 0  # direct commits for which other writers are still remembered
 
     @property
     def publishes(self) -> bool:
@@ -77,56 +79,69 @@ class Contention:
 
     @property
     def leads(self) -> bool:
-        """Whether others' transactions are looked for before and beside every commit."""
+        """Whether published transactions are listed before and during every commit."""
         return self.expected > 0 and self.role is Role.LEADS
 
     @property
     def gathers(self) -> bool:
-        """Whether the next commit waits until those that rode along have published again."""
+        """Whether the next commit waits until the other writers have published again."""
         return self.leads and self.riders >= MANY
 
     def lost(self, *, publish: bool) -> None:
         """Note a lost race.
 
         Args:
-            publish: others are expected from now on.
+            publish: whether other writers are expected from now on.
         """
         self._remembered = _REMEMBERED
-        self.role = Role.UNKNOWN  # another one leads by now, or none does
+        self.role = Role.UNKNOWN  # another writer may lead now
         if publish:
             self.expected = CROWD
 
     def led(self, riders: int, elapsed_s: float) -> None:
-        """Note that the own commit landed, and how many others' transactions it took along."""
+        """Note a successful own commit.
+
+        Args:
+            riders: number of other writers' transactions in it.
+            elapsed_s: when, in monotonic seconds of the process.
+        """
         self.expected = CROWD if riders else max(0, self.expected - 1)
         self.role = Role.LEADS
         self.riders, self.committed_s = riders, elapsed_s
 
     @property
     def first_look(self) -> float:
-        """Requests from the answer to a publication to the first look for its commit."""
+        """The wait between a publication and the first look for its commit, in requests."""
         return FIRST_LOOK_MANY if self.riders >= MANY else FIRST_LOOK
 
     def gather_s(self, elapsed_s: float) -> float:
-        """Return how long to wait for those that rode along with the last commit."""
+        """Return how many seconds to wait until the other writers have published again.
+
+        Args:
+            elapsed_s: the present, in monotonic seconds of the process.
+        """
         return max(0.0, self.committed_s + GATHER * self.request_s - elapsed_s)
 
     def rode(self, riders: int) -> None:
-        """Note that another writer's commit of so many transactions took the own one along."""
+        """Note that the own transaction took effect in another writer's commit.
+
+        Args:
+            riders: number of transactions in that commit.
+        """
         self.expected = CROWD
         self.role = Role.RIDES
         self.riders = riders - 1
 
     def met(self) -> None:
-        """Note that others have published something."""
+        """Note that other writers have published transactions."""
         self.expected = CROWD
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took, whatever a clock says that was set in between."""
+        """Note how long a request took, within bounds that a changed clock cannot exceed."""
         self.request_s = min(max(SHORTEST_REQUEST_S, seconds), LONGEST_REQUEST_S)
 
     def look_is_due(self) -> bool:
-        """Count a commit that expects no others, and say whether to look for them before it."""
+        """Count a commit without expected writers; return whether to look for others first."""
         self._since += 1
         self._remembered = max(0, self._remembered - 1)
         if self._since < (_OFTEN if self._remembered else _SELDOM):
@@ -137,25 +152,25 @@ class Contention:
 
 @dataclass(slots=True)
 class Watch:
-    """What a writer has seen since it published: when does it go on without a leader.
+    """What a writer has seen since it published, to decide when to stop waiting for a leader.
 
     Attributes:
-        looks: in a row, that showed no new commit.
-        passed: commits that left its transaction out.
+        looks: number of looks in a row without a new commit.
+        passed: number of commits without its transaction.
     """
 
     looks: int = 0
     passed: int = 0
 
-    def nothing(self) -> None:
-        """Note a look that showed no new commit."""
+    def no_commit(self) -> None:
+        """Note a look without a new commit."""
         self.looks += 1
 
     def left_out(self) -> None:
-        """Note a commit that left the transaction out."""
+        """Note a commit without the transaction."""
         self.looks, self.passed = 0, self.passed + 1
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody seems to take along what is published."""
+        """Whether no writer seems to include published transactions."""
         return self.looks >= MAX_LOOKS or self.passed >= MAX_PASSED

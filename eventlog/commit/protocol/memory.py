@@ -1,4 +1,4 @@
-"""What a handle knows between two commits, and what comes of one."""
+"""What a handle remembers between two commits, and the outcome of a commit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from eventlog.model.records import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a transaction: its version, and the newest snapshot known.
+    """The outcome of a transaction.
 
-    `version` is the version that holds it; for an (app id, sequence) that is in the state already,
-    a version at which it is included.
+    Attributes:
+        version: the version in which it took effect; for an (app id, sequence) that was already
+            committed, a version that includes it.
+        head: the newest known snapshot.
     """
 
     version: int
@@ -26,7 +28,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A transaction that may stand in one of `versions`, in the form in which it was sent."""
+    """A transaction that was sent and whose outcome is unknown.
+
+    Attributes:
+        form: the transaction as it was sent: published or not.
+        versions: the versions in which it may have taken effect, or still may.
+    """
 
     form: Transaction
     versions: range
@@ -34,15 +41,15 @@ class Unsettled:
 
 @dataclass(slots=True)
 class Memory:
-    """What one handle remembers of its commits, and of other writers.
+    """What one handle remembers about its commits and other writers.
 
     Attributes:
         table: URI of the table, for errors.
-        log: what the snapshots made here read from; nothing is asked of it here.
-        contention: what it makes of other writers.
-        unsettled: by transaction id, what was sent and may still take effect.
-        may_publish: false once the store refuses what is published, for good.
-        listed: others' published transactions, as a listing beside the last commit showed them.
+        log: the log that new snapshots read from; the protocol itself does not use it.
+        contention: what it remembers about other writers.
+        unsettled: the transactions that were sent and may still take effect, by id.
+        may_publish: false once the store has refused a publication for good.
+        listed: other writers' published transactions, as listed during the last commit.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""Race for the next slot: one try, with others' published transactions beside the own one."""
+"""Race for the next slot: one try, with the own transaction and other writers' published ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from eventlog.commit.protocol.commands import (
     CheckIdentity,
     Elapsed,
     Frame,
-    Holds,
-    Met,
+    NoteLogSeen,
     Now,
     Resolve,
     Steps,
+    TookEffect,
     View,
     Viewed,
 )
@@ -35,10 +35,19 @@ MAX_LOST_RACES = 200
 def race(
     memory: Memory, transaction: Transaction, head: Snapshot, others: Sequence[Transaction]
 ) -> Steps[Outcome | Snapshot]:
-    """Try the slot after `head` once; return the outcome, or the newer head that was met.
+    """Try the slot after `head` once; return the outcome, or a newer head if the race was lost.
+
+    Args:
+        memory: the memory of the handle.
+        transaction: the own transaction.
+        head: the newest known snapshot.
+        others: other writers' published transactions, to include if possible.
 
     Raises:
+        ClaimLost: the claim that the transaction runs under is gone.
         CommitConflict: the transaction cannot be carried to the newest version.
+        CommitUnknown: the slot's content is unknown.
+        Unavailable: the store does not answer; nothing was stored in the slot.
     """
     viewed: Viewed = yield View(head, (transaction, *others))
     head, view = viewed.head, viewed.view
@@ -66,7 +75,7 @@ def race(
     except (InvalidInput, OverflowError):
         if not others:
             raise
-        # What others published must not stop this one: alone it may fit.
+        # Other writers' transactions must not stop this one, which may fit without them.
         return (yield from race(memory, transaction, head, ()))
     riders = len(verdict.transactions) - 1
     return (yield from _try_slot(memory, transaction, head, proposal, riders))
@@ -75,7 +84,7 @@ def race(
 def _try_slot(
     memory: Memory, transaction: Transaction, head: Snapshot, proposal: Proposal, riders: int
 ) -> Steps[Outcome | Snapshot]:
-    """Store the proposal in its slot; return the outcome, or the snapshot of what is there."""
+    """Store the proposal in its slot; return the outcome, or the snapshot of the commit there."""
     yield CheckIdentity(head, writes=True)
     version = proposal.snapshot.version
     earlier = memory.unsettled.get(transaction.id)
@@ -84,10 +93,10 @@ def _try_slot(
     try:
         stored = yield from settle(memory, proposal, transaction.id)
     except (Unavailable, InvalidInput):
-        if earlier is None:  # else what was sent before may still arrive
+        if earlier is None:  # otherwise an earlier request may still take effect
             del memory.unsettled[transaction.id]
         raise
-    yield Met()
+    yield NoteLogSeen()
     if stored is None:
         del memory.unsettled[transaction.id]
         memory.contention.led(riders, (yield Elapsed()))
@@ -95,20 +104,20 @@ def _try_slot(
         return Outcome(version, after)
     # against own-id-not-looked-for
     listed = any(t.id == transaction.id for t in stored.commit.transactions)
-    # A handle that is behind loses slots below the one that is open: that one stays open.
+    # A stale handle loses older slots than the unsettled one, which therefore stays unsettled.
     still_open = earlier is not None and version not in earlier.versions
     if not listed and transaction.until is None and not still_open:
         del memory.unsettled[transaction.id]
     snapshot: Snapshot = yield Resolve(stored, head)
-    if listed and (yield Holds(stored, snapshot, transaction.id)):
+    if listed and (yield TookEffect(stored, snapshot, transaction.id)):
         del memory.unsettled[transaction.id]
         memory.contention.rode(snapshot.header.changes.transactions)
         return Outcome(version, snapshot)
     return snapshot
 
 
-def beaten(memory: Memory, transaction: Transaction) -> Unavailable:
-    """Return the error of a transaction that lost every race."""
+def every_race_lost(memory: Memory, transaction: Transaction) -> Unavailable:
+    """Return the error for a transaction that lost every race."""
     return Unavailable(
         f"lost {MAX_LOST_RACES} commit races in a row: the table is under heavy contention; "
         "nothing was committed, try again later",

@@ -1,6 +1,6 @@
-"""Ride along: publish, and find the transaction in another writer's commit, or lead.
+"""Ride along: publish the transaction and find it in another writer's commit, or lead.
 
-FORMAT.md "Combining". All writers follow the same few rules, and nobody appoints the leader.
+FORMAT.md "Combining". All writers follow the same rules; there is no election of a leader.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from eventlog.commit import publication
 from eventlog.commit.protocol.commands import (
-    Beside,
+    Both,
     CheckIdentity,
     Draw,
     Elapsed,
@@ -35,9 +35,9 @@ from eventlog.commit.protocol.contention import (
     Role,
     Watch,
 )
-from eventlog.commit.protocol.looks import go_on, look_next, taken_between
+from eventlog.commit.protocol.looks import look_next, step_to, version_between
 from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
-from eventlog.commit.protocol.race import MAX_LOST_RACES, beaten, race
+from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
 from eventlog.commit.publication import Intent
 from eventlog.commit.rebase import Ready, rebase
 from eventlog.errors import (
@@ -50,13 +50,20 @@ from eventlog.model.records import Transaction
 
 
 def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
-    """Publish the transaction; then find it in another's commit, or lead and take others along.
+    """Publish the transaction, then find it in another writer's commit, or lead.
 
-    A newer head where the store refuses what is published: it has to race then.
+    Returns the outcome; or a newer head if the store refuses publications, in which case the
+    transaction must race.
+
+    Args:
+        memory: the memory of the handle.
+        transaction: the own transaction, not published yet.
+        head: the newest known snapshot.
 
     Raises:
+        ClaimLost: the claim that it runs under is gone.
         CommitConflict: it can never take effect.
-        Unavailable: the store stopped answering, or no window brought it in.
+        Unavailable: the store does not answer, or the transaction missed every window.
     """
     for _ in range(MAX_LOST_RACES):
         published = publication.publication(transaction, head)
@@ -64,49 +71,57 @@ def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[O
         head = viewed.head
         if isinstance(rebase(published, viewed.view, head.header.time + 1), Ready):
             yield CheckIdentity(head, writes=True)
-            # From here on others may commit it, whatever happens to us.
+            # From here on other writers may commit it, even if this one fails.
             window = range(head.version + 1, (published.until or 0) + 1)
             memory.unsettled[transaction.id] = Unsettled(published, window)
             step = yield from ride(memory, published, head, new=True)
         else:
-            # It is in already, or void here: published, it could land after it was refused.
+            # It is already committed, or void. A void one must not be published: it could take
+            # effect after it was refused.
             step = yield from race(memory, transaction, head, ())
         if isinstance(step, Outcome) or not memory.may_publish:
             return step
         head = step
-    raise beaten(memory, transaction)
+    raise every_race_lost(memory, transaction)
 
 
 def ride(
     memory: Memory, published: Transaction, head: Snapshot, *, new: bool
 ) -> Steps[Outcome | Snapshot]:
-    """See a published transaction through its window; return its outcome or the window's end.
+    """Follow a published transaction through its window.
+
+    Returns the outcome, or the newest snapshot if the window ended without it.
+
+    Args:
+        memory: the memory of the handle.
+        published: the transaction in its published form.
+        head: the newest known snapshot.
+        new: publish the transaction first.
 
     Raises:
+        ClaimLost: the claim that it runs under is gone.
         CommitConflict: it can never take effect.
-        Unavailable: the store stopped answering while the window is open.
+        Unavailable: the store stopped answering while the window was open.
     """
     try:
         if new:
             answer: Published | Refused = yield Publish(published, head.header.table)
             if isinstance(answer, Refused):
-                # Refused for good: this handle publishes nothing from now on.
+                # Refused for good: this handle does not publish any more.
                 memory.may_publish = False
                 del memory.unsettled[published.id]
                 return head
             memory.contention.took(answer.took_s)
-        step = yield from _see_through(memory, published, head)
+        step = yield from _follow(memory, published, head)
     except (ClaimLost, CommitConflict):
         memory.unsettled.pop(published.id, None)
         raise
-    memory.unsettled.pop(published.id, None)  # found, or dead with its window
+    memory.unsettled.pop(published.id, None)  # it took effect, or its window has ended
     return step
 
 
-def _see_through(
-    memory: Memory, published: Transaction, head: Snapshot
-) -> Steps[Outcome | Snapshot]:
-    """Look for a published transaction in others' commits; where none comes, commit it."""
+def _follow(memory: Memory, published: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
+    """Look for a published transaction in other writers' commits; commit it if there are none."""
     last = published.until or 0
     if memory.contention.role is Role.RIDES:
         step = yield from _await_leader(memory, published, head)
@@ -115,7 +130,7 @@ def _see_through(
         head = step
     far = False
     while head.version < last:
-        step, others = yield from _look_around(memory, published, head, far=far)
+        step, others = yield from _list_and_look(memory, published, head, far=far)
         if isinstance(step, Outcome):
             return step
         if step.version >= last:
@@ -123,7 +138,7 @@ def _see_through(
         step, others = yield from _defer(memory, published, step, others)
         if isinstance(step, Outcome):
             return step
-        step, taken = yield from _read_beside_look(memory, published, step, others)
+        step, taken = yield from _read_and_look(memory, published, step, others)
         if isinstance(step, Outcome):
             return step
         step = yield from _lead(memory, published, step, taken)
@@ -133,17 +148,20 @@ def _see_through(
     return head
 
 
-def _look_around(
+def _list_and_look(
     memory: Memory, published: Transaction, head: Snapshot, *, far: bool
 ) -> Steps[tuple[Outcome | Snapshot, list[Intent]]]:
-    """List what is published, and beside it look for newer commits: all of them if `far`."""
+    """List published transactions, and at the same time look for newer commits.
+
+    If `far`, the newest version is looked for, else only the next one.
+    """
     look = Newest(head) if far else ReadSlot(head.version + 1)
-    intents, newer = yield Beside(ListIntents(head), look)
+    intents, newer = yield Both(ListIntents(head), look)
     step: Outcome | Snapshot = head
     if isinstance(newer, Stored):
-        step = yield from go_on(published, head, newer)
+        step = yield from step_to(published, head, newer)
     elif isinstance(newer, Snapshot) and newer.version > head.version:
-        version = yield from taken_between(published, head, newer)
+        version = yield from version_between(published, head, newer)
         step = newer if version is None else Outcome(version, newer)
     if isinstance(step, Outcome):
         memory.contention.rode(step.head.header.changes.transactions)
@@ -151,18 +169,18 @@ def _look_around(
     return step, publication.waiting(intents, step, {published.id})
 
 
-def _read_beside_look(
+def _read_and_look(
     memory: Memory, published: Transaction, head: Snapshot, others: Sequence[Intent]
 ) -> Steps[tuple[Outcome | Snapshot, list[Transaction]]]:
-    """Read what others published, and beside it look for a newer commit."""
+    """Read other writers' published transactions, and at the same time look for a newer commit."""
     if not others:
         return head, []
     chosen = [intent.key for intent in publication.that_fit(others)]
     read = ReadIntents(chosen, head.header.table)
-    taken, stored = yield Beside(read, ReadSlot(head.version + 1))
+    taken, stored = yield Both(read, ReadSlot(head.version + 1))
     if stored is None:
         return head, taken
-    step = yield from go_on(published, head, stored)
+    step = yield from step_to(published, head, stored)
     if isinstance(step, Outcome):
         memory.contention.rode(step.head.header.changes.transactions)
     return step, taken
@@ -171,7 +189,7 @@ def _read_beside_look(
 def _defer(
     memory: Memory, published: Transaction, head: Snapshot, others: list[Intent]
 ) -> Steps[tuple[Outcome | Snapshot, list[Intent]]]:
-    """Give way to the first in order for a while: all see the same list, so that one leads."""
+    """Wait a while for the first writer in order; all writers see the same order, so one leads."""
     own = Intent(published.until or 0, published.id, "", 0)
     deferrals = 0
     while others and others[0] < own and deferrals < MAX_DEFERRALS:
@@ -185,7 +203,7 @@ def _defer(
             first, head = others[0], step
             others = publication.waiting(others, head)
             if others and others[0] == first:
-                break  # the commit took nobody along: its writer does not look
+                break  # the commit included no published transaction: its writer does not lead
             deferrals = 0
     return head, others
 
@@ -193,10 +211,10 @@ def _defer(
 def _lead(
     memory: Memory, published: Transaction, head: Snapshot, others: list[Transaction]
 ) -> Steps[Outcome | Snapshot]:
-    """Race with others' transactions beside the own one, more than once.
+    """Race with the own transaction and other writers' ones, several times.
 
-    A writer that knows of no others commits every two requests or so. It is beaten right after
-    its commit, and hardly ever by a request that started before.
+    A writer that expects no others commits about every two requests. The best time to win against
+    it is right after its commit.
     """
     for _ in range(MAX_LED):
         if head.version >= (published.until or 0):
@@ -220,7 +238,7 @@ def _lead(
 def _await_leader(
     memory: Memory, published: Transaction, head: Snapshot
 ) -> Steps[Outcome | Snapshot]:
-    """Look for the transaction in the commits that come, as long as somebody seems to lead."""
+    """Look for the transaction in new commits, as long as another writer seems to lead."""
     watch = Watch()
     yield from _rest(memory, memory.contention.first_look)
     while head.version < (published.until or 0):
@@ -232,7 +250,7 @@ def _await_leader(
             watch.left_out()
             head = step
         else:
-            watch.nothing()
+            watch.no_commit()
         if watch.is_over:
             break
         yield from _rest(memory, NEXT_LOOK)
@@ -242,7 +260,15 @@ def _await_leader(
 def others_waiting(
     memory: Memory, transaction: Transaction, head: Snapshot
 ) -> Steps[list[Transaction]]:
-    """Return what others have published, where it is time to look: a leader always does."""
+    """Return other writers' published transactions, if it is time to look for them.
+
+    A leader always looks.
+
+    Args:
+        memory: the memory of the handle.
+        transaction: the own transaction, which is left out.
+        head: the newest known snapshot.
+    """
     try:
         if memory.contention.gathers:
             yield Sleep(memory.contention.gather_s((yield Elapsed())))
@@ -256,14 +282,14 @@ def others_waiting(
         intents = publication.waiting(intents, head, {transaction.id})
         taken = yield from _read(intents, head)
     except Unavailable:
-        return []  # it is for the others: this one can do without
+        return []  # this commit does not need them
     if taken:
         memory.contention.met()
     return taken
 
 
 def _read(intents: Sequence[Intent], head: Snapshot) -> Steps[list[Transaction]]:
-    """Return others' published transactions, as many as one commit can take along."""
+    """Return other writers' published transactions, as many as one commit can include."""
     if not intents:
         return []
     chosen = [intent.key for intent in publication.that_fit(intents)]
@@ -272,5 +298,5 @@ def _read(intents: Sequence[Intent], head: Snapshot) -> Steps[list[Transaction]]
 
 
 def _rest(memory: Memory, requests: float) -> Steps[None]:
-    """Wait about as long as so many requests take."""
+    """Wait about as long as this number of requests takes."""
     yield Sleep(memory.contention.request_s * requests * (0.9 + (yield Draw()) / 5))

@@ -1,13 +1,13 @@
-"""One slot of the log: store a commit in it, and find out what it holds.
+"""One slot of the log: store a commit in it, and find out what it contains.
 
-The fate of a slot is settled before another is tried (FORMAT.md "Committing").
+The outcome for one slot is settled before another slot is tried (FORMAT.md "Committing").
 """
 
 from __future__ import annotations
 
 from eventlog.commit.proposal import Proposal
 from eventlog.commit.protocol.commands import (
-    Beside,
+    Both,
     Created,
     Draw,
     Elapsed,
@@ -33,14 +33,23 @@ from eventlog.store.retry import MAX_TRIES, wait_s
 
 
 def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Stored | None]:
-    """Store a proposal and find out what its slot holds: None is the proposal itself.
+    """Store a proposal and find out what its slot contains.
 
-    An unclear answer is followed by reading the slot back, and by the same bytes to the same
-    key until it is clear.
+    After an unclear answer the slot is read back, and the same bytes are sent to the same key again
+    until the outcome is clear.
+
+    Args:
+        memory: the memory of the handle.
+        proposal: the commit to store.
+        transaction_id: the id of the own transaction, for errors.
+
+    Returns:
+        None if the slot contains the proposal, else the commit that it contains.
 
     Raises:
-        CommitUnknown: still unclear when the bound is spent.
-        Unavailable: the store took nothing for sure.
+        CommitUnknown: the outcome is still unclear after the last try.
+        InvalidInput: the store refused the commit; nothing was stored.
+        Unavailable: the store does not answer; nothing was stored.
     """
     yield PutObjects(proposal.objects)
     unclear = False
@@ -51,9 +60,9 @@ def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Sto
         except Unavailable as error:
             unclear, last = unclear or isinstance(error, OutcomeUnknown), error
         except InvalidInput as error:
-            if not unclear:  # every try was refused for sure
+            if not unclear:  # every try was certainly refused
                 raise
-            # The store denies us by now: what was sent before may be there.
+            # The store refuses requests now, but an earlier one may have stored the commit.
             raise _unknown(memory, proposal, transaction_id, error) from error
         if tries < MAX_TRIES:
             yield Sleep(wait_s(tries, (yield Draw())))
@@ -63,18 +72,19 @@ def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Sto
 
 
 def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
-    """Send the commit once; read the slot back unless the answer was plain success.
+    """Send the commit once, and read the slot back unless the store reported success.
 
     Raises:
-        OutcomeUnknown: the slot's fate is still open.
-        Unavailable: the store took nothing.
+        OutcomeUnknown: it is unclear what the slot contains.
+        InvalidInput: the store refused the commit; nothing was stored.
+        Unavailable: the store does not answer; nothing was stored.
     """
     version = proposal.snapshot.version
     put = PutSlot(version, proposal.body)
     contention = memory.contention
     sent_s: float = yield Elapsed()
     if contention.leads and not contention.gathers:
-        answer, listed = yield Beside(put, ListIntents(proposal.snapshot))
+        answer, listed = yield Both(put, ListIntents(proposal.snapshot))
         memory.listed = listed or []
     else:
         answer = yield put
@@ -83,17 +93,17 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
         return None
     if isinstance(answer, Refused):
         raise answer.error
-    why = "the store refused the commit, but shows nothing there"
+    reason = "the store says that the commit exists"
     if isinstance(answer, Unclear):
-        why = answer.message  # against unknown-taken-for-failure, unknown-taken-for-success
-    # A refusal too is looked into: what refused may be our own request, delivered twice.
+        reason = answer.message  # against unknown-taken-for-failure, unknown-taken-for-success
+    # The slot is also read if it exists: our own request may have been delivered twice.
     try:
         stored: Stored | None = yield ReadSlot(version)
-        shown = "nothing is there yet"
+        read_back = "the commit cannot be read yet"
     except (Unavailable, InvalidInput) as error:
-        stored, shown = None, error.message
+        stored, read_back = None, error.message
     if stored is None:
-        raise OutcomeUnknown(f"{why}; {shown}", version=version)
+        raise OutcomeUnknown(f"{reason}; {read_back}", version=version)
     # against own-commit-taken-for-anothers
     return None if stored.body == proposal.body else stored
 
@@ -103,8 +113,8 @@ def _unknown(
 ) -> CommitUnknown:
     version = proposal.snapshot.version
     return CommitUnknown(
-        f"no clear answer whether version {version} was committed: {error.message}. Commit the "
-        "same transaction again, or ask Table.find_transaction once the table has that version",
+        f"it is unknown whether version {version} was committed: {error.message}. Commit the same "
+        "transaction again, or call Table.find_transaction once the table has that version",
         table=memory.table,
         version=version,
         until=version,

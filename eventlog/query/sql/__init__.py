@@ -1,4 +1,4 @@
-"""The text of a SQL predicate: bounded, parsed, and brought to conditions.
+"""SQL predicates: the text is bounded, parsed and translated into conditions.
 
-Pure; imports `query.conditions` and below. Start at `parsing`, then `values`, then `literals`.
+Pure; imports `query.conditions` and below. Start at `parsing`, then read `values` and `literals`.
 """

@@ -1,6 +1,6 @@
-"""LIKE patterns: to conditions that statistics can prune, else to a regular expression.
+"""LIKE patterns: to conditions that can be pruned by statistics, else to a regular expression.
 
-Pure layer. `%` is any text, `_` any one character; matching is over the whole text.
+`%` matches any text, `_` any one character; the pattern must match the entire text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ def like(subject: Operand, pattern: Value, escape: Value, *, any_case: bool) -> 
 
     ILIKE compares both sides in lower case.
 
+    Args:
+        subject: the value to match.
+        pattern: the pattern.
+        escape: the escape character; None: there is none.
+        any_case: ILIKE.
+
     Raises:
-        InvalidInput: the subject or the pattern is no text, or the escape not one character.
+        InvalidInput: the subject or the pattern is not text, or the escape is not one character.
     """
     term = to_term(subject)
     if term.type not in ("string", None):
@@ -31,9 +37,9 @@ def like(subject: Operand, pattern: Value, escape: Value, *, any_case: bool) -> 
     if pattern is None or term.type is None:
         return Const(None)
     if not isinstance(pattern, str):
-        raise InvalidInput("LIKE needs a text literal as its pattern")
+        raise InvalidInput("the pattern of LIKE must be a text literal")
     if escape is not None and not (isinstance(escape, str) and len(escape) == 1):
-        raise InvalidInput("ESCAPE needs exactly one character")
+        raise InvalidInput("ESCAPE must be exactly one character")
     parts = _parts(pattern, escape)
     if any_case:
         parts = [_lower(part) if isinstance(part, str) else part for part in parts]
@@ -61,12 +67,12 @@ def _matching(term: Term, parts: list[object]) -> Condition:
     regex = "".join(
         ".*" if part is _ANY else "." if part is _ONE else _quoted(str(part)) for part in parts
     )
-    found = pc.match_substring_regex(term.expression, rf"\A(?s:{regex})\z")
-    return Opaque(found, term.names)
+    matches = pc.match_substring_regex(term.expression, rf"\A(?s:{regex})\z")
+    return Opaque(matches, term.names)
 
 
 def _parts(pattern: str, escape: str | None) -> list[object]:
-    """Return texts and wildcards in order; neighbouring texts are one."""
+    """Return texts and wildcards in order, with neighbouring texts joined."""
     parts: list[object] = []
     characters = iter(pattern)
     for character in characters:
@@ -74,7 +80,7 @@ def _parts(pattern: str, escape: str | None) -> list[object]:
         if character == escape:
             part = next(characters, None)
             if part is None:
-                raise InvalidInput("the LIKE pattern ends in its escape character")
+                raise InvalidInput("the LIKE pattern ends with its escape character")
         elif character in "%_":
             part = _ANY if character == "%" else _ONE
         if isinstance(part, str) and parts and isinstance(parts[-1], str):

@@ -1,8 +1,8 @@
-"""Literals of SQL predicates, brought to the type of what they are compared with.
+"""Literals of SQL predicates, converted to the type of the value they are compared with.
 
-Pure layer. Comparisons are exact: an integer is compared with 5.5, a day with noon, a microsecond
-with nanoseconds, without rounding either side; only for a column of floats the literal becomes the
-nearest float. What cannot be compared is refused.
+Comparisons are exact: an integer is compared with 5.5, a day with noon, a microsecond with
+nanoseconds, without rounding either side. Only for a float column the literal is rounded to the
+nearest float. A literal that cannot be compared is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOMENT = re.compile(
     re.ASCII,
 )
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-# No type of the format tells more digits apart; unbounded ones would cost unbounded time.
+# More digits than any type of the format can distinguish; an unbounded number takes unbounded time.
 _MAX_DIGITS = 400
 _NS_PER_UNIT = {"timestamp": 1_000, "timestamp_ntz": 1_000, "date": 86_400_000_000_000}
 _INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -34,7 +34,7 @@ _INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moment:
-    """A point in time: nanoseconds since 1970 UTC, and whether the text said an offset."""
+    """A point in time: nanoseconds since 1970 UTC, and whether the text had an offset."""
 
     ns: int
     zoned: bool = False
@@ -47,7 +47,7 @@ def number(text: str) -> Fraction:
     """Return the exact value of an unsigned SQL number.
 
     Raises:
-        InvalidInput: it is none, or has too many digits.
+        InvalidInput: it is not a number, or has too many digits.
     """
     if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
         raise InvalidInput(f"{text[:80]!r} is not a number that a column can hold")
@@ -58,7 +58,7 @@ def moment(text: str) -> Moment:
     """Return the point in time of ISO 8601 text; without an offset it is UTC.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is not a date or time.
     """
     match = _MOMENT.fullmatch(text.strip())
     refusal = InvalidInput(
@@ -78,13 +78,20 @@ def moment(text: str) -> Moment:
 
 
 def place(op: Op, value: Value, kind: Any, what: str) -> bool | tuple[Op, pa.Scalar]:
-    """Return what `x op value` means for valid x of stored type `kind`.
+    """Translate `x op value` for non-null values x of stored type `kind`.
 
-    Either the answer itself, where it is the same for every x, or an operator and a scalar of the
-    type that say the same.
+    Args:
+        op: the operator.
+        value: the literal.
+        kind: the stored type of x.
+        what: a description of x, for the error.
+
+    Returns:
+        The result itself if it is the same for every x; else an equivalent operator and a scalar of
+        the type.
 
     Raises:
-        InvalidInput: a value of this type cannot be compared with `value`; names `what`.
+        InvalidInput: a value of this type cannot be compared with the literal.
     """
     if kind == "string" and isinstance(value, str):
         return op, pa.scalar(value, pa.string())
@@ -108,8 +115,13 @@ def place(op: Op, value: Value, kind: Any, what: str) -> bool | tuple[Op, pa.Sca
 def exact(value: Value, kind: Any, what: str) -> pa.Scalar:
     """Return the value as a scalar of stored type `kind`.
 
+    Args:
+        value: the literal.
+        kind: the stored type.
+        what: a description of the value, for the error.
+
     Raises:
-        InvalidInput: the type does not have this value; names `what`.
+        InvalidInput: the type cannot represent the value.
     """
     if value is None:
         return pa.scalar(None, arrow_type(kind))
@@ -131,16 +143,16 @@ def _offset_seconds(text: str | None) -> int:
 
 def _float(value: Fraction, kind: str, what: str) -> pa.Scalar:
     try:
-        found = pa.scalar(float(value), arrow_type(kind))
+        scalar = pa.scalar(float(value), arrow_type(kind))
     except OverflowError:
         raise _mismatch(value, kind, what) from None
-    if found.as_py() in (float("inf"), float("-inf")):
+    if scalar.as_py() in (float("inf"), float("-inf")):
         raise _mismatch(value, kind, what)
-    return found
+    return scalar
 
 
 def _units(value: Value, kind: Any, what: str) -> Fraction:
-    """Return the value in the integer units of the type; need not be whole."""
+    """Return the value in the integer units of the type; it may have a fraction."""
     if kind in TIME_TYPES:
         if isinstance(value, str):
             value = moment(value)
@@ -179,5 +191,5 @@ def _scalar(units: int, kind: str) -> pa.Scalar:
 def _mismatch(value: Value, kind: Any, what: str) -> InvalidInput:
     shown = repr(value) if isinstance(value, str | bool) else "a time"
     if isinstance(value, Fraction):
-        shown = f"number {float(value):g}" if abs(value) < 10**300 else "so large a number"
+        shown = f"number {float(value):g}" if abs(value) < 10**300 else "such a large number"
     return InvalidInput(f"{what} has type {kind} and cannot be compared with {shown[:80]}")

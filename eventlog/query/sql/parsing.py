@@ -1,9 +1,9 @@
 """SQL text to conditions: one boolean expression over the columns of a table.
 
-Pure layer. The text is parsed by sqlglot, which the extra `sql` installs; what its tree holds is
-checked against an allow-list. Size and nesting are bounded before the parser sees the text, so that
-a hostile predicate costs no more than an honest one. LIKE knows no escape character unless ESCAPE
-names one; dividing by zero gives NULL; arithmetic is done in int64 or float64 and refuses overflow.
+The text is parsed by sqlglot, which the extra `sql` installs; the nodes of its tree are checked
+against an allow-list. Size and nesting are bounded before the text is parsed, so a hostile
+predicate costs no more than an honest one. LIKE has no escape character unless ESCAPE gives one;
+division by zero gives NULL; arithmetic is done in int64 or float64, and overflow is an error.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
 
 
 def parse_sql(text: str, schema: Schema) -> c.Condition:
-    """Return the condition that a SQL expression states about rows of `schema`.
+    """Return the condition of a SQL expression over rows of `schema`.
 
     Raises:
-        InvalidInput: the text is too large, nests too deeply, is not one boolean expression of the
-            supported grammar, needs parentheses to have one meaning, names an unknown column, or
-            compares what has no order; or sqlglot is not installed.
+        InvalidInput: the text is too large, is nested too deeply, is not exactly one boolean
+            expression of the supported grammar, is ambiguous without parentheses, names an unknown
+            column, or compares values that have no order; or sqlglot is not installed.
     """
     if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
         raise InvalidInput(f"the predicate is longer than {MAX_TEXT_BYTES} bytes")
@@ -68,17 +68,17 @@ def _parse(text: str) -> Any:
         dialect = _dialect()
         tokens = dialect.tokenize(text)
         check_nesting(tokens)
-        found = [tree for tree in dialect.parse_into(Wanted, text) if tree is not None]
+        trees = [tree for tree in dialect.parse_into(Wanted, text) if tree is not None]
     except (InvalidInput, RecursionError):
         raise
-    except Exception as error:  # noqa: BLE001 - on some texts the parser trips over itself
+    except Exception as error:  # noqa: BLE001 - the parser fails in many ways on invalid text
         detail = (getattr(error, "errors", None) or [{}])[0]
         near = detail.get("highlight") or str(error).split("\n", 1)[0]
         raise InvalidInput(f"the predicate is not one SQL expression, near {near[:80]!r}") from None
-    if len(found) != 1:
-        raise InvalidInput("the predicate has to be exactly one SQL expression")
+    if len(trees) != 1:
+        raise InvalidInput("the predicate must be exactly one SQL expression")
     check_grouping(tokens)
-    return found[0]
+    return trees[0]
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def _dialect() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads sqlglot's tree, by the names of its classes."""
+    """Translates sqlglot's tree, by the names of its classes."""
 
     schema: Schema
 
@@ -126,15 +126,15 @@ class _Reader:
             return self.like(node)
         return self.truth(self.operand(node, depth), node)
 
-    def truth(self, found: Operand, node: Any) -> c.Condition:
-        match found:
-            case Lit(None | bool() as value):
-                return c.Const(value)
+    def truth(self, value: Operand, node: Any) -> c.Condition:
+        match value:
+            case Lit(None | bool() as constant):
+                return c.Const(constant)
             case Column(type="bool"):
-                return c.Compare(found, "=", pa.scalar(True))
+                return c.Compare(value, "=", pa.scalar(True))
             case Term(expression, "bool", used):
                 return c.Opaque(expression, used)
-        raise InvalidInput(f"{_shown(node)} is not a condition that is true or false")
+        raise InvalidInput(f"{_shown(node)} is not a boolean condition")
 
     def compare(self, op: c.Op, left: Operand, right: Operand) -> c.Condition:
         if isinstance(left, Lit):
@@ -166,14 +166,14 @@ class _Reader:
             return equal
         return c.Or((equal, c.And((self.is_null(left), self.is_null(right)))))
 
-    def is_null(self, found: Operand) -> c.Condition:
-        match found:
+    def is_null(self, operand: Operand) -> c.Condition:
+        match operand:
             case Lit(value):
                 return c.Const(value is None)
             case Term(expression, _, used):
                 return c.Opaque(expression.is_null(), used)
             case Column():
-                return c.IsNull(found)
+                return c.IsNull(operand)
 
     def between(self, node: Any) -> c.Condition:
         if node.args.get("symmetric"):
@@ -217,14 +217,14 @@ class _Reader:
             raise _unsupported(outer)
         subject, pattern = self.operand(node.this), self.operand(node.expression)
         if not isinstance(pattern, Lit) or not (escape is None or isinstance(escape, Lit)):
-            raise InvalidInput(f"LIKE needs a text literal as its pattern: {_shown(outer)}")
-        found = like(
+            raise InvalidInput(f"the pattern of LIKE must be a text literal: {_shown(outer)}")
+        condition = like(
             subject,
             pattern.value,
             None if escape is None else escape.value,
             any_case=type(node).__name__ == "ILike",
         )
-        return c.Not(found) if node.args.get("negate") else found
+        return c.Not(condition) if node.args.get("negate") else condition
 
     def operand(self, node: Any, depth: int = 0) -> Operand:
         node = bare(node)
@@ -235,12 +235,11 @@ class _Reader:
         if simple is not None:
             return simple
         if kind in _CONDITIONS:
-            found = self.condition(node, depth + 1)
-            return Term(c.to_arrow(found), "bool", c.names(found))
+            condition = self.condition(node, depth + 1)
+            return Term(c.to_arrow(condition), "bool", c.names(condition))
         inner: Callable[[Any], Operand] = functools.partial(self.operand, depth=depth + 1)
         if kind == "Neg":
-            found_inside = inner(node.this)
-            return values.negate(found_inside)
+            return values.negate(inner(node.this))
         if kind in ("Add", "Sub", "Mul", "Div", "Mod"):
             return values.arithmetic(kind, inner(node.this), inner(node.expression))
         if kind in ("Lower", "Upper", "Length", "Abs"):
@@ -277,28 +276,28 @@ class _Reader:
             return None
         if not isinstance(inner.value, str):
             raise InvalidInput(f"only text can be cast to {to}: {_shown(node)}")
-        found = moment(inner.value)
-        if to == "DATE" and (found.zoned or found.ns % _DAY_NS):
+        when = moment(inner.value)
+        if to == "DATE" and (when.zoned or when.ns % _DAY_NS):
             raise InvalidInput(
-                "a DATE is a day, without a time and an offset: write DATE '2013-01-07', or "
+                "a DATE is a day without a time or an offset: write DATE '2013-01-07', or "
                 f"TIMESTAMP {inner.value[:80]!r}"
             )
-        return found
+        return when
 
     def column(self, node: Any) -> Column:
         name = str(node.name)
         if any(node.args.get(part) for part in ("table", "db", "catalog")):
             raise InvalidInput(
-                f"{_shown(node)}: name columns without a table; quote a dot in names"
+                f"{_shown(node)}: write column names without a table, and quote names with a dot"
             )
         columns = self.schema.columns
-        exactly = [one for one in columns if one.name == name]
-        alike = exactly or [one for one in columns if one.name.lower() == name.lower()]
-        if len(alike) != 1:
+        exact = [column for column in columns if column.name == name]
+        matches = exact or [column for column in columns if column.name.lower() == name.lower()]
+        if len(matches) != 1:
             quoted = getattr(node.this, "args", {}).get("quoted")
-            hint = "; a text stands in single quotes: 'Oslo'" if quoted else ""
+            hint = "; write text in single quotes: 'Oslo'" if quoted else ""
             raise InvalidInput(f"unknown column {name[:80]!r}; columns: {names(self.schema)}{hint}")
-        return alike[0]
+        return matches[0]
 
 
 _CONDITIONS = {
@@ -309,29 +308,29 @@ _CONDITIONS = {
 
 def _chain(node: Any, kind: type[Any]) -> list[Any]:
     """Return the operands of a run of one connective, in order, without recursion."""
-    found, waiting = [], [node]
-    while waiting:
-        here: Any = bare(waiting.pop())
-        if type(here) is kind:
-            waiting += [here.expression, here.this]
+    operands, pending = [], [node]
+    while pending:
+        part: Any = bare(pending.pop())
+        if type(part) is kind:
+            pending += [part.expression, part.this]
         else:
-            found.append(here)
-    return found
+            operands.append(part)
+    return operands
 
 
-def _called(found: Operand) -> str:
-    return f"column {found.name!r}" if isinstance(found, Column) else "the expression"
+def _called(operand: Operand) -> str:
+    return f"column {operand.name!r}" if isinstance(operand, Column) else "the expression"
 
 
 def _shown(node: Any) -> str:
     try:
         return repr(str(node.sql())[:80])
-    except Exception:  # noqa: BLE001 - only for a message, of a tree that was not understood
+    except Exception:  # noqa: BLE001 - only for an error message about an unsupported tree
         return type(node).__name__
 
 
 def _only(node: Any) -> Any:
-    """Return the one argument of a function; sqlglot knows more ones of other systems' LENGTH."""
+    """Return a function's only argument; some dialects of sqlglot have more, such as LENGTH's."""
     if any(value for name, value in node.args.items() if name != "this"):
         raise _unsupported(node)
     return node.this

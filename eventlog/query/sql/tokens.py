@@ -1,7 +1,7 @@
-"""What the tokens of a SQL predicate are checked for before they are parsed.
+"""Checks of the tokens of a SQL predicate before parsing.
 
-Pure layer. A parser recurses with the nesting of what it reads, and groups operators in one way
-where engines differ; so nesting is bounded, and what could be grouped in two ways is refused.
+The parser recurses with the nesting of its input, so nesting is bounded. Engines group some
+operators differently, so text that could be grouped in two ways is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_NESTING = 32
 
 _OPEN = {"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"}
 _CLOSE = {"R_PAREN", "R_BRACKET", "R_BRACE", "END"}
-# Token types that open a level without a parenthesis, or stand before an operand.
+# Token types that nest without a parenthesis, or precede an operand.
 _PREFIXES = {"NOT", "DASH", "PLUS", "TILDA", "CASE", "CAST"}
 _COMPARISONS = {"EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ"}
 _RANGES = {"IN", "BETWEEN", "LIKE", "ILIKE"}
@@ -24,10 +24,10 @@ _TESTS = {"IS", "ISNULL", "NOTNULL"}
 
 
 def check_nesting(tokens: Sequence[Any]) -> None:
-    """Bound what makes the parser recurse: open brackets and runs of prefix operators.
+    """Bound the parser's recursion: open brackets and runs of prefix operators.
 
     Raises:
-        InvalidInput: they nest deeper than 32 levels.
+        InvalidInput: they are nested deeper than 32 levels.
     """
     depth, run = 0, 0
     for token in tokens:
@@ -42,27 +42,27 @@ def check_nesting(tokens: Sequence[Any]) -> None:
 
 
 def too_deep() -> InvalidInput:
-    """Return the error of a predicate that nests too deeply."""
-    return InvalidInput(f"the predicate nests deeper than {MAX_NESTING} levels")
+    """Return the error for a predicate that is nested too deeply."""
+    return InvalidInput(f"the predicate is nested deeper than {MAX_NESTING} levels")
 
 
 @dataclass(slots=True)
 class _Level:
-    """What stands in one bracket since the last AND, OR or comma of it."""
+    """What one bracket has contained since its last AND, OR or comma."""
 
-    found: str = ""  # the operator that was found
-    loosest: bool = False  # it is IS, which may follow others and itself
-    betweens: int = 0  # that wait for their AND
+    operator: str = ""  # the last operator
+    loosest: bool = False  # it is IS, which may follow other operators and itself
+    betweens: int = 0  # BETWEENs whose AND has not come yet
 
 
 def check_grouping(tokens: Sequence[Any]) -> None:
     """Refuse comparisons that are operands of each other without parentheses.
 
-    To PostgreSQL and DuckDB `a = b IS NULL` is `(a = b) IS NULL`, to others `a = (b IS NULL)`; the
-    same goes for IN, BETWEEN and LIKE beside a comparison, and for two comparisons.
+    PostgreSQL and DuckDB read `a = b IS NULL` as `(a = b) IS NULL`, others as `a = (b IS NULL)`.
+    The same applies to IN, BETWEEN and LIKE next to a comparison, and to two comparisons.
 
     Raises:
-        InvalidInput: parentheses are needed; it names the two operators.
+        InvalidInput: parentheses are needed; the message names the two operators.
     """
     levels = [_Level()]
     for place, token in enumerate(tokens):
@@ -82,27 +82,28 @@ def check_grouping(tokens: Sequence[Any]) -> None:
 
 
 def _check_operator(before: Sequence[Any], shown: str) -> None:
-    """Refuse `like(a, b)`: engines do not agree which of the two is the pattern.
+    """Refuse `like(a, b)`: engines disagree on which of the two is the pattern.
 
     Args:
-        before: the two tokens before the operator, as far as there are any.
+        before: the two tokens before the operator, or fewer at the start.
         shown: the operator.
     """
     kinds = [token.token_type.name for token in before]
     if kinds and kinds[-1] == "NOT":
         kinds.pop()
     if not kinds or kinds[-1] in _OPEN | _COMPARISONS | _RANGES | {"AND", "OR", "NOT", "COMMA"}:
-        raise InvalidInput(f"{shown} stands between its operands in the predicate, as in a = b")
+        raise InvalidInput(f"write {shown} between its operands in the predicate, as in a = b")
 
 
 def _note(here: _Level, kind: str, shown: str, following: Sequence[Any]) -> None:
     distinct = any(token.token_type.name == "DISTINCT" for token in following)
     is_test = kind in _TESTS and not distinct
-    tighter = not here.found or here.loosest or here.found in ("IN", "BETWEEN", "LIKE", "ILIKE")
-    if here.found and not (is_test and tighter):
+    last = here.operator
+    tighter = not last or here.loosest or last in ("IN", "BETWEEN", "LIKE", "ILIKE")
+    if last and not (is_test and tighter):
         raise InvalidInput(
-            f"{here.found} and {shown} stand side by side in the predicate, which engines group "
-            "in different ways: write parentheses, such as (a = b) IS NULL"
+            f"engines group {last} next to {shown} in different ways: write parentheses in the "
+            "predicate, such as (a = b) IS NULL"
         )
-    here.found, here.loosest = shown, is_test
+    here.operator, here.loosest = shown, is_test
     here.betweens += kind == "BETWEEN"

@@ -1,6 +1,6 @@
-"""Values inside SQL predicates: what is compared, computed, or taken from a column.
+"""Values in SQL predicates: literals, columns, and terms.
 
-Pure layer. A value is a literal, a column, or a term: an Arrow expression with its stored type.
+A term is an Arrow expression with its stored type.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TIME_PARTS: dict[str, Callable[[Any], Any]] = {
     "DAY": pc.day,
     "HOUR": pc.hour,
 }
-_MAX_COALESCED = 256  # each is a column in memory at once
-# The calendar repeats after 400 years, which are so many days, or microseconds.
+_MAX_COALESCED = 256  # all of them are in memory at once, as columns
+# The calendar repeats after 400 years: this many days (for dates), or microseconds.
 _CYCLE = {True: 146_097, False: 146_097 * 86_400 * 10**6}
 
 
@@ -60,13 +60,13 @@ class Term:
 Operand = Lit | Column | Term
 
 
-def to_term(found: Operand) -> Term:
-    """Return the value as a term; a literal gets the type that it has by itself."""
-    match found:
+def to_term(operand: Operand) -> Term:
+    """Return the value as a term; a literal gets its natural type."""
+    match operand:
         case Term():
-            return found
+            return operand
         case Column():
-            return Term(pc.field(found.name), found.type, frozenset([found.name]))
+            return Term(pc.field(operand.name), operand.type, frozenset([operand.name]))
         case Lit(value):
             kind = _natural(value)
             scalar = pa.scalar(None) if kind is None else exact(value, kind, "the literal")
@@ -74,7 +74,7 @@ def to_term(found: Operand) -> Term:
 
 
 def fold(op: Op, left: Value, right: Value) -> bool | None:
-    """Return what `left op right` is for two literals.
+    """Return the result of `left op right` for two literals.
 
     Raises:
         InvalidInput: they have no order.
@@ -124,32 +124,32 @@ def compare_literal(op: Op, term: Term, value: Value) -> Term:
         return Term(null, "bool", term.names)
     placed = place(op, value, term.type, "the expression")
     if isinstance(placed, bool):
-        found = conditions.where_valid(term.expression, pc.scalar(placed))
+        result = conditions.where_valid(term.expression, pc.scalar(placed))
     else:
         nan = "left" if term.type in FLOATS else ""
-        found = conditions.compare(placed[0], term.expression, pc.scalar(placed[1]), nan=nan)  # type: ignore[arg-type]
-    return Term(found, "bool", term.names)
+        result = conditions.compare(placed[0], term.expression, pc.scalar(placed[1]), nan=nan)  # type: ignore[arg-type]
+    return Term(result, "bool", term.names)
 
 
-def negate(found: Operand) -> Operand:
-    """Return `-value`.
+def negate(operand: Operand) -> Operand:
+    """Return `-operand`.
 
     Raises:
-        InvalidInput: it is no number.
+        InvalidInput: it is not a number.
     """
-    if isinstance(found, Lit):
-        if isinstance(found.value, Fraction):
-            return Lit(-found.value)
-        if found.value is None:
-            return found
-    return arithmetic("Sub", Lit(Fraction(0)), found)
+    if isinstance(operand, Lit):
+        if isinstance(operand.value, Fraction):
+            return Lit(-operand.value)
+        if operand.value is None:
+            return operand
+    return arithmetic("Sub", Lit(Fraction(0)), operand)
 
 
 def arithmetic(kind: str, left: Operand, right: Operand) -> Operand:
     """Return a sum, difference, product, quotient (always float64) or remainder (of integers).
 
     Raises:
-        InvalidInput: an operand is no number.
+        InvalidInput: an operand is not a number, or not an integer for a remainder.
     """
     a, b = to_term(left), to_term(right)
     used = a.names | b.names
@@ -157,27 +157,27 @@ def arithmetic(kind: str, left: Operand, right: Operand) -> Operand:
         return Lit(None)
     if {_family(a.type), _family(b.type)} != {"number"}:
         raise InvalidInput(f"arithmetic needs numbers, not {a.type} and {b.type}")
-    whole = a.type in _INTEGERS and b.type in _INTEGERS
+    integers = a.type in _INTEGERS and b.type in _INTEGERS
     if kind == "Mod":
-        if not whole:
+        if not integers:
             raise InvalidInput("% needs two integers")
         return Term(_remainder(_as(a, pa.int64()), _as(b, pa.int64())), "int64", used)
     if kind == "Div":
         x, y = _as(a, pa.float64()), _as(b, pa.float64())
         safe = pc.if_else(y == 0.0, pc.scalar(pa.scalar(None, pa.float64())), y)
         return Term(pc.divide(x, safe), "float64", used)
-    wide = pa.int64() if whole else pa.float64()
+    wide = pa.int64() if integers else pa.float64()
     call = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}[kind]
-    return Term(call(_as(a, wide), _as(b, wide)), "int64" if whole else "float64", used)
+    return Term(call(_as(a, wide), _as(b, wide)), "int64" if integers else "float64", used)
 
 
-def function(kind: str, found: Operand) -> Operand:
+def function(kind: str, operand: Operand) -> Operand:
     """Return LOWER, UPPER or LENGTH (in characters) of a text, or ABS of a number.
 
     Raises:
-        InvalidInput: the argument is neither.
+        InvalidInput: the argument is not of that type.
     """
-    term = to_term(found)
+    term = to_term(operand)
     wanted = "number" if kind == "Abs" else "text"
     if term.type is None:
         return Lit(None)
@@ -192,16 +192,16 @@ def function(kind: str, found: Operand) -> Operand:
     return Term(call(term.expression), "string", term.names)
 
 
-def part_of_time(part: str, found: Operand) -> Operand:
+def part_of_time(part: str, operand: Operand) -> Operand:
     """Return YEAR, MONTH, DAY or HOUR of a time (UTC) or date.
 
     Raises:
-        InvalidInput: another part, or no time.
+        InvalidInput: another part is requested, or the operand is not a time with that part.
     """
     call = _TIME_PARTS.get(part.upper())
     if call is None:
         raise InvalidInput(f"only YEAR, MONTH, DAY and HOUR can be extracted, not {part[:80]!r}")
-    term = to_term(found)
+    term = to_term(operand)
     if term.type is None:
         return Lit(None)
     if _family(term.type) != "time" or (term.type == "date" and part.upper() == "HOUR"):
@@ -210,9 +210,9 @@ def part_of_time(part: str, found: Operand) -> Operand:
 
 
 def _part(call: Callable[[Any], pc.Expression], term: Term) -> pc.Expression:
-    """Return a part of a time or date, exact for all of them.
+    """Return a part of a time or date, exact for any of them.
 
-    Arrow overflows far from 1970, so that it is asked within one cycle of the calendar.
+    Arrow overflows far from 1970, so the time is moved into one cycle of the calendar first.
     """
     is_date = term.type == "date"
     units = term.expression.cast(pa.int32() if is_date else pa.int64()).cast(pa.int64())
@@ -270,20 +270,20 @@ def _as(term: Term, wide: pa.DataType) -> pc.Expression:
     if term.type == str(wide).replace("double", "float64"):
         return term.expression
     if pa.types.is_floating(wide) and str(term.type).startswith("decimal"):
-        # Arrow's own cast multiplies by a power of ten, which is not the nearest double.
+        # Arrow's own cast multiplies by a power of ten, which does not give the nearest double.
         return term.expression.cast(pa.string()).cast(wide)
     return term.expression.cast(wide, safe=False)
 
 
 def _instant(term: Term) -> pc.Expression:
-    """Return a time of any type as an instant; without a zone it is UTC."""
+    """Return a time of any type as an instant; without a time zone it is UTC."""
     if term.type == "timestamp":
         return term.expression
     return term.expression.cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _remainder(x: pc.Expression, y: pc.Expression) -> pc.Expression:
-    # -1 divides everything, but the least int64 cannot be divided by it.
+    # The remainder by -1 is always 0, but dividing the least int64 by -1 would overflow.
     safe = pc.if_else((y == 0) | (y == -1), pc.scalar(1), y)
     rest = pc.subtract(x, pc.multiply(pc.divide(x, safe), safe))
     return pc.if_else(y == 0, pc.scalar(pa.scalar(None, pa.int64())), rest)

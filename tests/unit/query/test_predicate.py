@@ -134,7 +134,7 @@ REFUSED = [
     ("id", "'id' is not a condition"),
     ("id + 1", "not a condition"),
     ("nothing = 1", "unknown column 'nothing'; columns: ts, day"),
-    ('name = "a"', "a text stands in single quotes"),
+    ('name = "a"', "write text in single quotes"),
     ("t.id = 1", "without a table"),
     ("id = (SELECT 1)", "SELECT 1"),
     ("id IN (SELECT 1)", "SELECT 1"),
