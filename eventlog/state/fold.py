@@ -224,8 +224,8 @@ def check_follows(state: State | None, header: Header) -> None:
         )
     if header.prev != state.commit_hash:  # against chain-not-folded
         raise Corrupt(
-            f"the chain is broken: version {header.version} was built on a version "
-            f"{before.version} other than the stored one (a fork, or the bytes were changed)",
+            f"the chain is broken: version {header.version} does not follow the stored version "
+            f"{before.version} (a fork, or the bytes were changed)",
             version=header.version,
         )
 

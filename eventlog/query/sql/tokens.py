@@ -43,7 +43,7 @@ def check_nesting(tokens: Sequence[Any]) -> None:
 
 def too_deep() -> InvalidInput:
     """Return the error for a predicate that is nested too deeply."""
-    return InvalidInput(f"the predicate is nested deeper than {MAX_NESTING} levels")
+    return InvalidInput(f"the predicate nests deeper than {MAX_NESTING} levels")
 
 
 @dataclass(slots=True)

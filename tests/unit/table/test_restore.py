@@ -185,7 +185,7 @@ def test_horizon_that_rises_meanwhile_is_a_conflict():
 def test_vacuumed_target_is_refused_with_what_to_do():
     table = once_replaced()
     builders.commit(table, Horizon(2), operation="vacuum")
-    with pytest.raises(VersionVacuumed, match=r"version 1 .* from version 2 on") as caught:
+    with pytest.raises(VersionVacuumed, match=r"version 1 .* from 2 on") as caught:
         table.restore(1)
     assert "pin" in caught.value.message
     assert table.restore(2) == 5
