@@ -144,10 +144,7 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         head = step
         publishes = losses and memory.contention.publishes and memory.may_publish
         if not publishes:
-            yield from _pause(lost)
-            head = yield Newest(step)
-            if losses and head.meta.published:  # other writers combine now
-                memory.contention.met()
+            head = yield from _newest_later(memory, step, lost, combines=bool(losses))
     raise every_race_lost(memory, transaction)
 
 
@@ -186,6 +183,15 @@ def _unsettled_error(memory: Memory, transaction_id: str, error: EventLogError) 
         until=versions[-1],
         transaction=transaction_id,
     )
+
+
+def _newest_later(memory: Memory, head: Snapshot, lost: int, *, combines: bool) -> Steps[Snapshot]:
+    """Wait after a lost race; return the newest snapshot, and note whether others combine."""
+    yield from _pause(lost)
+    newest: Snapshot = yield Newest(head)
+    if combines and newest.meta.published:
+        memory.contention.met()
+    return newest
 
 
 def _pause(lost: int) -> Steps[None]:
