@@ -130,7 +130,7 @@ def test_f3_a_published_append_that_was_dropped_does_not_come_back(table):
 @pytest.mark.hazard("V1")
 def test_v1_a_fence_never_falls(table):
     commit(table, Fence(3))
-    with pytest.raises(errors.CommitConflict, match="not above"):
+    with pytest.raises(errors.CommitConflict, match="must be above"):
         commit(table, Fence(2))
     assert table.refresh().meta.fence == 3
 
