@@ -140,7 +140,7 @@ MUTANTS = {
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
     "a refusal taken for success": (slot, "_try_once", taken_for_success),
     "an unclear answer taken for a refusal": (race, "settle", never_unclear),
-    "a doubt that is forgotten": (carry, "_open", never_in_doubt),
+    "a doubt that is forgotten": (carry, "_unsettled_error", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
     "pins below the horizon": (holds, "_unheld", nothing),
