@@ -45,6 +45,7 @@ _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Columns of unique values, for which a dictionary would only take more space.
 _PLAIN = ("id", "checksum", "hash", "tail_sha256")
 _TAIL = ("tail_size", "tail_sha256")
+_COUNTS = ("epoch", "version", "partition", "rows", "bytes", "schema", "tail_size")
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
@@ -200,11 +201,15 @@ def spill(
     """Return the table of a spill object: the adds, then the drops.
 
     Adds that are `Add` actions, or segments of `version`, get a null version and partition, so that
-    the object is the same whichever version the commit gets.
+    the object is the same whichever version the commit gets. A null partition is counted: segments
+    of `version` keep both where the commit dropped one of its own adds.
     """
     added, dropped = list(adds), list(drops)
     columns = _fixed_columns(added)
     own = [isinstance(a, Add) or a.version == version for a in added]
+    places = [a.partition for a in added if isinstance(a, Segment) and a.version == version]
+    if places != list(range(len(places))):  # against gap-in-a-spill
+        own = [False] * len(own)
     columns["version"] = [None if o else a.version for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
     columns["partition"] = [None if o else a.partition for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
     columns["hash"] = [None] * len(added)
@@ -225,7 +230,8 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
     """Return the adds and drops of a spill object named by the commit of `version`.
 
     Raises:
-        Corrupt: a row is neither an add nor a drop.
+        Corrupt: a row is neither an add nor a drop, or the versions and partitions of adds are not
+            of one form.
     """
     if _SPILL_ACTION.name not in table.column_names:
         raise Corrupt("a spill object lacks the column 'drop'")
@@ -243,6 +249,11 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
         drops = [Drop(i.hex(), c, h.hex()) for i, c, h in zip(ids, chunks, hashes, strict=True)]
         versions = kept.column("version")
         own = pa.compute.is_null(versions)
+        given = pa.compute.any(pa.compute.equal(versions, version)).as_py()
+        if not own.equals(pa.compute.is_null(kept.column("partition"))):
+            raise Corrupt("a spill object has adds with half a place")
+        if given and versions.null_count:
+            raise Corrupt("a spill object says only of some adds that its commit made them")
         ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
         kept = kept.set_column(4, _FIXED.field(4), versions.fill_null(version))
         partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
@@ -372,6 +383,11 @@ def _conform(table: pa.Table) -> pa.Table:
         raise Corrupt("a frame object has incomplete tails")
     try:
         table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
-        return table.cast(pa.schema(fields))
+        table = table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
+    for name in (*_COUNTS, *(name for name in wanted if name.startswith("nulls_"))):
+        least = pc.min(table.column(name)).as_py()
+        if least is not None and least < 0:
+            raise Corrupt(f"a frame object has a negative count in its column {name!r}")
+    return table

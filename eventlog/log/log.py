@@ -192,7 +192,10 @@ class Log:
                     raise
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
                 pending.append((commit, body))
-                commit, body = self.read(start)
+                below, below_body = self.read(start)
+                # against stepped-back-into-another-log
+                chain.check_later(below, below_body, commit, self.store.uri)
+                commit, body = below, below_body
         for later, later_body in reversed(pending):
             meta = codec.meta_patch(state.meta, later.state)
             delta = spills.delta_of(later, self.spill)

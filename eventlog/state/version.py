@@ -79,10 +79,11 @@ class VersionState:
             Corrupt: the key frame does not belong to this state.
         """
         keyframe.check(root)
-        if (root.state_hash, root.totals, root.table, root.commit) != (
+        if (root.state_hash, root.totals, root.table, root.time, root.commit) != (
             self.header.state_hash,
             self.header.totals,
             self.header.table,
+            self.header.time,
             self.commit_hash,
         ):
             # against key-frame-of-another-commit
@@ -96,8 +97,14 @@ class VersionState:
             older: the state at the version of this state's key frame, over the older key frame.
 
         Raises:
-            Corrupt: key frame and delta do not add up to the header.
+            Corrupt: they are not of one log, or key frame and delta do not add up to the header.
         """
+        next_one = older.version == self.version - 1
+        # against fell-back-into-another-log
+        if older.header.table != self.header.table or (
+            next_one and older.commit_hash != self.header.prev
+        ):
+            raise Corrupt("the key frame below is of another log", version=self.version)
         moved = replace(self, base=older.base, delta=older.delta.compose(self.delta))
         verification.check_sums(moved.header, moved.meta, moved.base, moved.delta)
         return moved

@@ -64,6 +64,27 @@ FRAMES = (
         "test_flipped_or_cut_roots_and_leaves_never_change_the_answer",
     ),
     mutant(
+        "gap-in-a-spill",
+        "R6.4",
+        "a spilled delta says the places of adds that cannot be counted",
+        never,
+        "test_a_commit_that_drops_what_it_added_opens_from_its_spill",
+    ),
+    mutant(
+        "stepped-back-into-another-log",
+        "P1 R9.6",
+        "the commit below an unusable key frame is of the same log",
+        skip,
+        "test_p1_a_reader_does_not_step_back_into_another_log",
+    ),
+    mutant(
+        "fell-back-into-another-log",
+        "P1 R9.6",
+        "the state below an unusable leaf is of the same log",
+        never,
+        "test_p1_a_snapshot_does_not_fall_back_into_another_log",
+    ),
+    mutant(
         "bad-key-frame-ends-the-road",
         "P1",
         "an unusable key frame is skipped",

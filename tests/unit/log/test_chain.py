@@ -5,6 +5,9 @@ from support.builders import replaced
 from support.damage import Damaged, rows
 
 from eventlog import Table, errors
+from eventlog.format import keys
+from eventlog.log.log import Log
+from eventlog.state import keyframe
 from eventlog.writers import append
 
 
@@ -41,3 +44,45 @@ def test_over_a_long_way_the_chain_is_fsck_s():
     damaged, handle = forged(9, table="cd" * 16)
     with pytest.raises(errors.Corrupt, match=r"does not follow|another table"):
         handle.refresh()
+
+
+def stranger(changes, *, damaged_leaf):
+    """A commit of another log over a key frame of leaves that cannot be used, read by a fresh log.
+
+    Its key frame is of the version before it, and says the same table as the commit.
+    """
+    damaged = Damaged(commits=5, every=1000)
+    damaged.table.write_keyframe()
+    append(damaged.table, rows(5))
+    damaged.forge_commit(
+        6, lambda commit: replaced(commit, header=replaced(commit.header, **changes))
+    )
+    named = {name: value for name, value in changes.items() if name == "table"}
+    damaged.forge_root(5, lambda root: replaced(root, **named))
+    if damaged_leaf:
+        for key in damaged.keys("_frames/"):
+            damaged.replace(key, b"damaged")
+    else:
+        damaged.store.delete([keys.keyframe_key(5)])
+    return Log(damaged.store)
+
+
+OTHER_LOGS = [{"prev": "ab" * 32}, {"table": "cd" * 16}]
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("changes", OTHER_LOGS, ids=["prev", "id"])
+def test_p1_a_reader_does_not_step_back_into_another_log(changes):
+    log = stranger(changes, damaged_leaf=False)
+    with pytest.raises(errors.Corrupt):
+        log.snapshot(6)
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("changes", OTHER_LOGS, ids=["prev", "id"])
+def test_p1_a_snapshot_does_not_fall_back_into_another_log(monkeypatch, changes):
+    monkeypatch.setattr(keyframe, "INLINE_SEGMENTS", 1)
+    snapshot = stranger(changes, damaged_leaf=True).snapshot(6)
+    assert snapshot.base.leaves
+    with pytest.raises(errors.Corrupt, match="another log"):
+        snapshot.entries()
