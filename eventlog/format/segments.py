@@ -386,8 +386,13 @@ def _conform(table: pa.Table) -> pa.Table:
         table = table.cast(pa.schema(fields))
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
-    for name in (*_COUNTS, *(name for name in wanted if name.startswith("nulls_"))):
+    _check_counts(table)
+    return table
+
+
+def _check_counts(table: pa.Table) -> None:
+    """Refuse what JSON could not say either (FORMAT.md R5.2)."""
+    for name in (*_COUNTS, *(name for name in table.column_names if name.startswith("nulls_"))):
         least = pc.min(table.column(name)).as_py()
         if least is not None and least < 0:
             raise Corrupt(f"a frame object has a negative count in its column {name!r}")
-    return table

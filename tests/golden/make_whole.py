@@ -115,12 +115,12 @@ def void(t: Table, rule: str, actions: Sequence[Action], **fields: object) -> Tr
     return Transaction(**{f: getattr(made, f) for f in made.__struct_fields__} | more)
 
 
-def put(t: Table, transactions: Sequence[Transaction]) -> None:
+def put(t: Table, transactions: Sequence[Transaction], time_ms: int | None = None) -> None:
     """Commit transactions whatever the fold says of them, as no writer may."""
     # Another handle, which knows nothing of the ids that were drawn here.
     other = Table.open(t.uri, store=t.store, clock=t.clock)
     head, view = other.log.judged_on(other.head(), transactions)
-    time_ms = max(t.clock.now_ms(), head.header.time + 1)
+    time_ms = max(t.clock.now_ms(), head.header.time + 1) if time_ms is None else time_ms
     effect = fold.judge(transactions, view, time_ms)
     made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.log)
     for key, body in made.objects.items():

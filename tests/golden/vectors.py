@@ -75,11 +75,12 @@ def rows_digest(rows: pa.Table) -> dict[str, Any]:
 
 def outcomes(transactions: tuple[Transaction, ...], effect: fold.Effect) -> list[str]:
     """Return, for each transaction of a commit, `accepted` or the rule that makes it void."""
-    said, seen = [], set()
-    for transaction in transactions:
-        accepted = transaction.id in effect.accepted and transaction.id not in seen
-        said.append("accepted" if accepted else transaction.info[RULE])
-        seen.add(transaction.id)
+    said = [transaction.info.get(RULE, "accepted") for transaction in transactions]
+    taken = [t.id for t, one in zip(transactions, said, strict=True) if one == "accepted"]
+    assert taken == list(effect.accepted)
+    assert {t.id for t, one in zip(transactions, said, strict=True) if one != "accepted"} == set(
+        effect.void
+    )
     return said
 
 

@@ -83,6 +83,6 @@ def test_p1_a_reader_does_not_step_back_into_another_log(changes):
 def test_p1_a_snapshot_does_not_fall_back_into_another_log(monkeypatch, changes):
     monkeypatch.setattr(keyframe, "INLINE_SEGMENTS", 1)
     snapshot = stranger(changes, damaged_leaf=True).snapshot(6)
-    assert snapshot.base.leaves
+    assert snapshot.state.base.leaves
     with pytest.raises(errors.Corrupt, match="another log"):
         snapshot.entries()
