@@ -26,7 +26,7 @@ DIGEST = '"digest":"'
 ZEROS = "0" * 64
 
 REFUSE, UNSUPPORTED, OLDER, SAME = "refuse", "unsupported", "older key frame", "same"
-LOST, CHAIN, FOLD = "lost", "chain", "fold"
+LOST, CHAIN, FOLD, EITHER = "lost", "chain", "fold", "either"
 
 
 def log_key(version: int, kind: str = "") -> str:
@@ -52,12 +52,29 @@ def resealed(text: str) -> str:
     return sealed('{"header":' + sealed(found[1]) + text[found.end() :])
 
 
-def change(table: str, key: str, edits: list[tuple[str, str]], seal: str = "all") -> dict[str, Any]:
-    """Return a change of a text: the edits, and those of the digests that follow from them."""
+def change(
+    table: str,
+    key: str,
+    edits: list[tuple[str, str]],
+    seal: str = "all",
+    times: tuple[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return a change of a text: the edits, and those of the digests that follow from them.
+
+    Args:
+        table: the golden table.
+        key: of the object.
+        edits: texts to find and to put.
+        seal: which digests are made good: `all`, `whole`, `none`.
+        times: a text that stands so often in the end, once after the edits.
+    """
     before = after = text_of(table, key)
     for find, put in edits:
         assert after.count(find) == 1, (table, key, find, after.count(find))
         after = after.replace(find, put)
+    if times is not None:
+        assert after.count(times[0]) == 1
+        after = after.replace(times[0], times[0] * times[1])
     if seal == "all":
         after = sealed(after) if "keyframe" in key else resealed(after)
     elif seal == "whole":
@@ -65,11 +82,12 @@ def change(table: str, key: str, edits: list[tuple[str, str]], seal: str = "all"
     pattern = re.compile(DIGEST + "([0-9a-f]{64})")
     old, new = pattern.findall(before), pattern.findall(after)
     more = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
-    return {"key": key, "text": [*edits, *more]}
+    made = {"key": key, "text": [*edits, *more]}
+    return made if times is None else made | {"times": times}
 
 
 def commit(
-    name: str, rule: str, what: str, at: tuple[str, int], *edits: tuple[str, str], **how: str
+    name: str, rule: str, what: str, at: tuple[str, int], *edits: tuple[str, str], **how: Any
 ):
     """Return a case of one changed commit."""
     table, version = at
@@ -267,7 +285,7 @@ def commits() -> list[dict[str, Any]]:
         commit(
             "another table's commit",
             "R10.1",
-            CHAIN,
+            REFUSE,
             year,
             (one("year", 2, r'"table":"\w+"'), f'"table":"{ZEROS[:32]}"'),
         ),
@@ -369,6 +387,7 @@ def frames() -> list[dict[str, Any]]:
             (leaves[0]["first"], leaves[0]["first"][:-4] + "0000"),
         ),
         root("bounds of a leaf that are too narrow", "R9.6", at, _narrower(leaves[0])),
+        root("other nulls of a leaf", "R9.6", at, _more_nulls(leaves[0])),
         root("another sum of a leaf", "R9.6", at, (leaves[0]["hash_sum"], ZEROS)),
         case("no leaf", "R9.6", OLDER, at[:2], {"key": key, "absent": True}),
         case(
@@ -411,6 +430,12 @@ def _narrower(leaf: dict[str, Any]) -> tuple[str, str]:
     )
 
 
+def _more_nulls(leaf: dict[str, Any]) -> tuple[str, str]:
+    column, low, high, nulls = leaf["stats"][0]
+    said = f"[[{column},{low},{high},"
+    return f"{said}{nulls}]", f"{said}{nulls + 1}]"
+
+
 def false_hash(key: str, body: bytes, leaf: dict[str, Any]) -> dict[str, Any]:
     """Return a leaf with an entry whose bounds are not those of its hash, named as it should be."""
     table = pq.read_table(pa.BufferReader(body))
@@ -438,6 +463,225 @@ def false_hash(key: str, body: bytes, leaf: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+def limits() -> list[dict[str, Any]]:
+    """Cases at the bounds of the format."""
+    year, info = ("year", 2), ('"info":{}', '"info":{"x":"~"}')
+    text = text_of(*_of(year))
+    writer = '"changes":{"operation":"append","writer":"golden@example'
+    header = (writer, writer + "~")
+    room = 2048 - text.index(',"state":')
+    fill = 8 * 2**20 - len(text) - len('"x":""')
+    nested = ("rules", 7)
+    return [
+        commit("a header of 2,048 bytes", "R6.1", SAME, year, header, times=("~", room)),
+        commit("a header of 2,049 bytes", "R6.1", REFUSE, year, header, times=("~", room + 1)),
+        commit("a commit of 8 MiB", "R5.3", SAME, year, info, times=("~", fill)),
+        commit("a commit of one byte more", "R5.3", REFUSE, year, info, times=("~", fill + 1)),
+        commit(
+            "41 arrays and objects inside one another",
+            "R5.3",
+            REFUSE,
+            nested,
+            ('"list":"int64"}', '"list":{"list":"int64"}}'),
+        ),
+        commit(
+            "a type that is a number",
+            "R5.2",
+            REFUSE,
+            nested,
+            ('"type":{"set":"int64"}', '"type":5'),
+        ),
+        commit(
+            "a newer reader is needed for what is not canonical",
+            "R5.4",
+            UNSUPPORTED,
+            year,
+            ('"min_reader":1', '"min_reader":2, "more":1.5'),
+        ),
+        case("no first commit", "R3.1", REFUSE, year, {"key": log_key(0), "absent": True}),
+    ]
+
+
+def _of(at: tuple[str, int]) -> tuple[str, str]:
+    return at[0], log_key(at[1])
+
+
+def deltas() -> list[dict[str, Any]]:
+    """Cases of drops of a delta, of its spill, and of the state beside it."""
+    at = ("whole", 10)
+    drops = re.findall(r'\{"action":"drop"[^}]*\}', text_of(*_of(at)).split('"delta":')[1])
+    one, two = (json.loads(drop) for drop in drops[:2])
+    names = one_of(at, r'"published":\{("\w{32}":null),("\w{32}":\{[^}]*\}),("\w{32}":null)\}')
+    first, middle, last = names.groups()
+    moved = one["id"][:-1] + ("1" if one["id"][-1] == "0" else "0")
+    other = one["hash"], f"{int(one['hash'], 16) + 1:064x}"
+    less = two["hash"], f"{int(two['hash'], 16) - 1:064x}"
+    drop = f'"id":"{one["id"]}","chunk":"{one["chunk"]}'
+    return [
+        commit(
+            "drops of a delta in another order",
+            "R6.6",
+            REFUSE,
+            at,
+            (f"{drops[0]},{drops[1]}", f"{drops[1]},{drops[0]}"),
+        ),
+        commit("another id in a drop", "R6.6", REFUSE, at, (one["id"], moved)),
+        commit("another chunk in a drop", "R6.6", EITHER, at, (drop, drop[:-3])),
+        commit("drops that name nothing", "R6.6", EITHER, at, other, less),
+        commit(
+            "names of the state in another order",
+            "R6.5",
+            REFUSE,
+            at,
+            (f"{first},{middle},{last}", f"{last},{middle},{first}"),
+        ),
+        commit(
+            "a null for a name that is not there",
+            "R6.5",
+            REFUSE,
+            ("year", 2),
+            ('"state":{}', '"state":{"pins":{"x":null}}'),
+        ),
+        spilled("a spilled add with half a place", REFUSE, "rules", 4, [(-1, "partition", None)]),
+        spilled(
+            "a spilled add that is counted beside one that is not",
+            REFUSE,
+            "rules",
+            4,
+            [(-1, "partition", None), (-1, "version", None)],
+        ),
+        spilled(
+            "spilled adds that are not counted",
+            SAME,
+            "whole",
+            5,
+            [(n - 4, name, n if name == "partition" else 5) for n in range(4) for name in PLACE],
+        ),
+    ]
+
+
+PLACE = ("version", "partition")
+
+
+def one_of(at: tuple[str, int], pattern: str) -> re.Match[str]:
+    """Return the first place in a commit that a pattern matches."""
+    found = re.search(pattern, text_of(*_of(at)))
+    assert found, pattern
+    return found
+
+
+def spilled(
+    name: str, what: str, table: str, version: int, cells: list[tuple[int, str, int | None]]
+) -> dict[str, Any]:
+    """Return a case of a delta's spill with other values in some rows of its adds."""
+    said = json.loads(text_of(table, log_key(version)))["delta"]["spill"]
+    body = (TABLES / table / "_frames" / f"{said['sha256']}.parquet").read_bytes()
+    rows = pq.read_table(pa.BufferReader(body))
+    for row, column, value in cells:
+        place = rows.column_names.index(column)
+        values = rows.column(column).to_pylist()
+        values[said["adds"] + row if row < 0 else row] = value
+        rows = rows.set_column(place, rows.field(place), pa.array(values, pa.int64()))
+    made, edits = stored_again(rows, said)
+    return case(
+        name,
+        "R6.4",
+        what,
+        (table, version),
+        change(table, log_key(version), edits),
+        made,
+    )
+
+
+def stored_again(rows: pa.Table, said: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Return a frame object of these rows as a change, and the edits of what names it."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", store_schema=False, write_statistics=False)
+    body = bytes(sink.getvalue())
+    name = hashlib.sha256(body).hexdigest()
+    made = {"key": f"_frames/{name}.parquet", "base64": base64.b64encode(body).decode()}
+    named = f'"sha256":"{said["sha256"]}","size":'
+    return made, [(f"{named}{said['size']},", f'"sha256":"{name}","size":{len(body)},')]
+
+
+def histories() -> list[dict[str, Any]]:
+    """Cases that a fold of the log notices, or one of a log of two tables."""
+    year, at = ("year", 2), ("rules", 10)
+    table = one("year", 2, r'"table":"\w+"')
+    other = [(table, f'"table":"{ZEROS[:32]}"')]
+    times = [one("year", version, r'"time":\d+') for version in (1, 2)]
+    action = one(
+        "rules", 10, r'"operation":"change","writer":"[^"]+","read_version".*?"version":9,"old":\d+'
+    )
+    clock = json.loads(text_of(*_of(at)))["state"]["clock"]
+    wrong = [clock[0] | {"old": clock[0]["old"] + 1}]
+    old_text, new_text = ('"clock":' + compact(c) for c in (clock, wrong))
+    state_hash = one("rules", 10, r'"state_hash":"\w+"')
+    total = int(state_hash[14:-1], 16)
+    for sign, value in ((-1, clock), (1, wrong)):
+        text = compact(["clock", None, value]).encode()
+        total += sign * int(hashlib.sha256(text).hexdigest(), 16)
+    later = [log_key(version) for version in (11, 12, 13)] + [log_key(13, ".keyframe")]
+    return [
+        case(
+            "another table's commit and key frame",
+            "R6.2",
+            CHAIN,
+            year,
+            change("year", log_key(2), other),
+            change("year", log_key(1, ".keyframe"), other),
+        ),
+        commit("a time that does not grow", "R10.2", FOLD, year, (times[1], times[0])),
+        case(
+            "a clock set from a time that it did not have",
+            "R10.2",
+            FOLD,
+            at,
+            *({"key": key, "absent": True} for key in later),
+            change(
+                "rules",
+                log_key(10),
+                [
+                    (action, action[: action.rindex(":") + 1] + str(wrong[0]["old"])),
+                    (old_text, new_text),
+                    (state_hash, f'"state_hash":"{total % 2**256:064x}"'),
+                ],
+            ),
+        ),
+        commit(
+            "a claim that is no id",
+            "F8",
+            FOLD,
+            year,
+            ('"claim":null', '"claim":{"id":"zz","token":1}'),
+        ),
+        commit("an add that is no id", "F6", FOLD, year, _no_id()),
+    ]
+
+
+def _no_id() -> tuple[str, str]:
+    said = _in_transaction()
+    return said, re.sub(r'"id":"\w+"', '"id":"zz"', said)
+
+
+def compact(value: Any) -> str:
+    """Return a value as canonical JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def own_roots() -> list[dict[str, Any]]:
+    """Cases of a key frame of the head itself."""
+    at = ("rules", 13, 13)
+    text = text_of("rules", log_key(13, ".keyframe"))
+    said = {name: re.search(rf'"{name}":"?\w+"?', text)[0] for name in ("commit", "time")}
+    later = f"{said['time'][:-1]}{(int(said['time'][-1]) + 1) % 10}"
+    edit = (said["time"] + ',"totals"', later + ',"totals"')
+    return [
+        root("a root of another commit", "R9.6", at, (said["commit"], f'"commit":"{ZEROS}"')),
+        root("a root of another time", "R9.6", at, edit),
+    ]
+
+
 def objects() -> list[dict[str, Any]]:
     """Cases of segments and of other objects."""
     at = ("whole", 24)
@@ -451,16 +695,31 @@ def objects() -> list[dict[str, Any]]:
         case("a segment cut short", "R7.7", LOST, at, {"key": key, "cut": 900}),
         case("a damaged intent", "R11.2", SAME, at, {"key": intent, "cut": 100}),
         case(
+            "no pending object", "R12.9", SAME, ("shared", 14), {"key": _pending(), "absent": True}
+        ),
+        case(
             "another body of the probe", "R2.3", SAME, at, {"key": "_probe/" + "0" * 32, "new": "x"}
         ),
     ]
+
+
+def _pending() -> str:
+    """Return the key of the newest object that a vacuum of `shared` left."""
+    for version in (14, 13):
+        found = re.search(r'"pending":\{"sha256":"(\w+)"', text_of("shared", log_key(version)))
+        if found:
+            return f"_frames/{found[1]}.parquet"
+    raise AssertionError
 
 
 def main() -> int:
     """Write the cases, one a line."""
     lines = [
         json.dumps(one, separators=(",", ":"), ensure_ascii=False)
-        for one in [*commits(), *frames(), *objects()]
+        for one in [
+            *(*commits(), *limits(), *deltas(), *histories()),
+            *(*frames(), *own_roots(), *objects()),
+        ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
     return 0

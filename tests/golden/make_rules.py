@@ -310,7 +310,11 @@ def replicas(t: Table) -> list[Transaction]:
 def make_rules(clock: ManualClock) -> None:
     """One commit for each of these."""
     t = make.open_at(NAME, SCHEMA, clock, properties={"keyframe_commits": "1000"})
-    put(t, [good(t, *(fresh(t, chunk=f"1970-01-0{n}", epoch=0) for n in (1, 2, 3)))])
+    first = good(t, *(fresh(t, chunk=f"1970-01-0{n}", epoch=0) for n in (1, 2, 3)))
+    # Names and texts that look like the end of an object.
+    names = [PropertyChange("app", None, "x"), PropertyChange("digest", None, HASH)]
+    info = {"app": '"}', "digest": HASH}
+    put(t, [first, good(t, SetProperties(tuple(names)), info=info)])
     t.write_keyframe()
     put(t, claims(t))
     put(t, drops(t))

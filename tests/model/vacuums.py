@@ -30,7 +30,7 @@ class Vacuums(Programs):
         "dropped_after_horizon": "V2, R12.4: segments dropped after the horizon are kept",
         "fence_settled": "R12.5: nothing is deleted before F is known to be in the log",
         "horizon_committed": "R12.5: the horizon is committed before it applies",
-        "pending_kept": "R12.6: the record names dropped segments that had to be kept",
+        "pending_kept": "R12.9: the record names dropped segments that had to be kept",
         "last_drop": "R12.5: of several drops of one segment the last one counts",
         "live_is_done": "R12.8: an add that is already live is not copied, fenced or not",
         "restage_id": "R12.8: a fenced add is copied, not committed with another epoch",
