@@ -215,7 +215,9 @@ def _check_types(schema: Schema | None, depth: int) -> None:
 
 
 def _check_depth(value: Any, depth: int) -> None:
-    """Check the nesting of arrays and objects; `value` is at level `depth`."""
+    """Refuse floats, and check the nesting of arrays and objects; `value` is at level `depth`."""
+    if isinstance(value, float):
+        raise Corrupt("the format has no floats")
     if isinstance(value, dict | list):
         if depth > limits.JSON_DEPTH:
             raise Corrupt(f"JSON is nested more than {limits.JSON_DEPTH} levels deep")

@@ -315,7 +315,7 @@ def _form_problem(schema: Schema) -> str | None:
 def _struct_field(part: Any, depth: int) -> pa.Field:
     if (
         not isinstance(part, dict)
-        or part.keys() != {"name", "type"}
+        or list(part) != ["name", "type"]
         or not isinstance(part["name"], str)
     ):
         raise Corrupt("a struct's field needs exactly a name and a type")
