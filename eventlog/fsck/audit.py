@@ -122,9 +122,8 @@ class Audit:
         self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
         self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
         problems = self._check_delta(commit, delta, effect)
-        for transaction in commit.transactions:
-            if transaction.id in effect.accepted:
-                problems += self._check_restored(transaction)
+        for transaction in effect.taken:
+            problems += self._check_restored(transaction)
         return Step(dict(effect.void), effect.drops, tuple(problems))
 
     def resume(self, header: Header, commit_hash: str, past: Past) -> None:

@@ -207,10 +207,9 @@ class _Search:
             commit = spills.unpack(self._log.read(version)[0], self._log.spill)
             effect = self._log.effect(commit)
             entries = {segment.id: segment for segment in (*effect.adds, *effect.drops)}
-            accepted = [t for t in commit.transactions if t.id in effect.accepted]
             self._commits[version] = [
                 _step((version, index), transaction, entries)
-                for index, transaction in enumerate(accepted)
+                for index, transaction in enumerate(effect.taken)
             ]
         return self._commits[version]
 

@@ -79,6 +79,7 @@ class Effect:
         drops: segments dropped.
         accepted: ids of the transactions that took effect.
         void: the reason, by id, of each transaction that did not.
+        taken: the transactions that took effect, in order. A void one may have the same id.
     """
 
     meta: Meta
@@ -86,6 +87,7 @@ class Effect:
     drops: tuple[Segment, ...] = ()
     accepted: tuple[str, ...] = ()
     void: Mapping[str, str] = field(default_factory=dict)
+    taken: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,8 @@ def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effe
         if isinstance(step, str):
             effect = replace(effect, void={**effect.void, transaction.id: step})
         else:
-            effect = replace(step, accepted=(*effect.accepted, transaction.id))
+            accepted, taken = (*effect.accepted, transaction.id), (*effect.taken, transaction)
+            effect = replace(step, accepted=accepted, taken=taken)
     return effect
 
 
@@ -257,7 +260,7 @@ def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
     The operation and the writer are those of the first accepted transaction, or of the first one
     where none was accepted.
     """
-    first = next((t for t in transactions if t.id in effect.accepted), transactions[0])
+    first = next(iter(effect.taken), transactions[0])  # against named-after-a-void-one
     return Changes(
         operation=first.operation,
         writer=first.writer,

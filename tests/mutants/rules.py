@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, instead, keep, mutant, never
 
 RULES = (
     mutant(
+        "named-after-a-void-one",
+        "F1",
+        "a commit is named after what took effect in it",
+        becomes("next((t for t in transactions if t.id in effect.accepted), transactions[0])"),
+        "test_f1_a_void_transaction_does_not_lend_its_name_to_another_of_its_id",
+    ),
+    mutant(
         "same-id-twice-in-a-commit",
         "F1 I4",
         "a transaction takes effect once in a commit",

@@ -98,6 +98,15 @@ def test_f1_a_transaction_listed_twice_has_one_effect(table):
     assert "twice" in judged(table, once, once).void[once.id]
 
 
+def test_f1_a_void_transaction_does_not_lend_its_name_to_another_of_its_id(table):
+    void = table.transaction("void", [SetProperties((PropertyChange("user.a", "0", "1"),))])
+    taken = replaced(void, operation="properties", actions=())
+    found = judged(table, void, taken)
+    assert (found.accepted, found.taken) == ((void.id,), (taken,))
+    assert fold.changes([void, taken], found).operation == "properties"
+    assert fold.changes([void], judged(table, void)).operation == "void"
+
+
 def test_f3_a_published_replace_is_void(table):
     (segment,) = live(table.head())
     plain = table.transaction("replace", [drop_of(segment), add(table)])

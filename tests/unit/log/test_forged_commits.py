@@ -7,7 +7,7 @@ from support.damage import Damaged
 from eventlog import Table, errors
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
-from eventlog.model.records import Spill
+from eventlog.model.records import Column, Schema, SetSchema, Spill
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 
@@ -46,6 +46,14 @@ def state(**changes):
     return lambda commit: replaced(commit, state={**commit.state, **changes})
 
 
+def typed(kind):
+    return Schema(2, 4, (Column(4, "added", kind, True),))
+
+
+def nested(levels):
+    return {"list": nested(levels - 1)} if levels else "int64"
+
+
 REFUSED_AT_OPEN = {
     "adds turned": lambda c: replaced(c, delta=replaced(c.delta, adds=c.delta.adds[::-1])),
     "an add twice": lambda c: replaced(c, delta=replaced(c.delta, adds=c.delta.adds * 2)),
@@ -58,6 +66,8 @@ REFUSED_AT_OPEN = {
     "a state that repeats an empty map": state(chunks={}),
     "a state that removes what is not there": state(chunks={"1970": None}),
     "a state of unknown fields": state(shelf=1),
+    "a type with a float": first(actions=(SetSchema(typed({"list": 1.5})),)),
+    "a type of 33 levels": first(actions=(SetSchema(typed(nested(33))),)),
     "a table without an id": lambda c: replaced(c, header=replaced(c.header, table="zz")),
     "both lists and a spill": lambda c: replaced(
         c, delta=replaced(c.delta, spill=Spill("ab" * 32, 1, 1, 0))
@@ -71,6 +81,13 @@ def test_what_a_commit_alone_tells_is_refused_at_open(name):
     with pytest.raises(errors.Corrupt):
         opened(damaged)
     assert damaged.errors()
+
+
+@pytest.mark.parametrize("kind", [nested(32), {"set": "int64"}, {"list": 5}, "uint64"])
+def test_a_type_that_the_format_does_not_have_does_not_stop_a_reader(kind):
+    damaged = forged(first(actions=(SetSchema(typed(kind)),)))
+    assert live(opened(damaged).head())
+    assert damaged.errors()  # of the fold: the transaction is void
 
 
 def test_a_table_of_several_adds_and_drops_is_read():

@@ -202,3 +202,10 @@ def test_columns_that_differ_by_case_alone_are_refused():
     taken = table.head().schema.names[1].upper()
     with pytest.raises(errors.InvalidInput):
         table.add_columns(table.head().schema.append(pa.field(taken, pa.int64())))
+
+
+def test_the_fields_of_a_struct_s_field_have_one_order():
+    kept = {"struct": [{"name": "x", "type": "int64"}]}
+    assert schema.arrow_type(kept) == pa.struct([("x", pa.int64())])
+    with pytest.raises(errors.Corrupt):
+        schema.arrow_type({"struct": [{"type": "int64", "name": "x"}]})
