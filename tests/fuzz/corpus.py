@@ -142,6 +142,7 @@ def _intents() -> list[bytes]:
     """The published one, and transactions of commits as if they had been published."""
     found = [b for n, b in _objects()["rich"].items() if keys.parse_intent_key(n)]
     made = [t for body in _commits() for t in codec.decode_commit(body).transactions]
+    made = [t for t in made if t.spill is None]  # R11.1
     return [
         *found,
         *(codec.encode_transaction(builders.replaced(t, until=9), builders.TABLE) for t in made),

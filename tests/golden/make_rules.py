@@ -94,6 +94,7 @@ def claims(t: Table) -> list[Transaction]:
         good(t, fresh(t, chunk="1970-02-01"), claim=token),
         void(t, "R13.2", [low]),
         good(t, high),  # revokes both
+        void(t, "R13.2", [claim(t, 4 * DAY, 6 * DAY, group="seven")]),  # of lower priority
         void(t, "F8", [fresh(t)], claim=token),
         void(t, "R13.5", [Release(shared[1].id, token.token)]),
         *(good(t, one) for one in named),
@@ -267,6 +268,8 @@ def horizons(t: Table) -> list[Transaction]:
         void(t, "R12.6", [Swept(Sweep(1, horizon, version - 1))]),
         void(t, "R12.6", [Swept(Sweep(2, horizon - 1, version - 1))]),
         void(t, "R12.6", [Swept(Sweep(2, horizon, version))]),
+        void(t, "R12.6", [Swept(Sweep(3, horizon, version - 1))]),  # above the fence
+        void(t, "R12.6", [Swept(Sweep(2, horizon + 1, version - 1))]),
         void(t, "R12.1", [Horizon(horizon)]),
         void(t, "R12.2", [SetPin("below", horizon - 1, "golden")]),
         good(t, SetPin("at", horizon, "golden"), Attach("at", horizon, "golden")),
