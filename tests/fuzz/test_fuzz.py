@@ -141,7 +141,7 @@ def test_what_the_mutations_start_from_is_accepted(name):
     [
         ("commit", 40, 10),
         ("keyframe", 40, 5),
-        ("intent", 40, 20),
+        ("intent", 40, 10),
         ("leaf", 15, 10),
         ("opened", 40, 20),
         ("predicate", 8, 10),
