@@ -197,6 +197,7 @@ class _Attempt:
             self._pulse()
             head = t.refresh()
             # against fenced-outputs-given-up
+            t.log.vouch(made.adds)
             version = commit_staged(t, replacement(t, task, made, self._lease))
             if self._lease is not None:
                 self._lease.forget()

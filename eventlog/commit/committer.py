@@ -32,7 +32,7 @@ from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Add, Transaction
-from eventlog.store.parallel import INTENT_THREADS, each
+from eventlog.store.parallel import INTENT_THREADS, each, start
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once, retrying
 
@@ -253,10 +253,10 @@ class Committer:
 
     def _both(self, first: c.Command, second: c.Command) -> tuple[Any, Any]:
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
-            other = pool.submit(self.perform, second)
+            other = start(pool, self.perform, second)
             answer = self.perform(first)
             try:
                 return answer, other.result()
-            except EventLogError as error:
+            except Exception as error:  # noqa: BLE001 - the first may have committed something
                 logger.info("continuing without the answer to %s: %s", second, error)
                 return answer, None

@@ -68,7 +68,7 @@ class Log:
         self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
             MAX_STEPPED_BACK
         )
-        self._vouched: set[tuple[str, int]] = set()  # (id, epoch) of uploads with fresh ids
+        self._vouched: set[tuple[str, int, str]] = set()  # (id, epoch, chunk) of uploads
 
     def head(self) -> Snapshot:
         """Return the snapshot of the head: one LIST, one commit and one key frame root.
@@ -287,7 +287,9 @@ class Log:
             Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
-        adds = ((a.id, a.epoch) for t in transactions for a in t.actions if isinstance(a, Add))
+        adds = (
+            (a.id, a.epoch, a.chunk) for t in transactions for a in t.actions if isinstance(a, Add)
+        )
         fresh = frozenset(add for add in adds if add in self._vouched)
         state, view = self.ask(head.state, Judging(transactions, fresh))
         return self._moved(head, state), view
@@ -389,7 +391,7 @@ class Log:
         with self._lock:
             if len(self._vouched) > MAX_VOUCHED:
                 self._vouched.clear()  # only costs reads of leaves
-            self._vouched.update((add.id, add.epoch) for add in adds)
+            self._vouched.update((add.id, add.epoch, add.chunk) for add in adds)
 
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.

@@ -75,17 +75,20 @@ class Judging:
 
     Attributes:
         transactions: with all actions in `actions`, none spilled, in the order of the commit.
-        fresh: (id, epoch) of uploads whose ids this process generated itself.
+        fresh: (id, epoch, chunk) of uploads whose ids this process generated itself.
         checked: see `Question.checked`.
     """
 
     transactions: Sequence[Transaction]
-    fresh: Collection[tuple[str, int]] = ()
+    fresh: Collection[tuple[str, int, str]] = ()
     checked: bool = True
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
         """Return the leaves that may contain dropped, already live or newly arrived segments."""
         judged = self._judged(state)
+        if any(self._is_foreign(add) for add in self._unknown(judged, state)):
+            # Its id must not be live in any chunk (F6), and leaves are ordered by chunk.
+            return state.leaves()  # against live-id-in-another-chunk
         wanted = {leaf.sha256 for leaf in state.leaves_of(self._sought(judged, state))}
         if state.base is not None:
             for start, end, after in _ranges(judged):
@@ -121,22 +124,28 @@ class Judging:
             return self.transactions[1:]
         return self.transactions
 
-    def _sought(self, judged: Iterable[Transaction], state: VersionState) -> list[Drop]:
-        """Return the segments whose liveness only the key frame can decide.
+    def _sought(self, judged: Sequence[Transaction], state: VersionState) -> list[Drop]:
+        """Return the segments whose liveness only the key frame can decide."""
+        drops = [a for txn in judged for a in txn.actions if isinstance(a, Drop)]
+        return drops + [Drop(add.id, add.chunk, "") for add in self._unknown(judged, state)]
 
-        A fresh id whose epoch is the key frame's version or later cannot be in the key frame, so a
-        warm append reads no leaf. Any other id, or the same id with another epoch, may be in it.
+    def _unknown(self, judged: Sequence[Transaction], state: VersionState) -> list[Add]:
+        """Return the adds whose ids could be in the key frame.
+
+        A fresh id whose epoch is the key frame's version or later cannot be in it, so a warm append
+        reads no leaf. With an earlier epoch it can, if it took effect before.
         """
         start = -1 if state.base is None else state.base.version
-        sought = []
-        for action in (action for txn in judged for action in txn.actions):
-            if isinstance(action, Drop):
-                sought.append(action)
-            elif isinstance(action, Add):
-                known_new = action.epoch >= start and (action.id, action.epoch) in self.fresh
-                if not known_new:  # against used-id-taken-for-fresh
-                    sought.append(Drop(action.id, action.chunk, ""))
-        return sought
+        unknown = []
+        for add in (a for txn in judged for a in txn.actions if isinstance(a, Add)):
+            known_new = add.epoch >= start and not self._is_foreign(add)
+            if not known_new:  # against used-id-taken-for-fresh
+                unknown.append(add)
+        return unknown
+
+    def _is_foreign(self, add: Add) -> bool:
+        """Return whether this program did not make the id for exactly this upload."""
+        return (add.id, add.epoch, add.chunk) not in self.fresh
 
 
 def _ranges(transactions: Iterable[Transaction]) -> list[tuple[int, int, int]]:

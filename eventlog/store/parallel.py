@@ -62,13 +62,31 @@ def read_ahead(
             while in_flight and (len(in_flight) >= window or weight + own > most):
                 weight -= in_flight[0][0]
                 yield in_flight.popleft()[1].result()
-            in_flight.append((own, pool.submit(work, item)))
+            in_flight.append((own, start(pool, work, item)))
             weight += own
         while in_flight:
             yield in_flight.popleft()[1].result()
     finally:
         for _, future in in_flight:
             future.cancel()
+
+
+def start(
+    pool: ThreadPoolExecutor, work: Callable[[_Item], _Answer], item: _Item
+) -> Future[_Answer]:
+    """Start work in a thread, or do it now if no thread can be started.
+
+    That is so at the end of the interpreter, in an `atexit` handler, and at a limit of threads.
+    """
+    try:
+        return pool.submit(work, item)
+    except RuntimeError:
+        done: Future[_Answer] = Future()
+        try:
+            done.set_result(work(item))
+        except Exception as error:  # noqa: BLE001 - raised where the answer is taken
+            done.set_exception(error)
+        return done
 
 
 def each(

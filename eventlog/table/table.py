@@ -25,8 +25,8 @@ from eventlog.commit.proposal import check_transaction
 from eventlog.errors import (
     ClaimLost,
     CommitConflict,
+    EventLogError,
     InvalidInput,
-    Unavailable,
     UnsupportedFormat,
     VersionNotFound,
 )
@@ -45,6 +45,7 @@ from eventlog.model.records import (
 )
 from eventlog.query.moments import Moment, to_ms
 from eventlog.store.location import check_absent, open_store, probe
+from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
 from eventlog.table import holding, restoration, settings
 from eventlog.table.creation import creation
@@ -531,14 +532,14 @@ class Table:
             yield
             return
 
-        def look() -> None:
+        def look(committer: Committer) -> None:
             if verifies:
                 self.verify()
-            with suppress(Unavailable):  # best effort: it only helps other writers
+            with suppress(EventLogError):  # best effort: it only helps other writers
                 committer.read_ahead(self.head())
 
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
-            preparations = pool.submit(look)
+            preparations = start(pool, look, committer)
             yield
             preparations.result()
 

@@ -22,6 +22,8 @@ from support.builders import (
 )
 
 from eventlog import errors
+from eventlog.commit import framing
+from eventlog.commit.protocol.contention import CROWD
 from eventlog.format import codec, keys
 from eventlog.model.records import App, SetProperties
 from eventlog.state import keyframe
@@ -907,3 +909,44 @@ def test_i4_deliveries_at_once_in_threads_take_effect_once():
         versions = list(pool.map(deliver, range(6)))
     assert len(set(versions)) == 1
     assert row_names(check_sound(store)) == ["row 0", "row 1"]
+
+
+@pytest.mark.hazard("C2")
+def test_an_interrupt_after_the_commit_leaves_its_transaction_to_be_settled(monkeypatch):
+    """The key frame is written last and takes longest: the commit is in the log by then."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    store = MemoryStore()
+    table = create(store)
+    transaction = table.transaction("append", [add(table)])
+    with monkeypatch.context() as patched:
+        patched.setattr(framing, "after", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table.commit(transaction)
+    other = reopen(store, seed=7)
+    commit(other, add(other))
+    table.refresh()
+    assert table.commit(transaction) == 1
+    assert accepted_in(store, transaction.id) == [1]
+    check_sound(store)
+
+
+@pytest.mark.parametrize("role", ["leads", "rides"])
+def test_a_commit_lands_although_no_thread_can_be_started(role, monkeypatch):
+    """As in an `atexit` handler, or at a limit of threads."""
+
+    def refuse(*_args, **_options):
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    store = MemoryStore()
+    table = create(store, properties={"combine_after": "1"})
+    table._committer.memory.contention.expected = CROWD
+    if role == "leads":
+        commit(table, add(table))
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    transaction = table.transaction("append", [add(table)])
+    version = table.commit(transaction)
+    assert accepted_in(store, transaction.id) == [version]
+    check_sound(store)

@@ -71,3 +71,21 @@ def test_an_id_of_ones_own_that_is_added_again_at_a_later_epoch_is_refused(dropp
     with pytest.raises(errors.CommitConflict, match="is already live"):
         table.commit(table.transaction("again", actions))
     check_sound(table.store)
+
+
+def test_an_id_that_is_live_in_another_chunk_is_refused(monkeypatch):
+    """The rule asks for the id in the whole table, not in the leaves of the chunk alone (F6)."""
+    monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
+    monkeypatch.setattr("eventlog.state.keyframe.LEAF_TARGET", 2)
+    monkeypatch.setattr("eventlog.state.keyframe.LEAF_MAX", 4)
+    table = create(MemoryStore())
+    for day in range(1, 20):
+        commit(table, builders.add(table, f"2013-01-{day:02d}"))
+    table.write_keyframe()
+    table = reopen(table.store)
+    first = live(table.refresh())[0]
+    other = "2013-01-19" if first.chunk < "2013-01-15" else "2013-01-01"
+    again = replaced(add_of(first), chunk=other, epoch=table.head().version)
+    with pytest.raises(errors.CommitConflict, match="already live"):
+        commit(table, again)
+    check_sound(table.store)

@@ -48,6 +48,13 @@ COMMITS = (
         "test_an_open_append_is_never_called_not_committed",
     ),
     mutant(
+        "interrupted-and-forgotten",
+        "C1 C2",
+        "what was committed is remembered until the handle has an answer",
+        first("memory.unsettled.pop(transaction.id, None)"),
+        "test_an_interrupt_after_the_commit_leaves_its_transaction_to_be_settled",
+    ),
+    mutant(
         "new-id-on-retry",
         "C8",
         "a transaction keeps its id through every race it loses",

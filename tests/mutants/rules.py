@@ -100,6 +100,13 @@ RULES = (
         "test_i3_the_same_segments_under_a_new_transaction_id_are_refused",
     ),
     mutant(
+        "live-id-in-another-chunk",
+        "F6",
+        "an id that this program did not make is looked for in every chunk",
+        instead("pass"),
+        "test_an_id_that_is_live_in_another_chunk_is_refused",
+    ),
+    mutant(
         "used-id-taken-for-fresh",
         "F6",
         "an id is looked for in the key frame unless it was made for this upload",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 CROWD = 8  # own commits for which a writer expects other writers after it noticed some
-MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
+MAX_LED = 5  # races that a leading writer runs before it lists published transactions again
 MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
 MAX_DEFERRALS = 2  # looks for the commit of the first writer in order, before a writer takes over
 
@@ -62,6 +62,7 @@ class Contention:
         riders: number of other writers' transactions in the last commit.
         committed_s: when that was, in monotonic seconds of the process.
         request_s: the duration of the last measured request, in seconds.
+        measured: whether a request was measured yet.
     """
 
     expected: int = 0
@@ -69,6 +70,7 @@ class Contention:
     riders: int = 0
     committed_s: float = 0.0
     request_s: float = 0.02
+    measured: bool = False
     _since: int = 0  # direct commits since the last look
     _remembered: int = 0  # direct commits for which other writers are still remembered
 
@@ -137,8 +139,14 @@ class Contention:
         self.expected = CROWD
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took, within bounds that a changed clock cannot exceed."""
+        """Note how long a request took, within bounds that a changed clock cannot exceed.
+
+        A single slow request changes little: the estimate at most doubles.
+        """
+        if self.measured:
+            seconds = min(seconds, 2 * self.request_s)
         self.request_s = min(max(SHORTEST_REQUEST_S, seconds), LONGEST_REQUEST_S)
+        self.measured = True
 
     def look_is_due(self) -> bool:
         """Count a commit without expected writers; return whether to look for others first."""

@@ -98,9 +98,11 @@ def _try_slot(
         raise
     yield NoteLogSeen()
     if stored is None:
-        del memory.unsettled[transaction.id]
+        # against interrupted-and-forgotten
         memory.contention.led(riders, (yield Elapsed()))
         after: Snapshot = yield Frame(proposal.snapshot)
+        # Until here, after an interrupt, the same transaction finds itself in the log.
+        memory.unsettled.pop(transaction.id, None)
         return Outcome(version, after)
     # against own-id-not-looked-for
     listed = any(t.id == transaction.id for t in stored.commit.transactions)

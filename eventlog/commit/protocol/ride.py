@@ -43,7 +43,7 @@ from eventlog.commit.rebase import Ready, rebase
 from eventlog.errors import (
     ClaimLost,
     CommitConflict,
-    Unavailable,
+    EventLogError,
 )
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
@@ -281,7 +281,7 @@ def others_waiting(
             return []
         intents = publication.waiting(intents, head, {transaction.id})
         taken = yield from _read(intents, head)
-    except Unavailable:
+    except EventLogError:
         return []  # this commit does not need them
     if taken:
         memory.contention.met()

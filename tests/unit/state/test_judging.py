@@ -42,12 +42,18 @@ def unchanged(day):
     return Unchanged(span.start, span.end)
 
 
-def test_a_fresh_add_takes_no_leaf_and_another_one_takes_its_own(table):
+def upload(add):
+    return {(add.id, add.epoch, add.chunk)}
+
+
+def test_a_fresh_add_takes_no_leaf_an_earlier_one_its_own_and_a_foreign_one_all(table):
     new = added(table, DAYS[2])
-    assert days_needed(table, new, fresh={(new.id, new.epoch)}) == []
-    assert days_needed(table, new) == [DAYS[2]]
+    assert days_needed(table, new, fresh=upload(new)) == []
     earlier = replaced(new, epoch=table.head().base.version - 1)
-    assert days_needed(table, earlier, fresh={(new.id, new.epoch)}) == [DAYS[2]]
+    assert days_needed(table, earlier, fresh=upload(earlier)) == [DAYS[2]]
+    for other in (set(), upload(earlier), upload(replaced(new, chunk=DAYS[1]))):
+        assert days_needed(table, new, fresh=other) == DAYS[: len(days_needed(table, new))]
+        assert len(days_needed(table, new, fresh=other)) > 3
 
 
 def test_a_drop_takes_the_leaf_that_holds_it_unless_it_came_since(table):
