@@ -77,16 +77,20 @@ class Judging:
         transactions: with all actions in `actions`, none spilled, in the order of the commit.
         fresh: (id, epoch, chunk) of uploads whose ids this process generated itself.
         checked: see `Question.checked`.
+        own_chunks: look for the ids of adds in their own chunks only. That is not the rule (F6):
+            the caller has to compare the result with what the commit says.
     """
 
     transactions: Sequence[Transaction]
     fresh: Collection[tuple[str, int, str]] = ()
     checked: bool = True
+    own_chunks: bool = False
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
         """Return the leaves that may contain dropped, already live or newly arrived segments."""
         judged = self._judged(state)
-        if any(self._is_foreign(add) for add in self._unknown(judged, state)):
+        foreign = any(self._is_foreign(add) for add in self._unknown(judged, state))
+        if foreign and not self.own_chunks:
             # Its id must not be live in any chunk (F6), and leaves are ordered by chunk.
             return state.leaves()  # against live-id-in-another-chunk
         wanted = {leaf.sha256 for leaf in state.leaves_of(self._sought(judged, state))}

@@ -266,5 +266,5 @@ def test_a_compaction_commits_no_segment_that_readers_would_refuse(monkeypatch, 
         assert outcome.ok
         return
     assert outcome.status == "failed"
-    assert "cannot be read after it was encoded" in outcome.error
+    assert "cannot be read back after encoding" in outcome.error
     assert scan(table).to_table() == right

@@ -26,7 +26,7 @@ def test_a_missing_segment_that_a_pin_holds_is_found():
     (held,) = live(table.snapshot(1))
     table.store.delete([keys.key_of(held)])
     (finding,) = fsck(Table(table.store)).findings
-    assert "pin 'keep' holds" in finding.message
+    assert "pin 'keep' protects" in finding.message
 
 
 def test_restore_looks_for_what_it_brings_back():

@@ -187,9 +187,9 @@ def test_both_clients_go_past_the_proxy_where_they_are_told_to(past, proxy, surr
     [
         ({"AWS_ENDPOINT_URL": f"{LOOK_ALIKE}/base"}, "ends with the path '/base'"),
         ({"AWS_ENDPOINT_URL": LOOK_ALIKE, "HTTP_PROXY": "socks5://127.0.0.1:9"}, "scheme 'socks5'"),
-        ({"AWS_CA_BUNDLE": "/nowhere/ca.pem"}, "name one file in PEM format"),
-        ({"AWS_CA_BUNDLE": "/"}, "name one file in PEM format"),
-        ({"REQUESTS_CA_BUNDLE": "/nowhere/ca.pem"}, "name one file in PEM format"),
+        ({"AWS_CA_BUNDLE": "/nowhere/ca.pem"}, "name a file in PEM format"),
+        ({"AWS_CA_BUNDLE": "/"}, "name a file in PEM format"),
+        ({"REQUESTS_CA_BUNDLE": "/nowhere/ca.pem"}, "name a file in PEM format"),
     ],
 )
 def test_what_pyarrow_cannot_do_is_refused_at_the_first_request(variables, says, surroundings):

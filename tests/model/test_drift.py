@@ -116,7 +116,7 @@ def test_a_rule_that_the_model_lacks_is_noticed(guard):
     ("module", "name", "stub"),
     [
         (holds, "check_restore", lambda action, meta, version: meta),
-        (holds, "_unheld", lambda *rest: None),
+        (holds, "_hold_problem", lambda *rest: None),
         (package_rules, "published_problem", lambda *rest: None),
         (package_rules, "replace_problem", lambda *rest: None),
         (assessment, "_changes_problem", lambda *rest: None),

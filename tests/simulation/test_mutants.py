@@ -143,7 +143,7 @@ MUTANTS = {
     "a doubt that is forgotten": (carry, "_unsettled_error", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
-    "pins below the horizon": (holds, "_unheld", nothing),
+    "pins below the horizon": (holds, "_hold_problem", nothing),
     "adds below the fence": (rules, "add_problem", nothing),
     "preconditions that always hold": (fold, "_arrived", nothing),
     "a rewrite that mistakes a row for another": (compactors, "cut", one_row_for_another),

@@ -99,7 +99,7 @@ def test_wrong_options_of_a_write_are_named(table, options, said):
     [
         (with_field("extra", "integer"), "unknown columns: 'extra'"),
         (StructType(SPARK_SCHEMA.fields[:1]), "column 'ts' is missing"),
-        (with_field("name", "long"), "column 'name' has type int64, the table's is string"),
+        (with_field("name", "long"), "column 'name' has type int64, and string in the table"),
         (with_field("name", "interval month"), "column 'name' has type interval month"),
         (with_field("name", "variant"), "column 'name' has type variant"),
         (StructType([*SPARK_SCHEMA.fields[:2], GEOMETRY]), "column 'name' has type geometry"),
@@ -278,7 +278,7 @@ def test_columns_are_a_list_or_json(text, names):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"columns": "[1]"}, InvalidInput, "option columns is a,b or a JSON list"),
+        ({"columns": "[1]"}, InvalidInput, "option columns must be a,b or a JSON list"),
         ({"columns": "nobody"}, InvalidInput, "unknown columns: 'nobody'"),
         ({"version": "99"}, NotFound, ""),
         ({"version": "-1"}, InvalidInput, "option version must be a whole number from 0"),

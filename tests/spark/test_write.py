@@ -89,7 +89,7 @@ def test_a_schema_that_does_not_fit_fails_before_any_task(events, save, local_ur
     assert "unknown columns: 'x'" in refused(
         lambda: save(events(5).selectExpr("*", "1 as x"), local_uri)
     )
-    assert "column 'id' has type string, the table's is int64" in refused(
+    assert "column 'id' has type string, and int64 in the table" in refused(
         lambda: save(events(5).selectExpr("name as id", "ts", "name"), local_uri)
     )
     assert version(local_uri) == 1

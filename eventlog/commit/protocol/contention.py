@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 CROWD = 8  # own commits for which a writer expects other writers after it noticed some
-MAX_LED = 5  # races that a leading writer runs before it lists published transactions again
+MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
 MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
 MAX_DEFERRALS = 2  # looks for the commit of the first writer in order, before a writer takes over
 
