@@ -15,6 +15,16 @@ PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 .PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate contention model mutants fuzz soak bench \
     tables docs docs-serve queue bundle build clean
 
+# Each part writes its name to FAILED if it fails, so that the last line can say which did.
+FAILED := /dev/null
+or_note = || { echo "$@" >> "$(FAILED)"; exit 1; }
+# The parts $(1) run at the same time, and all of them to their end.
+define in_parallel
++@failed=$$(mktemp) && trap 'rm -f "$$failed"' EXIT && \
+$(MAKE) --no-print-directory -j --keep-going FAILED="$$failed" $(1) || \
+{ sed 's/.*/$@: & failed/' "$$failed" >&2; exit 1; }
+endef
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -30,23 +40,23 @@ demo: setup ## a demonstration, from an empty folder to a queried table
 	@.venv/bin/eventlog demo
 
 lint: $(STAMP) ## ruff: rules and format
-	@$(PYTHON) -m ruff check . localstack/start-host
-	@$(PYTHON) -m ruff format --check . localstack/start-host
+	@$(PYTHON) -m ruff check . localstack/start-host $(or_note)
+	@$(PYTHON) -m ruff format --check . localstack/start-host $(or_note)
 
 types: $(STAMP) ## mypy, strict
-	@$(PYTHON) -m mypy
+	@$(PYTHON) -m mypy $(or_note)
 
 unit: $(STAMP) ## the tests of single modules, and of the code's structure
-	@$(PYTEST) tests/unit tests/tidy
+	@$(PYTEST) tests/unit tests/tidy $(or_note)
 
-check: $(STAMP) ## lint, types and unit tests: a minute
-	@$(MAKE) --no-print-directory -j lint types unit
+check: $(STAMP) ## lint, types and unit tests: one to three minutes
+	$(call in_parallel,lint types unit)
 
 all-tests: $(STAMP)
-	@$(PYTEST)
+	@$(PYTEST) $(or_note)
 
-test: setup ## lint, types, and every quick test that needs no server
-	@$(MAKE) --no-print-directory -j lint types all-tests
+test: setup ## lint, types, and every quick test that needs no server: six minutes or more
+	$(call in_parallel,lint types all-tests)
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.
 check test: export PYTHONHASHSEED := 0
