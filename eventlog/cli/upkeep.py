@@ -1,10 +1,11 @@
-"""The commands that maintain a table: pin, unpin, pins, claims, restore, clock.
+"""The commands that maintain a table: pin, unpin, pins, claims, restore, drop, clock.
 
 Needs the extra `cli`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,8 +15,12 @@ from eventlog.cli import terminal
 from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, common
 from eventlog.errors import InvalidInput
+from eventlog.format import keys
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Add, Claim, Drop, Pin, Totals
+from eventlog.model.records import Add, Claim, Drop, Pin, Segment, Totals
+from eventlog.quantities import size_text
+from eventlog.recovery.fallback import is_whole
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
@@ -164,6 +169,51 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
 
 @click.command()
 @common
+@click.argument("names", metavar="SEGMENT...", nargs=-1, required=True)
+@click.option("--reason", help="Why, for the history. Needed with --run.")
+@click.option(
+    "--run/--dry-run", "run", default=False, help="Drop; by default only show what would be."
+)
+def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -> None:
+    """Drop live segments whose rows are lost for good, so that the table reads again.
+
+    SEGMENT is a key as fsck names it, or an id. The rows disappear from the new version on. Older
+    versions still need the segments. Try the other steps of docs/guides/data-loss.md first.
+    """
+    if run and reason is None:
+        raise InvalidInput("--run needs --reason, which the history shows")
+    table = place.open()
+    segments = _live(table.snapshot(), names)
+    shown = [(keys.key_of(s), s, is_whole(table.store, s)) for s in segments]
+    committed = table.drop_segments(segments, reason=reason or "") if run else None
+    if place.as_json:
+        terminal.json_document(
+            {
+                "version": committed,
+                "segments": [
+                    {"key": key, "id": s.id, "rows": s.rows, "bytes": s.bytes, "intact": intact}
+                    for key, s, intact in shown
+                ],
+            }
+        )
+        return
+    terminal.table(
+        ("key", "rows", "bytes", "object"),
+        (
+            (key, terminal.count(s.rows), size_text(s.bytes), "intact" if intact else "lost")
+            for key, s, intact in shown
+        ),
+        right=("rows", "bytes"),
+    )
+    terminal.note(
+        "nothing was changed: --run drops these segments and their rows"
+        if committed is None
+        else f"version {committed}: dropped"
+    )
+
+
+@click.command()
+@common
 @click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
 @click.option(
     "--time", "text", metavar="TIME", help="With --set: the true time, if no clock is right."
@@ -215,7 +265,25 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         terminal.note(odd)
 
 
-COMMANDS = [pin, unpin, pins, claims, restore, clock]
+COMMANDS = [pin, unpin, pins, claims, restore, drop, clock]
+
+
+def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:
+    """Return the live segments of these keys or ids.
+
+    Raises:
+        InvalidInput: one of them is not live.
+    """
+    live = {segment.id: segment for segment in snapshot.segments()}
+    parsed = ((name, keys.parse_segment_key(name)) for name in names)
+    wanted = {name: key[2] if key else name for name, key in parsed}
+    for name, segment_id in wanted.items():
+        if segment_id not in live:
+            raise InvalidInput(
+                f"{name} is not a live segment of version {snapshot.version}: `eventlog fsck` "
+                "names those that are missing, `eventlog ls` all"
+            )
+    return [live[segment_id] for segment_id in dict.fromkeys(wanted.values())]
 
 
 def _pin_json(name: str, held: Pin) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from eventlog.model.records import (
     Transaction,
 )
 from eventlog.query.moments import Moment, to_ms
+from eventlog.state.delta import drop_of
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
@@ -321,17 +322,42 @@ class Table:
     def restore(self, version: int) -> int:
         """Make the segments of `version` live again, and return the committed version.
 
-        Nothing is copied. Schema and properties stay as they are.
+        Nothing is copied. Schema and properties stay as they are. Only the segments that are
+        brought back are looked for, and not those that are live already. Whether all segments of a
+        version are stored, `eventlog fsck URI --version N` tells.
 
         Raises:
             CommitConflict: another writer committed rows in the meantime; nothing was changed.
-            DataLoss: a segment to restore is missing; nothing was changed.
+            DataLoss: a segment to bring back is missing; nothing was changed.
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
         head = self.refresh()
         actions = restoration.restoration(head, self.snapshot(version), self.uri)
         return restoration.commit_restoration(self, actions, head, version)
+
+    def drop_segments(self, segments: Iterable[Segment], *, reason: str) -> int:
+        """Drop segments whose rows are lost for good, and return the committed version.
+
+        Their rows disappear from this version on, whatever else is committed in the meantime, so
+        that the table reads again. Nothing is deleted, and nothing is looked for: a segment that is
+        still stored is dropped as well. Older versions that show a segment still need it, and
+        raise `DataLoss` if it is missing.
+
+        Args:
+            segments: live segments, of `Snapshot.segments`; at least one.
+            reason: why, shown in histories.
+
+        Raises:
+            CommitConflict: one of them is not live any more; nothing was changed.
+            InvalidInput: there is none among `segments`, or something else than a segment.
+        """
+        lost = list(segments)
+        if not lost or not all(isinstance(segment, Segment) for segment in lost):
+            raise InvalidInput("give at least one segment to drop, of Snapshot.segments()")
+        drops = {segment.id: drop_of(segment) for segment in lost}
+        info = {"reason": text(reason, "a reason")}
+        return self.commit(self.transaction("drop", drops.values(), info=info))
 
     def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
         """Protect a version from vacuum until `unpin` or `break_pin`, and return the version.

@@ -149,6 +149,43 @@ def test_restore_of_a_vacuumed_version(table):
     assert run("restore", table.uri, 99).exit_code == 1
 
 
+# ------------------------------------------------------------------------------ drop
+
+
+def test_drop_shows_and_with_run_drops(table):
+    first, second, *_ = table.snapshot().segments()
+    table.store.delete([keys.key_of(first)])
+    asked = ("drop", table.uri, keys.key_of(first), second.id)
+    shown = done(*asked)
+    assert "nothing was changed" in shown.stderr
+    gone, there = shown.stdout.splitlines()[1:]
+    assert (gone.split()[0], gone.split()[-1]) == (keys.key_of(first), "lost")
+    assert (there.split()[0], there.split()[-1]) == (keys.key_of(second), "intact")
+    dry = document(*asked)
+    assert dry["version"] is None
+    assert [(s["id"], s["intact"]) for s in dry["segments"]] == [
+        (first.id, False),
+        (second.id, True),
+    ]
+    assert len(table.refresh().segments()) == 4
+    assert "version 3: dropped" in done(*asked, "--run", "--reason", "no copy left").stderr
+    assert len(table.refresh().segments()) == 2
+    assert "no copy left" in done("show", table.uri, 3).stdout
+
+
+def test_drop_refuses_what_is_not_live_and_a_run_without_a_reason(table):
+    segment = table.snapshot().segments()[0].id
+    for asked, message in (
+        ([segment, "--run"], "--reason"),
+        ([segment, "0" * 32, "--run", "--reason", "x"], "not a live segment of version 2"),
+        ([], "SEGMENT"),
+    ):
+        answer = run("drop", table.uri, *asked)
+        assert answer.exit_code == 2, answer.output
+        assert message in answer.stderr
+    assert table.refresh().version == 2
+
+
 # ------------------------------------------------------------------------------ fsck
 
 
