@@ -78,7 +78,7 @@ def vacuum_(
     terminal.note(
         "nothing was changed: --run deletes these objects"
         if report.dry_run
-        else "uploads above the fence were not counted: a dry run counts them"
+        else "newer uploads were not counted; without --run they are"
     )
 
 

@@ -149,7 +149,10 @@ def compact(
 @policy_options
 @at_version
 def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
-    """List the time chunks: segments by size, and the verdict of compaction on each."""
+    """List the time chunks as compaction sees them: segments by size, and its verdict on each.
+
+    The totals alone, also of older times or of a condition, `eventlog ls --chunks` shows.
+    """
     snapshot = place.open().snapshot(version)
     known, entries = known_of(snapshot), snapshot.entries()
     bounds = sorted({policy.target_bytes // 64, policy.target_bytes // 8, policy.good_bytes})
@@ -234,7 +237,8 @@ def _exit_code(report: RunReport) -> int:
 
 def _show_run(report: RunReport) -> None:
     if not report.planned:
-        terminal.say("nothing to compact")
+        noted = "" if report.noted is None else f"; noted in version {report.noted}"
+        terminal.say(f"nothing to compact{noted}")
         return
     terminal.table(
         ("task", "status", "version", "rows", "segments", "bytes", "seconds", "error"),

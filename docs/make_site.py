@@ -38,6 +38,10 @@ DECISIONS = "      # the pages of docs/decisions\n"
 COMPLAINT = re.compile(r"^.*(?:mkdocstrings|griffe|autorefs)\b.*$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^ *(```|~~~)")
+# What only the tests of the examples read.
+_UNSEEN = re.compile(
+    r"^<!--+ *(?:invisible-code-block:|skip:).*?--+>\n\n?", re.MULTILINE | re.DOTALL
+)
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -119,7 +123,7 @@ def lay_out(out: Path) -> None:
     for source, page in places.items():
         body = (ROOT / source).read_bytes()
         if source.suffix == ".md":
-            body = moved(body.decode(), source, places).encode()
+            body = moved(_UNSEEN.sub("", body.decode()), source, places).encode()
         written[out / "pages" / page] = body
     for path, body in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)

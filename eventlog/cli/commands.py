@@ -116,7 +116,12 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
     metavar="NAME",
     help="Only this time chunk, such as 2013-01-07 or 2013. Repeatable.",
 )
-@click.option("--chunks", "by_chunk", is_flag=True, help="List time chunks with their totals.")
+@click.option(
+    "--chunks",
+    "by_chunk",
+    is_flag=True,
+    help="List the time chunks that hold the segments, with totals only; see also `chunks`.",
+)
 def ls(
     place: Place,
     *,
@@ -126,7 +131,10 @@ def ls(
     only: Sequence[str],
     by_chunk: bool,
 ) -> None:
-    """List the live segments, or the time chunks."""
+    """List the live segments, or with --chunks the totals of each time chunk.
+
+    What compaction makes of the chunks, `eventlog chunks` shows.
+    """
     segments = place.open().snapshot(version, timestamp).segments(where, only or None)
     if by_chunk:
         _list_chunks(place, segments)

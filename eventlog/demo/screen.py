@@ -97,7 +97,7 @@ class Screen:
             f"{len(sizes)} Spark jobs append late flights of February, while compaction runs"
         )
         self.say(
-            "  so that they overlap, each job's last append waits for the first compaction round"
+            "  each job's last append waits for the first round of compaction, so that both overlap"
         )
         for number, rows in enumerate(sizes, 1):
             self.say(f"  late job {number}: {rows:>5,} flights in {batches} appends")
@@ -116,8 +116,8 @@ class Screen:
             f"{ongoing.failed_appends or 'none'} of {ongoing.appends} late appends"
         )
         self.say(
-            "  late appends between the plan of a replacement and its commit: "
-            f"{ongoing.arrived}; replacements between late appends: {ongoing.between}"
+            f"  overlap: {ongoing.arrived} late appends were committed while a compaction was at "
+            f"work, and {ongoing.between} compactions between two late appends"
         )
         if not (ongoing.arrived and ongoing.between):
             self.say("  COMPACTION AND LATE APPENDS DID NOT OVERLAP")

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from eventlog.arguments import mapping
+from eventlog.errors import CommitConflict
 from eventlog.model.chunks import check_granularity
 from eventlog.model.records import SetClock, SetGranularity, SetProperties, SetSchema
 from eventlog.model.schema import extend
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
+from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
 from eventlog.table.ports import OpenTable
@@ -50,4 +52,10 @@ def set_clock(table: OpenTable, moment: Moment | None = None) -> int:
     now_ms = store_time_ms(table.store, table.clock)
     new = now_ms if moment is None else to_ms(moment)
     change = SetClock(head.version, head.header.time, new)
+    refused = timing.set_clock(change, head.meta, head.version + 1, new)
+    if isinstance(refused, str):  # no reading of the table would change that
+        table.verify()
+        raise CommitConflict(
+            f"{refused}. Nothing was committed", table=table.uri, version=head.version
+        )
     return table.commit(table.transaction("clock", [change]))

@@ -107,6 +107,16 @@ def test_links_follow_their_pages(tmp_path, monkeypatch):
     assert text == "[up](../index.md#x) code \n```\n[a](b)\n```\n"
 
 
+def test_what_only_tests_read_is_not_published(tmp_path, monkeypatch):
+    unseen = (
+        '<!-- invisible-code-block: python\nx = 1\n-->\n\n<!-- skip: next "no -- account" -->\n'
+    )
+    copied(tmp_path, monkeypatch, index=f"# A page\n\n{unseen}```sh\nls\n```\n\n<!-- kept -->\n")
+    make_site.lay_out(tmp_path / "build")
+    page = (tmp_path / "build" / "pages" / "index.md").read_text()
+    assert page == "# A page\n\n```sh\nls\n```\n\n<!-- kept -->\n"
+
+
 def test_decisions_enter_the_menu_by_themselves(tmp_path, monkeypatch):
     copied(tmp_path, monkeypatch, index="# A page\n")
     with (tmp_path / "docs" / "mkdocs.yml").open("a") as config:

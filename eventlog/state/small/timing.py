@@ -43,8 +43,8 @@ def set_clock(action: SetClock, meta: Meta, version: int, time_ms: int) -> Meta 
         return "the clock can be set once per commit, to the time of that commit"
     if 0 <= action.new - action.old <= MAX_LEAP_MS:
         return (
-            "the clock can be set back, or ahead by more than ten years; by less it moves ahead "
-            "with the next commit"
+            "the table's time needs no correction: it can only be set back, or ahead by more than "
+            "ten years; a smaller step comes with the next commit"
         )
     if len(meta.clock) >= MAX_CORRECTIONS:
         return f"the clock was already set {MAX_CORRECTIONS} times, the limit"

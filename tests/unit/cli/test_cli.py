@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from tidy.definitions import TESTS
 
 from eventlog import Table
 from eventlog.cli.program import build
@@ -548,25 +550,25 @@ def test_process_exits_with_the_code(tmp_path):
     assert (answer.returncode, answer.stdout) == (1, b"")
 
 
+VERBS = sorted(build().commands)
+
+
 def test_help_lists_every_verb():
     text = done("--help").stdout
-    for verb in (
-        "append",
-        "create",
-        "demo",
-        "diff",
-        "fsck",
-        "log",
-        "ls",
-        "pin",
-        "pins",
-        "restore",
-        "scan",
-        "show",
-        "unpin",
-    ):
+    assert {"append", "compact", "create", "demo", "fsck", "scan", "vacuum"} <= set(VERBS)
+    for verb in VERBS:
         assert f"  {verb} " in text
         assert "--json" in done(verb, "--help").stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_in_a_guide(verb):
+    root = TESTS.parent
+    pages = [*(root / "docs" / "guides").glob("*.md")]
+    if verb == "demo":  # `make demo` runs it
+        pages = [root / "Makefile"]
+    named = re.compile(rf"\beventlog {verb}\b")
+    assert any(named.search(page.read_text(encoding="utf-8")) for page in pages)
 
 
 def test_missing_packages_are_named():

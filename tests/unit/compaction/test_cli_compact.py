@@ -47,6 +47,13 @@ def test_work_that_was_done_and_none_to_do_are_no_failure(table):
     assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
 
 
+def test_a_run_that_only_takes_notes_says_so(tmp_path):
+    t = builders.create(LocalStore(str(tmp_path / "t")))
+    append(t, builders.events(2))
+    assert compact(t).stdout == "nothing to compact; noted in version 2\n"
+    assert compact(t).stdout == "nothing to compact\n"
+
+
 def test_one_failed_task_is_a_failure_whatever_else_was_done(table):
     another_month(table)
     table.store.delete([keys.key_of(table.snapshot().segments(chunks="1970-01-01")[0])])
