@@ -24,7 +24,7 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.records import GRANULARITIES, ChunkState
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -188,7 +188,7 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
         right=("segments", "rows", "bytes", *names, "priority"),
     )
     unstable = sum(verdict.act == "compact" for _, verdict in scored)
-    total = _number(len(scored), "chunk")
+    total = count_text(len(scored), "chunk")
     terminal.note(f"{total} at version {snapshot.version}; {unstable:,} to compact")
 
 
@@ -260,7 +260,7 @@ def _show_run(report: RunReport) -> None:
     claimed = [o.error for o in report.outcomes if o.status == "claimed" and o.error]
     for error in list(dict.fromkeys(claimed))[:_SHOWN_CLAIMS]:
         terminal.note(f"not done: {error}; `eventlog claims` lists the claims")
-    parts = [f"{report.count('done'):,} of {report.planned:,} tasks done"]
+    parts = [f"{report.count('done'):,} of {count_text(report.planned, 'task')} done"]
     others = ("superseded", "claimed", "failed", "out of time")
     parts += [f"{report.count(name):,} {name}" for name in others if report.count(name)]
     if report.shed:
@@ -294,17 +294,13 @@ def _show_plan(plan: Plan) -> None:
 
 def _summary(plan: Plan) -> str:
     size = sum(task.bytes for task in plan.tasks)
-    chunks = _number(len(plan.verdicts), "chunk")
-    looked = f"{chunks} in {_number(plan.spans, 'span')} examined"
+    chunks = count_text(len(plan.verdicts), "chunk")
+    looked = f"{chunks} in {count_text(plan.spans, 'span')} examined"
     if plan.since is not None:
         looked += f" (changed since version {plan.since}, or noted then)"
-    tasks = _number(len(plan.tasks), "task")
+    tasks = count_text(len(plan.tasks), "task")
     ends = f"{tasks} of {size_text(size)}; --run performs them" if plan.tasks else "no tasks"
     return f"version {plan.version}: {looked}, {plan.empty:,} empty between them; {ends}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _chunk_names(names: tuple[str, ...]) -> str:
@@ -337,7 +333,7 @@ def _show_verdict(verdict: Verdict, place: Place) -> None:
             ("segments", f"{v.segments:,}: {v.small:,} small, {v.good:,} good, {v.large:,} large"),
             ("rows", terminal.count(v.rows)),
             ("bytes", f"{size_text(v.bytes)}, the largest {size_text(v.largest)}"),
-            ("granularity", f"{v.foreign:,} segments of another" if v.foreign else None),
+            ("granularity", f"{v.foreign:,} of another" if v.foreign else None),
             ("overlaps", binds or None),
             ("rewrite", _rewrite_text(v)),
             ("last change", f"version {v.newest}" if v.newest >= 0 else None),
@@ -351,7 +347,7 @@ def _rewrite_text(v: Verdict) -> str | None:
     if v.act != "compact":
         return None
     return (
-        f"{v.inputs:,} segments, {size_text(v.input_bytes)}, into {v.outputs:,}; "
+        f"{count_text(v.inputs, 'segment')}, {size_text(v.input_bytes)}, into {v.outputs:,}; "
         f"saves queries {v.saved:,}"
     )
 
@@ -364,10 +360,11 @@ def _bindings(v: Verdict) -> str:
 def _state_text(state: ChunkState | None) -> str:
     if state is None:
         return "nothing"
-    text = f"{state.state} with {state.segments:,} segments, the newest of version {state.version}"
+    segments = count_text(state.segments, "segment")
+    text = f"{state.state} with {segments}, the newest of version {state.version}"
     if state.failures:
         until = terminal.moment(state.until)
-        text += f"; failed {state.failures:,} times in a row, rests until {until}"
+        text += f"; failed {count_text(state.failures, 'time')} in a row, rests until {until}"
     return text
 
 

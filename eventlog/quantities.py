@@ -5,6 +5,11 @@ from __future__ import annotations
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
+def count_text(number: int, noun: str) -> str:
+    """Return a number with its noun as text for display: 1 segment, 2,000 segments."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def size_text(number: int) -> str:
     """Return a number of bytes as text for display, in powers of 1000."""
     value, unit = float(abs(number)), _UNITS[0]

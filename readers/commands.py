@@ -16,7 +16,7 @@ from eventlog.cli import terminal
 from eventlog.cli.program import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import scan
 from eventlog.state.scan import ScanPlan
@@ -96,7 +96,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     reader = rows_scan.to_reader()
     rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
     if output is not None:
-        terminal.note(f"{rows:,} rows in {output}")
+        terminal.note(f"{count_text(rows, 'row')} in {output}")
 
 
 COMMANDS = [scan_]
@@ -127,10 +127,14 @@ def _explain(place: Place, plan: ScanPlan) -> None:
             ("left out by time chunk", terminal.count(pruning["by_chunk"])),
             ("by key frame leaf", terminal.count(pruning["by_leaf"])),
             ("by statistics", terminal.count(pruning["by_statistics"])),
-            ("to read", f"{pruning['read']:,} segments, {rows:,} rows, {size_text(size)}"),
+            ("to read", _read_text(pruning["read"], rows, size)),
             ("rows are filtered", "no: all of them pass" if plan.filter is None else plan.filter),
         ]
     )
+
+
+def _read_text(segments: int, rows: int, size: int) -> str:
+    return f"{count_text(segments, 'segment')}, {count_text(rows, 'row')}, {size_text(size)}"
 
 
 def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
@@ -143,7 +147,9 @@ def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
     table = [[text(cell) for cell in row] for row in zip(*cells, strict=True)]
     terminal.table(columns, table, right=numbers)
     if len(rows) > shown and limit is None:
-        terminal.note(f"the first {shown} rows; --limit N shows more, --format csv all of them")
+        terminal.note(
+            f"the first {count_text(shown, 'row')}; --limit N shows more, --format csv all of them"
+        )
 
 
 def _cells(values: pa.ChunkedArray) -> list[Any]:

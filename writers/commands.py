@@ -12,6 +12,7 @@ import click
 from eventlog import Table
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, committed, common
+from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import already, append, make_app
 from eventlog.writers.files import FORMATS, counted, exactly, open_rows
@@ -105,7 +106,7 @@ def _answer(
             {"table": table.uri, "version": version, "rows": rows, "committed": committed}
         )
     elif committed:
-        terminal.say(f"version {version}: appended {terminal.count(rows)} rows")
+        terminal.say(f"version {version}: appended {count_text(rows, 'row')}")
     else:
         mark = table.head().meta.apps.get(app_id or "")
         reached = "" if mark is None else f" at sequence {mark.seq}"

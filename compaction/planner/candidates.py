@@ -28,6 +28,7 @@ from eventlog.compaction.tasks import Task, task_id
 from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk
 from eventlog.model.records import Granularity
+from eventlog.quantities import count_text
 
 # The most segments that one task replaces: its commit names each of them, and all claims together
 # name at most 10,000.
@@ -340,12 +341,13 @@ def _reason(draft: Draft, version: int) -> str:
         counts = ", ".join(f"{rule} {number:,}" for rule, number in sorted(rules.items()))
         more = " or more" if "granularity" in rules else ""
         text = (
-            f"{len(verdicts):,} chunks ({counts}): rewriting {len(draft.rows):,} segments into "
+            f"{count_text(len(verdicts), 'chunk')} ({counts}): rewriting "
+            f"{count_text(len(draft.rows), 'segment')} into "
             f"{sum(v.outputs for v in verdicts):,}{more} saves queries "
             f"{sum(v.saved for v in verdicts):,}"
         )
     number, of = draft.part
     if of > 1:
-        text += f"; part {number} of {of}, {len(draft.rows):,} segments"
+        text += f"; part {number} of {of}, {count_text(len(draft.rows), 'segment')}"
     age = version - draft.waiting_since
-    return f"{text}; waiting for {age:,} versions" if age else text
+    return f"{text}; waiting for {count_text(age, 'version')}" if age else text

@@ -22,7 +22,7 @@ from eventlog.format import keys
 from eventlog.log.history import HistoryEntry
 from eventlog.model.records import GRANULARITIES, Segment, Totals
 from eventlog.model.schema_text import parse_schema
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
@@ -68,8 +68,8 @@ def create(
     if place.as_json:
         terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
     else:
-        columns = len(table.head().schema.names)
-        terminal.say(f"created {table.uri}: {columns} columns, chunks by {granularity}")
+        columns = count_text(len(table.head().schema.names), "column")
+        terminal.say(f"created {table.uri}: {columns}, chunks by {granularity}")
 
 
 @click.command("log")

@@ -19,7 +19,7 @@ from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, Totals, Transaction
 from eventlog.model.schema_text import type_text
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.table.table import Table
 
 
@@ -92,7 +92,7 @@ def fsck(
 def totals_text(totals: Totals) -> str:
     """Return totals as text for display."""
     return (
-        f"{terminal.count(totals.segments)} segments, {terminal.count(totals.rows)} rows, "
+        f"{count_text(totals.segments, 'segment')}, {count_text(totals.rows, 'row')}, "
         f"{size_text(totals.bytes)}"
     )
 
@@ -190,7 +190,7 @@ def _show_state(snapshot: Snapshot) -> None:
 
 
 def _changed(adds: int, drops: int) -> str:
-    return f"{adds:,} segments added, {drops:,} dropped"
+    return f"{count_text(adds, 'segment')} added, {drops:,} dropped"
 
 
 def _actions(transaction: Transaction) -> dict[str, int]:
@@ -222,7 +222,7 @@ def _show_report(report: Report, seconds: float) -> None:
     _show_leftovers(report)
     _show_findings(report)
     repaired = sum(repair.done for repair in report.repairs)
-    verdict = f"corrupt: {report.errors:,} errors" if report.errors else "no errors"
+    verdict = f"corrupt: {count_text(report.errors, 'error')}" if report.errors else "no errors"
     repairs = f"; {repaired} repaired" if report.repairs else ""
     terminal.say(f"\n{verdict}{repairs} ({seconds:.1f} s)")
 

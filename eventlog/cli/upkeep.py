@@ -19,7 +19,7 @@ from eventlog.format import keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import Add, Claim, Drop, Pin, Segment, Totals
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
@@ -163,7 +163,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
     terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
     terminal.say(f"back to version {version}: {totals_text(target.totals)}")
-    terminal.say(f"drops {terminal.count(drops)} segments, brings back {totals_text(back)}")
+    terminal.say(f"drops {count_text(drops, 'segment')}, brings back {totals_text(back)}")
     terminal.say(_verdict(committed, head.version, changed=bool(actions)))
 
 
@@ -299,7 +299,7 @@ def _claim_json(name: str, held: Claim) -> dict[str, Any]:
 def _scope(held: Claim) -> str:
     """Return the scope of a claim as text: number of segments, the whole table, or the range."""
     if held.segments:
-        return f"{len(held.segments)} segments"
+        return count_text(len(held.segments), "segment")
     if (held.start, held.end) == (MIN_MS, MAX_MS):
         return "the whole table"
     start = "the beginning" if held.start == MIN_MS else terminal.moment(held.start)

@@ -9,7 +9,7 @@ import click
 
 from eventlog.cli import terminal
 from eventlog.log.history import HistoryEntry
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.state.scan import Pruning
 from eventlog.store.testing.local_server import LocalServer
 
@@ -81,8 +81,8 @@ class Screen:
         self.say(f"  where {where}")
         left_out = pruning.considered - pruning.read
         self.say(
-            f"  {rows:,} rows from {pruning.read:,} segments; {left_out:,} of "
-            f"{pruning.considered:,} were pruned without being read"
+            f"  {count_text(rows, 'row')} from {count_text(pruning.read, 'segment')}; "
+            f"{left_out:,} of {pruning.considered:,} were pruned without being read"
         )
 
     def engines(self, answers: Mapping[str, Mapping[str, Any]], *, equal: bool) -> None:
@@ -109,7 +109,8 @@ class Screen:
             self.say(f"    {reason}")
         self.say(
             f"  segments: {ongoing.before:,} before, {ongoing.after:,} after; "
-            f"{ongoing.compactions} replacements in {ongoing.rounds} rounds"
+            f"{count_text(ongoing.compactions, 'replacement')} in "
+            f"{count_text(ongoing.rounds, 'round')}"
         )
         self.say(
             f"  conflicts: {ongoing.conflicts or 'none'} of compaction, "

@@ -24,6 +24,7 @@ from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.walk import Listed, Progress, Walk, list_log
 from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
+from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
 from eventlog.state.small import timing
 from eventlog.state.small.holds import Hold, check_kept, holds
@@ -287,7 +288,7 @@ class _Run:
         if self._version < horizon:
             message = (
                 f"a vacuum has moved the horizon to version {horizon} in the meantime: "
-                f"{len(wanted):,} segments may be gone"
+                f"{count_text(len(wanted), 'segment')} may be gone"
             )
             key = keys.commit_key(self._version)
             self._findings.add("warning", message, key, self._version)
