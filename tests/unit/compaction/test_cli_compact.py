@@ -42,7 +42,7 @@ def statuses(answer):
 
 def test_work_that_was_done_and_none_to_do_are_no_failure(table):
     answer = compact(table)
-    assert (answer.exit_code, answer.stderr) == (0, "1 of 1 tasks done\n")
+    assert (answer.exit_code, answer.stderr) == (0, "1 of 1 task done\n")
     again = compact(table)
     assert (again.exit_code, again.stdout) == (0, "nothing to compact\n")
 
@@ -69,7 +69,7 @@ def test_a_claim_in_the_way_of_everything_is_a_conflict_that_names_it(table):
     assert answer.exit_code == 3
     assert answer.stderr.startswith("not done: ")
     assert f"claim {lease.id} of carol" in answer.stderr
-    assert "0 of 1 tasks done, 1 claimed" in answer.stderr
+    assert "0 of 1 task done, 1 claimed" in answer.stderr
     assert statuses(compact(table, "--granularity", "month", "--json")) == ["claimed"]
     lease.release()
     assert compact(table, "--granularity", "month").exit_code == 0
