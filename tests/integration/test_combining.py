@@ -654,6 +654,20 @@ def test_a_writer_who_is_alone_again_is_back_at_one_request_a_commit():
     assert kinds(counts) == (0, 1, 0, 0)
 
 
+def test_after_a_pause_a_writer_that_rode_along_expects_nobody():
+    store = table_at()
+    rider, leader = crowded(store, 6), crowded(store, 7)
+    during(rider, 1, lambda: commit(leader, add(leader)))
+    commit(rider, add(rider))
+    rider.clock.advance(60_000)
+    counting = CountingStore(rider.store)
+    rider.store = rider.log.store = counting
+    before = len(published(store))
+    commit(rider, add(rider))
+    assert counting.counts.list == 0
+    assert len(published(store)) == before
+
+
 @pytest.mark.parametrize("lost", [1, 3, 6])
 def test_combine_after_is_the_number_of_races_lost_before_an_append_is_published(lost):
     for combine_after in (1, 3, 6):

@@ -140,7 +140,7 @@ def test_appends_and_compactions_without_a_pause(root_uri):
             for n in range(WRITERS)
         ]  # fmt: skip
         compactions = workloads.compact_continuously(
-            start, lambda _: all(future.done() for future in appending), root_uri, None
+            start, lambda done: done and all(f.done() for f in appending), root_uri, None
         )
         blocks = [future.result() for future in appending]
 

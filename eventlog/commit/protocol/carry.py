@@ -7,6 +7,7 @@ from eventlog.commit.proposal import check_writable, propose
 from eventlog.commit.protocol.commands import (
     At,
     Draw,
+    Elapsed,
     Newest,
     Now,
     ReadIntents,
@@ -87,13 +88,16 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         Unavailable: the store does not answer, or every race was lost; nothing was committed.
     """
     check_writable(head.header)
+    memory.contention.resume((yield Elapsed()))
     try:
-        return (yield from _carry(memory, transaction, head))
+        outcome = yield from _carry(memory, transaction, head)
     except (CommitUnknown, Unavailable, InvalidInput) as error:
         if transaction.id not in memory.unsettled:  # against sent-and-forgotten
             raise
         # The transaction was sent and may still take effect, even if it was a read that failed.
         raise _unsettled_error(memory, transaction.id, error) from error
+    memory.contention.ended_s = yield Elapsed()
+    return outcome
 
 
 def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:

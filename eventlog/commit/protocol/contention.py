@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 CROWD = 8  # own commits for which a writer expects other writers after it noticed some
+IDLE_S = 10.0  # without a commit of its own, after which a writer expects no others
 MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
 MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
 MAX_DEFERRALS = 2  # looks for the commit of the first writer in order, before a writer takes over
@@ -63,6 +64,7 @@ class Contention:
         committed_s: when that was, in monotonic seconds of the process.
         request_s: the duration of the last measured request, in seconds.
         measured: whether a request was measured yet.
+        ended_s: when the last commit of the handle ended, likewise.
     """
 
     expected: int = 0
@@ -71,6 +73,7 @@ class Contention:
     committed_s: float = 0.0
     request_s: float = 0.02
     measured: bool = False
+    ended_s: float = 0.0
     _since: int = 0  # direct commits since the last look
     _remembered: int = 0  # direct commits for which other writers are still remembered
 
@@ -147,6 +150,11 @@ class Contention:
             seconds = min(seconds, 2 * self.request_s)
         self.request_s = min(max(SHORTEST_REQUEST_S, seconds), LONGEST_REQUEST_S)
         self.measured = True
+
+    def resume(self, elapsed_s: float) -> None:
+        """Note that a commit begins: after a long pause, other writers are no longer expected."""
+        if elapsed_s - self.ended_s > IDLE_S:
+            self.expected, self.role = 0, Role.UNKNOWN
 
     def look_is_due(self) -> bool:
         """Count a commit without expected writers; return whether to look for others first."""
