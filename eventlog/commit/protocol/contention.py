@@ -62,9 +62,9 @@ class Contention:
         role: how the last transaction took effect, if other writers were expected.
         riders: number of other writers' transactions in the last commit.
         committed_s: when that was, in monotonic seconds of the process.
-        request_s: the duration of the last measured request, in seconds.
+        request_s: how long a request takes, in seconds, as measured so far.
         measured: whether a request was measured yet.
-        ended_s: when the last commit of the handle ended, likewise.
+        ended_s: when the handle's last commit ended, in monotonic seconds of the process.
     """
 
     expected: int = 0
