@@ -221,7 +221,7 @@ class Committer:
         return c.Published(self._clock.elapsed_s() - started_s)
 
     def _list(self, head: Snapshot) -> list[publication.Intent]:
-        after, limit = publication.start_key(head), publication.MAX_LISTED
+        after, limit = publication.start_key(head), publication.most_listed(head)
         listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
         return publication.open_intents(((row.key, row.size) for row in listed), head)
 

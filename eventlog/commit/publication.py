@@ -24,7 +24,7 @@ WINDOW = 8  # the window of a published append, in versions
 REPLACE_WINDOW = 48
 MAX_TAKEN = 64  # the most published transactions that one commit includes
 MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # their total size: they must fit into the commit
-MAX_LISTED = 4 * MAX_TAKEN
+MAX_LISTED = 4 * MAX_TAKEN  # by one listing
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,6 +80,15 @@ def start_key(head: Snapshot) -> str:
     """Return the key to start a listing after: no intent before it can take effect on `head`."""
     latest = min(head.version + MAX_WINDOW + 1, keys.MAX_VERSION)
     return keys.intent_key(latest, "f" * 32)
+
+
+def most_listed(head: Snapshot) -> int:
+    """Return how many published transactions to list.
+
+    A listing shows the latest windows first. Every third version the listing goes on to those that
+    have waited longest; the others are shorter, since each row costs processor time.
+    """
+    return MAX_TAKEN if head.version % 3 else MAX_LISTED
 
 
 def open_intents(listed: Iterable[tuple[str, int]], head: Snapshot) -> list[Intent]:

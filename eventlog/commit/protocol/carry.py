@@ -190,10 +190,11 @@ def _unsettled_error(memory: Memory, transaction_id: str, error: EventLogError) 
 
 
 def _newest_later(memory: Memory, head: Snapshot, lost: int, *, combines: bool) -> Steps[Snapshot]:
-    """Wait after a lost race; return the newest snapshot, and note whether others combine."""
+    """Wait after a lost race; return the newest snapshot, and note whether to publish now."""
     yield from _pause(lost)
     newest: Snapshot = yield Newest(head)
-    if combines and newest.meta.published:
+    # Others combine, or there are already two commits where this writer tried one.
+    if combines and (newest.meta.published or newest.version > head.version):
         memory.contention.met()
     return newest
 

@@ -20,14 +20,16 @@ CROWD = 8  # own commits for which a writer expects other writers after it notic
 IDLE_S = 10.0  # without a commit of its own, after which a writer expects no others
 MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
 MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
-MAX_DEFERRALS = 2  # looks for the commit of the first writer in order, before a writer takes over
+# Looks for the commit of the first writer in order before another one takes over: one more for each
+# place in order.
+FEWEST_DEFERRALS, MOST_DEFERRALS = 2, 8
 
 # Times below are in requests: multiples of the duration of one request. A leader commits every two
 # to four requests. A transaction that it lists right after it was published is committed one and a
 # half requests later.
 FIRST_LOOK_MANY = 2.4
 FIRST_LOOK = 1.0  # from the answer to a publication to the first look
-NEXT_LOOK = 0.15  # from the answer to a look without a new commit to the next look
+NEXT_LOOK = 0.15  # from the answer to a look without a new commit to the next look, at first
 MAX_LOOKS = 5  # looks in a row without a new commit, before a writer lists published transactions
 MAX_PASSED = 3  # commits without the own transaction, before a writer lists published ones
 
@@ -185,6 +187,14 @@ class Watch:
     def left_out(self) -> None:
         """Note a commit without the transaction."""
         self.looks, self.passed = 0, self.passed + 1
+
+    @property
+    def next_look(self) -> float:
+        """The wait until the next look, in requests.
+
+        It grows, since looks in vain take processor time from a leader on the same machine.
+        """
+        return NEXT_LOOK * 2.0 ** max(0, self.looks - 1)
 
     @property
     def is_over(self) -> bool:

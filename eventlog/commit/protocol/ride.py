@@ -27,10 +27,11 @@ from eventlog.commit.protocol.commands import (
     Viewed,
 )
 from eventlog.commit.protocol.contention import (
+    FEWEST_DEFERRALS,
     FIRST_LOOK,
     MAX_AWAITED,
-    MAX_DEFERRALS,
     MAX_LED,
+    MOST_DEFERRALS,
     NEXT_LOOK,
     Role,
     Watch,
@@ -189,10 +190,15 @@ def _read_and_look(
 def _defer(
     memory: Memory, published: Transaction, head: Snapshot, others: list[Intent]
 ) -> Steps[tuple[Outcome | Snapshot, list[Intent]]]:
-    """Wait a while for the first writer in order; all writers see the same order, so one leads."""
+    """Wait a while for the first writer in order; all writers see the same order, so one leads.
+
+    The further behind in order, the longer a writer waits before it takes over: if all took over at
+    once, each would read all published transactions, and one would win.
+    """
     own = Intent(published.until or 0, published.id, "", 0)
+    place = sum(other < own for other in others)
     deferrals = 0
-    while others and others[0] < own and deferrals < MAX_DEFERRALS:
+    while others and others[0] < own and deferrals < min(place + FEWEST_DEFERRALS, MOST_DEFERRALS):
         yield from _rest(memory, NEXT_LOOK if deferrals else FIRST_LOOK)
         step = yield from look_next(published, head)
         if isinstance(step, Outcome):
@@ -202,9 +208,8 @@ def _defer(
         if step.version > head.version:
             first, head = others[0], step
             others = publication.waiting(others, head)
-            if others and others[0] == first:
-                break  # the commit included no published transaction: its writer does not lead
-            deferrals = 0
+            if not others or others[0] != first:
+                deferrals = 0  # the writer of that commit includes published transactions
     return head, others
 
 
@@ -253,7 +258,7 @@ def _await_leader(
             watch.no_commit()
         if watch.is_over:
             break
-        yield from _rest(memory, NEXT_LOOK)
+        yield from _rest(memory, watch.next_look)
     return head
 
 

@@ -9,12 +9,14 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+import botocore.utils
 import pytest
 
 from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
 from eventlog.store.s3 import clients
 from eventlog.store.s3.adapter import S3Store
+from eventlog.store.s3.answers import parse_timestamp
 
 SERVER_MS = 1_700_000_000_000
 
@@ -158,6 +160,19 @@ class TestConditionalPut:
         assert (request.command, request.path) == ("PUT", "/bucket/root/_log/1.json")
         assert request.headers["If-None-Match"] == "*"
         assert server.bodies == [b"body"]
+
+    @pytest.mark.parametrize("size", [0, 1000, 2**20])
+    def test_a_small_segment_is_sent_without_asking_first(self, store, server, size):
+        body = bytes(size)
+        store.put_if_absent("key", memoryview(body))
+        assert "Expect" not in server.requests[0].headers
+        assert server.bodies == [body]
+
+    def test_a_large_segment_is_announced_first(self, store, server):
+        body = bytes(2**20 + 1)
+        store.put_if_absent("key", memoryview(body))
+        assert server.requests[0].headers["Expect"] == "100-continue"
+        assert server.bodies == [body]
 
     def test_412_is_false(self, store, server):
         server.steps = [answer(412, "PreconditionFailed")]
@@ -404,6 +419,24 @@ class TestTime:
         server.steps = [truncated, answer(200, headers=[("Date", "nonsense")], date_ms=0)]
         store.get("key", length=3)
         assert store.now_ms() is None or store.now_ms() > 0
+
+
+class TestTimestamps:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05+00:00"),
+            *("Fri, 02 Jan 2026 03:04:05 GMT", "20260102T030405Z", "1767322999", 1767322999, 0.5),
+            "02 January 2026 03:04:05 UTC",
+        ],
+    )
+    def test_mean_what_they_mean_to_botocore(self, text):
+        assert parse_timestamp(text) == botocore.utils.parse_timestamp(text)
+
+    @pytest.mark.parametrize("value", ["", "nonsense", None])
+    def test_anything_else_is_an_error(self, value):
+        with pytest.raises((ValueError, TypeError)):
+            parse_timestamp(value)
 
 
 def _get_in_child(store, answers):
