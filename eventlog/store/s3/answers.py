@@ -41,27 +41,6 @@ def date_ms(answer: Mapping[str, Any]) -> int | None:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
 
 
-def parse_timestamp(value: Any) -> datetime:
-    """Return a timestamp of an answer, in any form that botocore accepts.
-
-    botocore's own parser takes a millisecond for each row of a listing, most of a request's CPU.
-
-    Raises:
-        ValueError: the value is not a timestamp.
-    """
-    if isinstance(value, str):
-        for parse in (datetime.fromisoformat, parsedate_to_datetime):
-            try:
-                moment: datetime = parse(value)
-            except (TypeError, ValueError):
-                continue
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    from botocore import utils  # noqa: PLC0415
-
-    other: datetime = utils.parse_timestamp(value)
-    return other
-
-
 def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput | None:
     """Return the error if the store refused the request permanently, or None if a retry may help.
 

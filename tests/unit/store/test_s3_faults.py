@@ -16,7 +16,6 @@ from eventlog.clock import ManualClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
 from eventlog.store.s3 import clients
 from eventlog.store.s3.adapter import S3Store
-from eventlog.store.s3.answers import parse_timestamp
 
 SERVER_MS = 1_700_000_000_000
 
@@ -431,12 +430,12 @@ class TestTimestamps:
         ],
     )
     def test_mean_what_they_mean_to_botocore(self, text):
-        assert parse_timestamp(text) == botocore.utils.parse_timestamp(text)
+        assert clients.parse_timestamp(text) == botocore.utils.parse_timestamp(text)
 
     @pytest.mark.parametrize("value", ["", "nonsense", None])
     def test_anything_else_is_an_error(self, value):
         with pytest.raises((ValueError, TypeError)):
-            parse_timestamp(value)
+            clients.parse_timestamp(value)
 
 
 def _get_in_child(store, answers):
