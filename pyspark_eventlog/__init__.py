@@ -17,14 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from eventlog.readers.spark.source import Pinned
+    from eventlog.readers.spark.shares import Pinned
 
 
 class DefaultSource(DataSource):
     """The data source `eventlog`: batch reads and writes of tables by path.
 
     Reads and writes share one set of options: see `eventlog.readers.spark.source` and
-    `eventlog.writers.spark`.
+    `eventlog.writers.spark.source`.
     """
 
     # Set at load(), before Spark pickles this object: the plan and every action see one version.
@@ -53,7 +53,7 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one save."""
         with _explained():
-            from eventlog.writers.spark import make_writer  # noqa: PLC0415 - see the module's docstring
+            from eventlog.writers.spark.source import make_writer  # noqa: PLC0415 - see the module's docstring
 
         return make_writer(self.options, schema, overwrite=overwrite)
 

@@ -72,7 +72,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     only_plan: bool,
 ) -> None:
     """Read rows."""
-    table = place.open()
+    table = place.unopened()
     wanted = names(columns, "--columns") if columns else None
     rows_scan = scan(table, wanted, where, version, timestamp, fallback=fallback)
     if only_plan:

@@ -59,7 +59,7 @@ class Place:
         return Table.open(self.uri, self.storage_options)
 
     def unopened(self) -> Table:
-        """Return a handle without reading anything, for tools that expect damage."""
+        """Return a handle that has read nothing yet: for one version, or a log with damage."""
         return Table(open_store(self.uri, self.storage_options))
 
 

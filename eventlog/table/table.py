@@ -45,6 +45,7 @@ from eventlog.model.records import (
 )
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.delta import drop_of
+from eventlog.state.version import VersionState
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
@@ -160,6 +161,11 @@ class Table:
     def log(self) -> Log:
         """The log, for tools that read it directly."""
         return self._log
+
+    @property
+    def known(self) -> Snapshot | None:
+        """The newest snapshot that this handle has read, or None if it has read none yet."""
+        return self._head
 
     def head(self) -> Snapshot:
         """Return the newest snapshot that this handle has read.
@@ -579,6 +585,19 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"
+
+    def adopt(self, state: VersionState) -> None:
+        """Use a state that another handle has read, if this one has read none yet: no request.
+
+        The first commit still checks that the log has the commit of that version.
+
+        Args:
+            state: `Snapshot.state` of the other handle, perhaps of another process.
+        """
+        with self._lock:
+            if self._head is None:
+                self._log.table = state.header.table
+                self._head = Snapshot(state, self._log)
 
     def __getstate__(self) -> dict[str, Any]:
         # The id is included: the other process must open the same table, or fail.

@@ -1,7 +1,8 @@
-"""Reads with Spark: the data source `eventlog`, and `read`, which picks the faster of two engines.
+"""Reads with Spark 3.5 and later: `read`, which picks the faster of two engines.
 
-Imports eventlog, readers and pyspark (extra `spark`); see `eventlog.readers.spark.source` for the
-options of `spark.read.format("eventlog")`.
+Imports eventlog, readers and pyspark (extra `spark`). The data source `eventlog` of Spark 4.0 and
+later (`spark.read.format("eventlog")`) does the same as engine `arrow`; see
+`eventlog.readers.spark.source` for its options.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
@@ -27,9 +28,11 @@ from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.lateness import late_columns
 from eventlog.readers.spark.options import STORAGE_PREFIX
+from eventlog.readers.spark.shares import SHARE, Work, share_out
 from eventlog.readers.spark.types import to_spark
-from eventlog.readers.spark.workers import explained, share_python
+from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.state.scan import ScanPlan
+from eventlog.store.location import open_store
 
 __all__ = ["activate", "read"]
 
@@ -90,36 +93,49 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
     """
     if engine not in ("auto", "arrow", "jvm"):
         raise InvalidInput(f"engine is auto, arrow or jvm, not {engine!r}")
-    table = Table.open(uri, storage_options)
+    table = Table(open_store(uri, storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
     obstacle = None if engine == "arrow" else _obstacle(spark, table.uri, plan, engine)
     if engine == "jvm" and obstacle is not None:
         raise InvalidInput(f"engine 'jvm' {obstacle}", table=table.uri)
     if engine == "arrow" or obstacle is not None:
-        activate(spark)
+        schema = to_spark(plan.schema)
+        work = share_out(uri, storage_options, snapshot, plan, schema)
         options = _options(plan, columns, where, storage_options or {})
-        options["tableId"] = snapshot.header.table
-        with explained():
-            return spark.read.format("eventlog").options(**options).load(str(uri))
+        options |= {"tableId": snapshot.header.table, "path": str(uri)}
+        return _through_python(spark, work, schema, options)
     # Spark does not compare the files with the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
     return _through_jvm(spark, table.uri, plan, late_columns(snapshot, plan))
 
 
-def activate(spark: SparkSession) -> None:
-    """Make the data source `eventlog` available to Spark in this thread.
+def _through_python(
+    spark: SparkSession, work: Work, schema: StructType, options: Mapping[str, str]
+) -> DataFrame:
+    """Return the rows that tasks read through pyarrow.
 
-    PySpark makes a session active only in the thread that creates it: a job that saves from its own
-    threads must call this in each of them first. Spark starts its workers with the `python3` on the
-    path, whatever Python the driver runs: in a local session this makes them use the driver's,
-    unless PYSPARK_PYTHON names another one. `read` calls this itself. On Spark Connect it does
-    nothing.
+    Args:
+        spark: the session.
+        work: what each task reads.
+        schema: the columns.
+        options: the same query for the data source.
     """
-    jvm: Any = getattr(spark, "_jvm", None)
-    if jvm is not None:
-        jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as PySpark does
-        share_python(spark)
+    activate(spark)
+    if hasattr(spark, "_jvm"):
+        # One partition for each share. Spark knows no size for rows that it is given this way, so
+        # it does not take the table for a small one and broadcast it.
+        shares = [(bytearray(share),) for share in work.shares]
+        given = spark.sparkContext.parallelize(shares, max(1, len(shares)))
+        frame = spark.createDataFrame(given, SHARE, verifySchema=False)
+        return frame.mapInArrow(work.without_shares().rows, schema)
+    if not has_data_sources():
+        raise InvalidInput(
+            "engine 'arrow' needs Spark 4.0 on Spark Connect: use engine='jvm', or connect to a "
+            "newer server"
+        )
+    with explained():
+        return spark.read.format("eventlog").options(**options).load(options["path"])
 
 
 def _options(
@@ -202,6 +218,8 @@ def _condition(plan: ScanPlan) -> Column | None:
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415 - absent from the client of Spark Connect
+
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's way to the JVM; Connect has none
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

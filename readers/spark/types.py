@@ -5,6 +5,9 @@ Imports eventlog and pyspark (extra `spark`).
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
@@ -19,6 +22,11 @@ from pyspark.sql.types import (
 )
 
 from eventlog.errors import InvalidInput
+
+# PySpark 4.2 takes the zone; earlier ones always use UTC.
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+)
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
@@ -39,10 +47,7 @@ def to_spark(schema: pa.Schema) -> StructType:
 def declared(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects of every batch for a declared schema."""
     return pa.schema(
-        [
-            pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC"), f.nullable)
-            for f in schema.fields
-        ]
+        [pa.field(f.name, to_arrow_type(f.dataType, **_IN_UTC), f.nullable) for f in schema.fields]
     )
 
 
@@ -53,7 +58,7 @@ def _arrow(field: StructField) -> pa.DataType:
                 f"column {field.name!r} has type {field.dataType.simpleString()}, which tables do "
                 "not have: cast it to a string, or to a number with the unit in its name"
             )
-        return to_arrow_type(field.dataType, timezone="UTC")
+        return to_arrow_type(field.dataType, **_IN_UTC)
     except (PySparkException, TypeError, AssertionError) as error:
         raise InvalidInput(
             f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Arrow "
@@ -74,4 +79,4 @@ def _supported(kind: DataType) -> bool:
         return all(_supported(f.dataType) for f in kind.fields)
     if not isinstance(kind, AtomicType | NullType):
         return False
-    return not pa.types.is_nested(to_arrow_type(kind, timezone="UTC"))
+    return not pa.types.is_nested(to_arrow_type(kind, **_IN_UTC))

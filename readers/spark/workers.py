@@ -7,6 +7,7 @@ PYSPARK_PYTHON names another one, whatever Python the driver runs.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -31,23 +32,43 @@ _SIGNS = ("DATA_SOURCE_NOT_FOUND", "ModuleNotFoundError", "ImportError")
 _sharing: WeakSet[SparkSession] = WeakSet()
 
 
-def share_python(spark: SparkSession) -> None:
+def activate(spark: SparkSession) -> None:
+    """Make the data source `eventlog` available to Spark in this thread.
+
+    PySpark makes a session active only in the thread that creates it: a job that saves from its own
+    threads must call this in each of them first. Spark starts its workers with the `python3` on the
+    path, whatever Python the driver runs: in a local session this makes them use the driver's,
+    unless PYSPARK_PYTHON names another one. `read`, and the functions of `eventlog.writers.spark`,
+    call this themselves. On Spark Connect it does nothing.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as PySpark does
+        _share_python(spark)
+
+
+def _share_python(spark: SparkSession) -> None:
     """Make the workers of a local session run the driver's Python, unless another one is set.
 
-    PYSPARK_PYTHON takes precedence. On a cluster and on Spark Connect nothing is changed: the
-    driver's Python may not exist there.
+    PYSPARK_PYTHON takes precedence. On a cluster nothing is changed: the driver's Python may not
+    exist there.
     """
-    remote = getattr(spark, "_jvm", None) is None
-    if remote or spark in _sharing or "PYSPARK_PYTHON" in os.environ:
+    if spark in _sharing or "PYSPARK_PYTHON" in os.environ:
         return
     context: Any = spark.sparkContext
     chosen = context.pythonExec not in (_DEFAULT, sys.executable)
     if context.master.split("[")[0] != "local" or chosen or _is_this(_DEFAULT):
         return
     context.pythonExec = sys.executable
-    # Data sources that Spark discovers itself keep the Python that was set when it started.
-    spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
+    if has_data_sources():
+        # Data sources that Spark discovers itself keep the Python that was set when it started.
+        spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
     _sharing.add(spark)
+
+
+def has_data_sources() -> bool:
+    """Return whether this PySpark has data sources in Python: 4.0 and later have."""
+    return importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
 @contextmanager

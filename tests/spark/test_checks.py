@@ -13,9 +13,10 @@ from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFoun
 from eventlog.model.records import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
-from eventlog.readers.spark.source import OPEN_BYTES, load_schema, make_reader, pack
+from eventlog.readers.spark.shares import OPEN_BYTES, pack
+from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.writers import append
-from eventlog.writers.spark import make_writer
+from eventlog.writers.spark.source import make_writer
 
 DAY_US = 86_400_000_000
 START_US = 1_357_516_800_000_000  # 2013-01-07T00:00Z

@@ -13,4 +13,4 @@ if "pyspark.daemon" in sys.orig_argv:
     import pyarrow.parquet  # noqa: F401
 
     import eventlog.readers.spark
-    import eventlog.writers.spark  # noqa: F401
+    import eventlog.writers.spark.source  # noqa: F401

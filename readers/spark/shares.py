@@ -1,0 +1,187 @@
+"""How the rows of one version are shared out among tasks. Planned on the driver, read by tasks.
+
+Imports eventlog, readers and pyspark (extra `spark`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from eventlog import Segment, Snapshot, Table
+from eventlog.errors import InvalidInput
+from eventlog.query.predicate import Where
+from eventlog.readers.fragments import Reading
+from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.spark.expressions import unpack_expression
+from eventlog.readers.spark.options import SparkOptions
+from eventlog.readers.spark.types import declared, to_spark
+from eventlog.state.scan import ScanPlan
+from eventlog.state.version import VersionState
+from eventlog.store.location import open_store
+
+DEFAULT_TARGET_BYTES = 128 * 2**20
+# The cost of opening one segment, as the number of bytes read in the same time.
+OPEN_BYTES = 2**20
+SHARE = "share binary"  # the schema of what `Work.rows` reads, as Spark spells it
+_segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What a DataFrame reads: the state of one version of one table."""
+
+    state: VersionState
+
+    @property
+    def table(self) -> str:
+        """The id of the table."""
+        return self.state.header.table
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.state.header.version
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The rows of one version, in shares of about equal weight. Can be pickled.
+
+    Attributes:
+        reading: how segments become batches.
+        shares: the segments of each task, as JSON.
+    """
+
+    reading: Reading
+    shares: Sequence[bytes]
+
+    def without_shares(self) -> Work:
+        """Return the same without shares, for tasks that are each given one."""
+        return replace(self, shares=())
+
+    def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one share.
+
+        Raises:
+            DataLoss: a segment that the version needs is missing or damaged.
+            Unavailable: the store does not answer; Spark retries the task.
+        """
+        yield from self.reading.batches(_segments.decode(share))
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do what `batches` does; the form that `DataFrame.mapInArrow` calls.
+
+        Args:
+            given: batches of one column `share` (`SHARE`).
+        """
+        for batch in given:
+            for share in batch.column(0):
+                yield from self.batches(share.as_py())
+
+
+def share_out(  # noqa: PLR0917 - what a plan needs to become work
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    schema: StructType,
+    target_bytes: int = DEFAULT_TARGET_BYTES,
+) -> Work:
+    """Return the work of a plan.
+
+    Args:
+        uri: the table's root.
+        storage_options: see `eventlog.store.options`.
+        snapshot: the version.
+        plan: the segments to read.
+        schema: the columns for Spark, in this order.
+        target_bytes: stored bytes per share.
+
+    Raises:
+        InvalidInput: the schema has columns that the table does not have.
+    """
+    reading = Reading(
+        store=open_store(uri, storage_options),
+        version=plan.version,
+        table_schema=plan.table_schema,
+        schema=_check_schema(schema, snapshot),
+        filter=plan.filter,
+        filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
+        table=snapshot.header.table,
+    )
+    shares = pack(plan.in_scan_order(), target_bytes)
+    return Work(reading, [msgspec.json.encode(share) for share in shares])
+
+
+def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
+    """Return the snapshot that the options name, or the pinned one.
+
+    Raises:
+        TableNotFound: there is no table, or another one than expected.
+        VersionNotFound: the table has no such version.
+    """
+    table = Table(open_store(given.path, given.storage))
+    if pinned is not None:
+        table.adopt(pinned.state)
+        return table.head()
+    table.log.table = given.named.get("tableId")
+    return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
+
+
+def where_of(given: SparkOptions) -> Where | None:
+    """Return the filter given in the options.
+
+    Raises:
+        InvalidInput: both forms are given, or the Arrow one is damaged.
+    """
+    text, packed = given.named.get("where"), given.named.get("whereArrow")
+    if packed is None:
+        return text
+    if text is not None:
+        raise InvalidInput("give option where or whereArrow, not both")
+    return unpack_expression(packed)
+
+
+def pack(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
+    """Return the segments in as few shares as `target_bytes` allows, of about equal weight.
+
+    Largest first, each to the lightest share so far (Graham's LPT rule); deterministic. Within a
+    share segments keep their order.
+    """
+    if not segments:
+        return []
+    weights = [segment.bytes + OPEN_BYTES for segment in segments]
+    count = min(len(segments), -(-sum(weights) // target_bytes))
+    loads = [(0, share) for share in range(count)]
+    shares: list[list[int]] = [[] for _ in range(count)]
+    for at in sorted(range(len(segments)), key=lambda i: (-weights[i], i)):
+        load, share = loads[0]
+        shares[share].append(at)
+        heapq.heapreplace(loads, (load + weights[at], share))
+    return [[segments[at] for at in sorted(share)] for share in shares]
+
+
+def _check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:
+    """Return a declared schema in Arrow, after a check that the table has its columns and types."""
+    wanted = declared(schema)
+    available = declared(to_spark(snapshot.schema))
+    for field in wanted:
+        if field.name not in available.names:
+            raise InvalidInput(
+                f"the schema has column {field.name!r}, the table at version {snapshot.version} "
+                f"has {', '.join(available.names)}"
+            )
+        known = available.field(field.name)
+        if known.type != field.type or not field.nullable:
+            not_null = "" if field.nullable else " NOT NULL"
+            raise InvalidInput(
+                f"the schema has column {field.name!r} as {field.type}{not_null}, the table as "
+                f"{known.type}, nullable"
+            )
+    return wanted

@@ -1,0 +1,274 @@
+"""One save of a DataFrame: decided on the driver, staged by tasks, committed as one transaction.
+
+Imports eventlog, readers and pyspark. Every attempt of a task writes under its own keys and returns
+its adds to the driver; only those of the attempts that Spark picked are committed (hazard I1). The
+transaction's id is created once, on the driver, before the first task. Nothing is ever deleted here
+(hazard I6): vacuum removes what a failed job staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from eventlog import Snapshot, Table
+from eventlog.arguments import choice
+from eventlog.errors import AlreadyExists, CommitConflict, InvalidInput, TableNotFound
+from eventlog.log.history import find_transaction
+from eventlog.model.records import Action, Add, App, Transaction
+from eventlog.query.moments import Moment
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.rows import check_columns
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.state.version import VersionState
+from eventlog.store.location import open_store
+from eventlog.table.restage import commit_staged
+from eventlog.writers.batch import already, overwrite_actions, range_drops, to_range
+from eventlog.writers.replace_where import check_aligned, parse_replace_where
+
+_adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How to create the table if it is absent; an existing one must agree with what is given.
+
+    Attributes:
+        time_column: the event-time column; None: an absent table is an error.
+        granularity: of the time chunks; None: day.
+        order_by: columns by which rows are sorted inside a segment.
+        properties: table properties, for a new table only.
+    """
+
+    time_column: str | None = None
+    granularity: str | None = None
+    order_by: Sequence[str] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What an overwrite replaces: everything, a condition's range, or the range [start, end).
+
+    Attributes:
+        where: a range of the time column as SQL text.
+        start: start of the range (inclusive), at a chunk boundary; unbounded if None.
+        end: end of the range (exclusive), at a chunk boundary; unbounded if None.
+        isolation: `carry` or `serializable`; see `eventlog.writers.overwrite`.
+        read_version: the version that the rows were computed from; None: the newest.
+    """
+
+    where: str | None = None
+    start: Moment | None = None
+    end: Moment | None = None
+    isolation: str = "carry"
+    read_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One save: everything that the driver decides before the first task.
+
+    Attributes:
+        table: the table; pickled without its snapshot and client.
+        head: the state that the handle knows, so that a commit elsewhere need not read it again.
+        recipe: how rows become segments.
+        transaction: the transaction, without its actions.
+        replaces: the range [start, end) ms whose rows the job replaces; None appends.
+        isolation: the isolation of an overwrite, `carry` or `serializable`.
+        memory_bytes: bound on the memory for rows in a task, in bytes.
+        done: a version that includes the job's (app id, sequence), or None.
+    """
+
+    table: Table
+    head: VersionState
+    recipe: Recipe
+    transaction: Transaction
+    replaces: tuple[int, int] | None
+    isolation: str
+    memory_bytes: int
+    done: int | None
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
+
+        Raises:
+            InvalidInput: rows do not fit the table; the message names column, count and an example.
+            Unavailable: the store does not answer; Spark retries the task.
+        """
+        if self.done is not None:
+            return b"[]"
+        table = self.table
+        with Stager(table.store, table.clock, self.recipe, self.memory_bytes) as stager:
+            for batch in batches:
+                stager.write(batch)
+            return msgspec.json.encode(stager.finish())
+
+    def stage_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do what `stage` does; the form that `DataFrame.mapInArrow` calls (`STAGED`)."""
+        adds = pa.array([self.stage(batches)], pa.binary())
+        yield pa.RecordBatch.from_arrays([adds], ["adds"])
+
+    def commit(self, staged: Iterable[bytes]) -> int:
+        """Commit what the tasks staged as one transaction, and return the version.
+
+        Raises:
+            CommitConflict: an overwrite cannot be carried to the head; nothing was committed.
+            CommitUnknown: it is not known whether the commit landed: run the job again with the
+                same app id and sequence.
+            InvalidInput: an overwrite has rows outside its range; nothing was committed.
+        """
+        if self.done is not None:
+            return self.done
+        adds = sorted(
+            (add for message in staged for add in _adds.decode(message)),
+            key=lambda add: (add.chunk, add.id),
+        )
+        if not adds and self.replaces is None and self.transaction.app is None:
+            return self.transaction.read_version
+        self.table.adopt(self.head)
+        self.table.log.vouch(adds)  # staged by the job's tasks
+        transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
+        try:
+            return commit_staged(self.table, transaction)
+        except CommitConflict:
+            # The same job may have been committed already, by another copy of this object.
+            landed = self._landed()
+            if landed is None:
+                raise
+            return landed
+
+    def _actions(self, adds: list[Add]) -> list[Action]:
+        if self.replaces is None:
+            return list(adds)
+        # What was live when the job began. A version never changes, so it is read again, not sent.
+        before = self.table.snapshot(version=self.transaction.read_version)
+        drops = range_drops(before, *self.replaces)
+        return overwrite_actions(adds, drops, *self.replaces, isolation=self.isolation)
+
+    def _landed(self) -> int | None:
+        """Return the version in which this job's transaction is already committed, or None."""
+        head, start = self.table.refresh().version, self.transaction.read_version + 1
+        return find_transaction(self.table.log, self.transaction.id, start, head)
+
+
+STAGED = "adds binary"  # the schema of `Job.stage_rows`, as Spark spells it
+
+
+def prepare(
+    uri: str,
+    incoming: pa.Schema,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    creation: Creation | None = None,
+    replacement: Replacement | None = None,
+    app: App | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Job:
+    """Return the job of one save, after all checks that are possible before a task runs.
+
+    Creates the table if it is absent and a time column is given. If several jobs do so at once, one
+    creates it and the others use it.
+
+    Args:
+        uri: the table's root.
+        incoming: the columns of the rows.
+        storage_options: see `eventlog.store.options`. They are sent to the executors.
+        creation: how to create the table.
+        replacement: what to replace; None appends.
+        app: the app id and sequence of the unit of work.
+        memory_bytes: bound on the memory for rows in a task, in bytes.
+
+    Raises:
+        InvalidInput: an argument, or the columns, do not fit; no task runs.
+        TableNotFound: the table is absent and no time column is given.
+    """
+    if replacement is not None:
+        choice(replacement.isolation, "isolation", ("carry", "serializable"))
+    table = _open_or_create(uri, storage_options, incoming, creation or Creation())
+    head = table.head()
+    check_columns(incoming, head.schema, head.layout.time_column)
+    done = already(head, app)
+    before, replaces = head, None
+    if replacement is not None:
+        if replacement.read_version is not None:
+            before = table.snapshot(version=replacement.read_version)
+        replaces = _range_of(replacement, before)
+        if done is None:
+            range_drops(before, *replaces)  # refuses bounds inside a chunk before rows are written
+    return Job(
+        table=table,
+        head=head.state,
+        recipe=Recipe.of(head),
+        transaction=table.transaction(
+            "append" if replaces is None else "overwrite",
+            (),
+            read_version=before.version,
+            app=app,
+        ),
+        replaces=replaces,
+        isolation=replacement.isolation if replacement else "carry",
+        memory_bytes=memory_bytes,
+        done=done,
+    )
+
+
+def _open_or_create(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    incoming: pa.Schema,
+    creation: Creation,
+) -> Table:
+    store = open_store(uri, storage_options)
+    try:
+        return _checked(Table.open(uri, store=store), creation)
+    except TableNotFound as error:
+        if creation.time_column is None:
+            raise TableNotFound(
+                "there is no table here: give timeColumn (time_column; and granularity) to create "
+                "one",
+                table=error.table or store.uri,
+            ) from None
+    try:
+        return Table.create(
+            uri,
+            incoming,
+            time_column=creation.time_column,
+            granularity=creation.granularity or "day",
+            order_by=creation.order_by,
+            properties=creation.properties,
+            store=store,
+        )
+    except AlreadyExists:  # another job created it meanwhile
+        return _checked(Table.open(uri, store=store), creation)
+
+
+def _checked(table: Table, creation: Creation) -> Table:
+    """Refuse what contradicts the existing table."""
+    layout = table.head().layout
+    for name, wanted, actual in (
+        ("timeColumn", creation.time_column, layout.time_column),
+        ("granularity", creation.granularity, layout.granularity),
+        ("orderBy", creation.order_by and list(creation.order_by), list(layout.order_by)),
+    ):
+        if wanted is not None and wanted != actual:
+            raise InvalidInput(
+                f"option {name} is {wanted!r}, but the existing table has {actual!r}: "
+                "leave it out, or choose another path",
+                table=table.uri,
+            )
+    return table
+
+
+def _range_of(replacement: Replacement, head: Snapshot) -> tuple[int, int]:
+    """Return the range [start, end) ms that an overwrite replaces; everything by default."""
+    if replacement.where is not None:
+        if replacement.start is not None or replacement.end is not None:
+            raise InvalidInput("option start, end says the same as replaceWhere: give one of them")
+        return parse_replace_where(replacement.where, head)
+    low, high = to_range(replacement.start, replacement.end)
+    check_aligned(low, high, head)
+    return low, high

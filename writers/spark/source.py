@@ -1,0 +1,119 @@
+"""The batch writer of the data source `eventlog`, on Spark 4.0 and later.
+
+Imports eventlog, readers and pyspark (extra `spark`). It runs the jobs of
+`eventlog.writers.spark.jobs`, as `append` and `overwrite` do.
+
+Modes and options of `df.write.format("eventlog")`:
+
+- `append`: never conflicts with other commits.
+- `overwrite`: replaces the whole table, or whole time chunks with `replaceWhere`, or `start` and
+  `end`. Segments that other writers add meanwhile are carried forward unless `isolation` is
+  `serializable`.
+- `readVersion`: the version that the rows of an overwrite were computed from; later segments are
+  carried forward, or are a conflict. Without it rows added between the read and the save are
+  replaced unseen.
+- `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
+- `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
+- `memoryBytes`: bound on the memory for rows in one task (512 MiB).
+- `storage.<name>`: storage options. They are sent to the executors with the job. Without them each
+  executor uses its own AWS environment or profile.
+
+A job that saves from several threads must call `eventlog.readers.spark.activate` in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eventlog.readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
+from eventlog.readers.spark.types import to_arrow
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
+from eventlog.writers.batch import make_app
+from eventlog.writers.spark.jobs import Creation, Job, Replacement, prepare
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task returns to the driver: its adds as JSON."""
+
+    adds: bytes
+
+
+class EventLogWriter(DataSourceArrowWriter):
+    """Writes the rows of one job. Created on the driver, pickled once for tasks and commit."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._version: int | None = None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task; see `Job.stage`."""
+        return Staged(self._job.stage(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks staged as one transaction, once; see `Job.commit`."""
+        if self._version is None:
+            staged = (message.adds for message in messages if isinstance(message, Staged))
+            self._version = self._job.commit(staged)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: Spark calls this even after a commit that landed (hazard I6)."""
+
+
+def make_writer(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> EventLogWriter:
+    """Return the writer of one job, after all checks that are possible before a task runs.
+
+    Raises:
+        InvalidInput: an option, or the DataFrame's schema, does not fit; no task runs.
+        TableNotFound: the table is absent and no option says how to create it.
+    """
+    given = parse_spark_options(options)
+    given.refuse(
+        tuple(name for name in READ_NAMES if name != "targetBytes"),
+        "is for reads: a write applies to the newest version, with all columns",
+    )
+    if not overwrite:
+        given.refuse(
+            ("replaceWhere", "start", "end", "isolation", "readVersion"), "needs mode('overwrite')"
+        )
+    return EventLogWriter(
+        prepare(
+            given.path,
+            to_arrow(schema),
+            storage_options=given.storage,
+            creation=_creation(given),
+            replacement=_replacement(given) if overwrite else None,
+            app=make_app(given.named.get("appId"), given.whole("appSeq")),
+            memory_bytes=given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
+            or DEFAULT_MEMORY_BYTES,
+        )
+    )
+
+
+def _creation(given: SparkOptions) -> Creation:
+    return Creation(
+        time_column=given.named.get("timeColumn"),
+        granularity=given.named.get("granularity"),
+        order_by=given.columns("orderBy"),
+        properties=given.properties,
+    )
+
+
+def _replacement(given: SparkOptions) -> Replacement:
+    return Replacement(
+        where=given.named.get("replaceWhere"),
+        start=given.named.get("start"),
+        end=given.named.get("end"),
+        isolation=given.named.get("isolation", "carry"),
+        read_version=given.whole("readVersion"),
+    )
