@@ -243,7 +243,7 @@ def scan(
         VersionVacuumed: the version is below the horizon, and its segments may be deleted. A scan
             of a root raises it when the first of them is missing.
     """
-    t = handle(t, storage_options)
+    t = table_at(t, storage_options)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
@@ -280,7 +280,7 @@ def count(
     return scan(t, [], where, version, timestamp, storage_options=storage_options).count()
 
 
-def handle(
+def table_at(
     t: Table | str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
 ) -> Table:
     """Return the table, or a handle to the one at a root that has read nothing yet.

@@ -19,7 +19,7 @@ import eventlog.readers.spark
 from eventlog import Table, compaction, limits
 from eventlog.errors import InvalidInput
 from eventlog.query import predicate
-from eventlog.readers.spark.filters import to_column
+from eventlog.readers.spark.jvm.filters import to_column
 from eventlog.staging import encoding
 from eventlog.writers import append
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import Snapshot
-from eventlog.readers.spark.filters import LATE
+from eventlog.readers.spark.jvm.filters import LATE
 from eventlog.state.scan import ScanPlan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
