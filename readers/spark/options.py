@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
@@ -112,8 +113,10 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
         elif lower.startswith(PROPERTY_PREFIX):
             properties[given[len(PROPERTY_PREFIX) :]] = value
         else:
+            nearest = get_close_matches(lower, [*_BY_LOWER, "path"], n=1)
+            meant = f": did you mean {_BY_LOWER.get(*nearest, *nearest)}?" if nearest else ";"
             raise InvalidInput(
-                f"unknown option {given[:80]!r}; reads take {', '.join(READ_NAMES)}; "
+                f"unknown option {given[:80]!r}{meant} reads take {', '.join(READ_NAMES)}; "
                 f"writes take {', '.join(WRITE_NAMES)}; both take {STORAGE_PREFIX}<name>; "
                 f"creating a table takes {PROPERTY_PREFIX}<name>"
             )

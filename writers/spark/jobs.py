@@ -228,8 +228,8 @@ def _open_or_create(
     except TableNotFound as error:
         if creation.time_column is None:
             raise TableNotFound(
-                "there is no table here: give timeColumn (time_column; and granularity) to create "
-                "one",
+                "there is no table here: give option timeColumn, or argument time_column (and "
+                "granularity), to create one",
                 table=error.table or store.uri,
             ) from None
     try:

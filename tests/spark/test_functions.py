@@ -1,0 +1,167 @@
+"""`append`, `overwrite` and `read` as functions of DataFrames: versions, idempotence, requests."""
+
+import pytest
+
+from eventlog import Table, readers
+from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
+from eventlog.readers.spark import choose_engine, read
+from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide
+from eventlog.writers.spark import append, overwrite
+
+
+def ids_of(frame):
+    return sorted(row.id for row in frame.collect())
+
+
+def staged(uri):
+    return sum(1 for _ in Table.open(uri).store.list("data/"))
+
+
+def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
+    first = append(events(25), root_uri, time_column="ts", order_by=["id"])
+    second = append(events(5, first=25), root_uri)
+    assert (first, second) == (1, 2)
+    assert rows_of(root_uri).column("id").to_pylist() == list(range(30))
+    wanted = sorted(events(30).collect())
+    for engine in ("arrow", "jvm") if root_uri.startswith("file") else ("arrow",):
+        assert sorted(read(spark, root_uri, engine=engine).collect()) == wanted
+        assert ids_of(read(spark, root_uri, engine=engine, version=1)) == list(range(25))
+
+
+def test_a_unit_of_work_takes_effect_once_and_stages_nothing_again(events, local_uri, rows_of):
+    unit = {"app_id": "load", "app_seq": 7}
+    version = append(events(5), local_uri, time_column="ts", **unit)
+    before = staged(local_uri)
+    assert append(events(5), local_uri, **unit) == version
+    assert append(events(5), local_uri, app_id="load", app_seq=6) == version
+    assert overwrite(events(1), local_uri, **unit) == version
+    assert staged(local_uri) == before
+    assert rows_of(local_uri).num_rows == 5
+
+
+def test_an_overwrite_replaces_a_range_or_everything(events, local_uri, rows_of):
+    append(events(30), local_uri, time_column="ts")
+    day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
+    assert overwrite(events(2, first=10), local_uri, where=day) == 2
+    assert rows_of(local_uri).column("id").to_pylist() == [*range(12), *range(20, 30)]
+    assert overwrite(events(1), local_uri, start="2013-01-07", end="2013-01-09") == 3
+    assert rows_of(local_uri).column("id").to_pylist() == [0, *range(20, 30)]
+    assert overwrite(events(3), local_uri) == 4
+    assert rows_of(local_uri).num_rows == 3
+
+
+def test_an_overwrite_keeps_what_came_after_the_version_it_read(events, local_uri, rows_of):
+    read_version = append(events(5), local_uri, time_column="ts")
+    append(events(3, first=5), local_uri)
+    overwrite(events(2, first=20), local_uri, read_version=read_version)
+    assert rows_of(local_uri).column("id").to_pylist() == [5, 6, 7, 20, 21]
+    with pytest.raises(CommitConflict):
+        overwrite(events(1), local_uri, read_version=read_version, isolation="serializable")
+
+
+def test_an_empty_frame_commits_nothing_unless_it_replaces(events, local_uri, rows_of):
+    version = append(events(5), local_uri, time_column="ts")
+    assert append(events(5).where("id > 9"), local_uri) == version
+    assert overwrite(events(5).where("id > 9"), local_uri) == version + 1
+    assert rows_of(local_uri).num_rows == 0
+
+
+def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
+    with pytest.raises(TableNotFound, match="time_column"):
+        append(events(5), local_uri)
+    append(events(5), local_uri, time_column="ts")
+    before = staged(local_uri)
+    for call, message in (
+        (lambda: append(events(5), local_uri, time_column="id"), "the existing table has 'ts'"),
+        (lambda: append(events(5), local_uri, granularity="hour"), "the existing table has 'day'"),
+        (lambda: append(events(5), local_uri, app_id="a"), "app_id and app_seq together"),
+        (lambda: append(events(5).selectExpr("*", "1 x"), local_uri), "unknown columns: 'x'"),
+        (lambda: append(events(5), local_uri, memory_bytes=1), "memory_bytes"),
+        (lambda: overwrite(events(5), local_uri, isolation="none"), "carry, serializable"),
+        (lambda: overwrite(events(5), local_uri, where="id = 3"), "range of the time column"),
+        (
+            lambda: overwrite(events(5), local_uri, where="ts >= '2013-01-07'", start="2013-01-07"),
+            "says the same as replaceWhere",
+        ),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            call()
+    assert (Table.open(local_uri).head().version, staged(local_uri)) == (1, before)
+
+
+def test_rows_that_do_not_fit_fail_the_job_and_commit_nothing(events, local_uri):
+    append(events(5), local_uri, time_column="ts")
+    bad = events(20, partitions=1).selectExpr("id", "if(id % 10 = 7, null, ts) ts", "name")
+    with pytest.raises(Exception, match="2 event times are null, for example row id=7"):
+        append(bad, local_uri)
+    assert Table.open(local_uri).head().version == 1
+
+
+def test_requests_of_a_save_and_a_load(spark, s3, bucket, events):
+    uri = f"s3://{bucket}/t"
+    append(events(3), uri, time_column="ts")  # proves once that the store is atomic
+    frame = events(3, first=3, partitions=1)
+    frame.cache().count()
+    with s3.measure() as counts:
+        append(frame, uri)
+    # Two to open, one segment, one commit; one more if the job took longer than a second.
+    assert (counts.put, counts.list) == (2, 1)
+    assert counts.get in (1, 2)
+    with s3.measure() as counts:
+        assert read(spark, uri, engine="arrow").count() == 6
+    assert (counts.list, counts.put) == (1, 0)
+    assert counts.get == 1 + 2  # the commit and two segments
+    with s3.measure() as counts:
+        assert read(spark, uri, version=1, engine="arrow").count() == 3
+    assert (counts.list, counts.put, counts.get) == (0, 0, 2)
+
+
+def test_requests_of_a_cold_read(s3, bucket, events):
+    uri = f"s3://{bucket}/t"
+    options = s3.storage_options()
+    append(events(3, partitions=1), uri, time_column="ts", properties={"keyframe_commits": "1"})
+    append(events(3, first=3, partitions=1), uri)
+    for version, listings, gets in ((None, 1, 2), (1, 0, 2), (2, 0, 2)):
+        with s3.measure() as counts:
+            readers.scan(uri, version=version, storage_options=options)
+        assert (counts.list, counts.get) == (listings, gets), version
+
+
+SMALL_FILES = {"files": MANY + 1, "bytes": MANY * SMALL // 2}
+
+
+@pytest.mark.parametrize(
+    ("facts", "engine", "reason"),
+    [
+        (Facts("file"), "jvm", "local files"),
+        (Facts("file", obstacle="cannot evaluate this where"), "arrow", "this where"),
+        (Facts("file", remote=True), "arrow", "Spark Connect"),
+        (Facts("memory"), "arrow", "memory locations"),
+        (Facts("s3", s3a=False), "arrow", "hadoop-aws"),
+        (Facts("s3", s3a=True), "jvm", "faster"),
+        (Facts("s3", s3a=True, unknown_to_jvm="the endpoint"), "arrow", "lack the endpoint"),
+        (Facts("s3", s3a=True, **SMALL_FILES), "arrow", "65 small segments"),
+        (Facts("s3", s3a=True, files=MANY + 1, bytes=SMALL * (MANY + 1)), "jvm", "faster"),
+        (Facts("file", **SMALL_FILES), "jvm", "local files"),
+    ],
+)
+def test_the_engine_follows_from_what_is_known(facts, engine, reason):
+    choice = decide(facts)
+    assert choice.engine == engine
+    assert reason in choice.reason
+
+
+def test_the_choice_can_be_asked_for(spark, events, local_uri, s3, bucket):
+    append(events(3), local_uri, time_column="ts")
+    assert choose_engine(spark, local_uri).engine == "jvm"
+    uri = f"s3://{bucket}/t"
+    append(events(3), uri, time_column="ts")
+    choice = choose_engine(spark, uri, storage_options=s3.storage_options())
+    assert (choice.engine, "hadoop-aws" in choice.reason) == ("arrow", True)
+
+
+def test_spark_takes_no_table_for_a_small_one(spark, events, local_uri):
+    append(events(3), local_uri, time_column="ts")
+    one, other = (read(spark, local_uri, engine="arrow") for _ in range(2))
+    joined = one.join(other, on="name")
+    assert "BroadcastHashJoin" not in joined._jdf.queryExecution().executedPlan().toString()
