@@ -33,7 +33,7 @@ from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
 from eventlog.readers.spark.options import STORAGE_PREFIX
 from eventlog.readers.spark.shares import SHARE, Work, share_out
-from eventlog.readers.spark.types import to_spark
+from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
@@ -92,7 +92,7 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
     plan = plan_of(snapshot, columns=columns, where=where)
     if _engine(spark, table.uri, plan, engine, storage_options) == "arrow":
         schema = to_spark(plan.schema)
-        work = share_out(uri, storage_options, snapshot, plan, schema)
+        work = share_out(uri, storage_options, snapshot, plan, declared(schema))
         options = _options(plan, columns, where, storage_options or {})
         options |= {"tableId": snapshot.header.table, "path": str(uri)}
         return _through_python(spark, work, schema, options)

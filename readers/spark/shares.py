@@ -90,7 +90,7 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
     storage_options: Mapping[str, str] | None,
     snapshot: Snapshot,
     plan: ScanPlan,
-    schema: StructType,
+    wanted: pa.Schema,
     target_bytes: int = DEFAULT_TARGET_BYTES,
 ) -> Work:
     """Return the work of a plan.
@@ -100,17 +100,14 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         storage_options: see `eventlog.store.options`.
         snapshot: the version.
         plan: the segments to read.
-        schema: the columns for Spark, in this order.
+        wanted: the columns for Spark, in this order, as `declared` or `check_schema` returns them.
         target_bytes: stored bytes per share.
-
-    Raises:
-        InvalidInput: the schema has columns that the table does not have.
     """
     reading = Reading(
         store=open_store(uri, storage_options),
         version=plan.version,
         table_schema=plan.table_schema,
-        schema=_check_schema(schema, snapshot),
+        schema=wanted,
         filter=plan.filter,
         filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
         table=snapshot.header.table,
@@ -167,8 +164,12 @@ def pack(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
     return [[segments[at] for at in sorted(share)] for share in shares]
 
 
-def _check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:
-    """Return a declared schema in Arrow, after a check that the table has its columns and types."""
+def check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:
+    """Return a declared schema in Arrow, after a check that the table has its columns and types.
+
+    Raises:
+        InvalidInput: it has columns that the table does not have, or has with another type.
+    """
     wanted = declared(schema)
     available = declared(to_spark(snapshot.schema))
     for field in wanted:

@@ -33,6 +33,7 @@ from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
     Work,
+    check_schema,
     open_snapshot,
     share_out,
     where_of,
@@ -103,8 +104,9 @@ def make_reader(
         raise InvalidInput(
             f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
         )
+    wanted = check_schema(schema, snapshot)
     plan = plan_of(snapshot, columns=schema.names, where=where_of(given))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return EventLogReader(
-        share_out(given.path, given.storage, snapshot, plan, schema, target_bytes)
+        share_out(given.path, given.storage, snapshot, plan, wanted, target_bytes)
     )

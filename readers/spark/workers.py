@@ -10,9 +10,11 @@ import importlib
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -40,30 +42,46 @@ def activate(spark: SparkSession) -> None:
     path, whatever Python the driver runs: in a local session this makes them use the driver's,
     unless PYSPARK_PYTHON names another one. `read`, and the functions of `eventlog.writers.spark`,
     call this themselves. On Spark Connect it does nothing.
+
+    Raises:
+        InvalidInput: the Python that was named for the workers of a local session cannot load
+            eventlog.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is not None:
         jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as PySpark does
-        _share_python(spark)
+        # On a cluster the driver's Python may not exist.
+        if str(spark.sparkContext.master).split("[")[0] == "local":
+            _share_python(spark)
 
 
 def _share_python(spark: SparkSession) -> None:
-    """Make the workers of a local session run the driver's Python, unless another one is set.
-
-    PYSPARK_PYTHON takes precedence. On a cluster nothing is changed: the driver's Python may not
-    exist there.
-    """
-    if spark in _sharing or "PYSPARK_PYTHON" in os.environ:
-        return
+    """Make the workers of a local session run the driver's Python, unless another one is set."""
     context: Any = spark.sparkContext
-    chosen = context.pythonExec not in (_DEFAULT, sys.executable)
-    if context.master.split("[")[0] != "local" or chosen or _is_this(_DEFAULT):
+    if "PYSPARK_PYTHON" in os.environ or context.pythonExec not in (_DEFAULT, sys.executable):
+        _check(context.pythonExec)
+    elif spark not in _sharing and not _is_this(context.pythonExec):
+        context.pythonExec = sys.executable
+        if has_data_sources():
+            # Data sources that Spark discovers itself keep the Python that was set when it started.
+            spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
+        _sharing.add(spark)
+
+
+@cache
+def _check(program: str) -> None:
+    """Check that a Python that somebody chose can load eventlog.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    if _is_this(program):
         return
-    context.pythonExec = sys.executable
-    if has_data_sources():
-        # Data sources that Spark discovers itself keep the Python that was set when it started.
-        spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
-    _sharing.add(spark)
+    command = [program, "-c", "import eventlog.readers"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
+    if found.returncode:
+        why = found.stderr.strip().splitlines() or ["it does not start"]
+        raise InvalidInput(f"{_ADVICE}; {why[-1][:300]}")
 
 
 def has_data_sources() -> bool:

@@ -73,7 +73,10 @@ def with_field(name, kind):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"timecolum": "ts"}, "unknown option 'timecolum'; reads take version"),
+        (
+            {"timecolum": "ts"},
+            "unknown option 'timecolum': did you mean timeColumn? reads take version",
+        ),
         ({"version": "3"}, "option version is for reads"),
         ({"columns": "id", "where": "id=1"}, "option columns, where is for reads"),
         ({"memoryBytes": "lots"}, "option memoryBytes must be a whole number from 1048576"),
@@ -82,7 +85,7 @@ def with_field(name, kind):
         ({"appId": "a", "appSeq": "-1"}, "option appSeq must be a whole number from 0"),
         ({"replaceWhere": "ts >= '2013-01-07'"}, "option replaceWhere needs mode('overwrite')"),
         ({"storage.color": "red"}, "storage option 'color' is unknown"),
-        ({"isolation": "snapshot"}, "option isolation must be carry or serializable"),
+        ({"isolation": "snapshot"}, "option isolation needs mode('overwrite')"),
         ({"granularity": "hour"}, "option granularity is 'hour', but the existing table"),
         ({"timeColumn": "name"}, "option timeColumn is 'name', but the existing table"),
         ({"orderBy": '["id"]'}, "option orderBy is ['id'], but the existing table has []"),
