@@ -16,7 +16,8 @@ import pytest
 
 from eventlog import Table, readers
 
-pytestmark = pytest.mark.long
+# The environment is downloaded, and two JVMs start for each test.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 QUIET = ["--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"]
