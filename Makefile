@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack simulate contention model mutants fuzz soak bench \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix simulate contention model mutants fuzz soak bench \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -69,6 +69,9 @@ test-long: setup ## the slow tests that make test leaves out, and EXAMPLES=300 f
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
 
+test-spark-matrix: setup ## the Spark tests on 3.5 to the newest: VERSIONS="3.5 newest"; writes the table of docs/guides/pyspark.md
+	@.ci/spark-matrix $(VERSIONS)
+
 # Long runs: their length is given on the command line.
 MINUTES ?= 1
 SECONDS ?= 60
@@ -115,8 +118,8 @@ build: $(STAMP) ## the wheel, in dist/
 	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist
 
-clean: ## remove files left by builds and tests; keep .venv and .localstack
+clean: ## remove files left by builds and tests; keep .venv, .spark and .localstack
 	@rm -rf dist build spark-warehouse metastore_db derby.log bench-results fuzz-crashes \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find . -path ./.venv -prune -o -path ./.localstack -prune -o -name __pycache__ -type d -print0 \
+	@find . -path ./.venv -prune -o -path ./.spark -prune -o -path ./.localstack -prune -o -name __pycache__ -type d -print0 \
 	    | xargs -0 rm -rf

@@ -5,8 +5,8 @@ import pickle
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import GeometryType, LongType, StructField, StructType
+from pyspark.sql import types
+from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
@@ -14,10 +14,16 @@ from eventlog.model.records import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
 from eventlog.readers.spark.shares import OPEN_BYTES, pack
-from eventlog.readers.spark.source import load_schema, make_reader
+from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers import append
-from eventlog.writers.spark.source import make_writer
 
+if has_data_sources():  # every test that needs them carries the mark `data_source`
+    from pyspark.sql.datasource import InputPartition
+
+    from eventlog.readers.spark.source import load_schema, make_reader
+    from eventlog.writers.spark.source import make_writer
+
+pytestmark = pytest.mark.data_source
 DAY_US = 86_400_000_000
 START_US = 1_357_516_800_000_000  # 2013-01-07T00:00Z
 SCHEMA = pa.schema(
@@ -32,7 +38,6 @@ SPARK_SCHEMA = StructType.fromJson(
         ],
     }
 )
-GEOMETRY = StructField("name", GeometryType(4326))
 OVERWRITE_DAY = {"replaceWhere": "ts >= '2013-01-08' AND ts < '2013-01-09'"}
 
 
@@ -105,8 +110,6 @@ def test_wrong_options_of_a_write_are_named(table, options, said):
         (StructType(SPARK_SCHEMA.fields[:1]), "column 'ts' is missing"),
         (with_field("name", "long"), "column 'name' has type int64, and string in the table"),
         (with_field("name", "interval month"), "column 'name' has type interval month"),
-        (with_field("name", "variant"), "column 'name' has type variant"),
-        (StructType([*SPARK_SCHEMA.fields[:2], GEOMETRY]), "column 'name' has type geometry"),
         (with_field("name", "interval day to second"), "column 'name' has type duration"),
     ],
 )
@@ -114,6 +117,18 @@ def test_a_schema_that_does_not_fit_is_named(table, schema, said):
     with pytest.raises(InvalidInput) as caught:
         writer_of(table, schema=schema)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("VariantType", ()), ("GeometryType", (4326,))], ids=["4.0", "4.1"]
+)
+def test_a_type_that_came_later_is_named(table, name, arguments):
+    if not hasattr(types, name):
+        pytest.skip(f"this Spark has no {name}")
+    kind = getattr(types, name)(*arguments)
+    with pytest.raises(InvalidInput) as caught:
+        writer_of(table, schema=StructType([*SPARK_SCHEMA.fields[:2], StructField("name", kind)]))
+    assert f"column 'name' has type {kind.simpleString()}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from eventlog import Table
 from eventlog.format.keys import parse_log_key
 from eventlog.store.local import LocalStore
 from eventlog.store.s3.adapter import S3Store
-from pyspark_eventlog import DefaultSource
 
 JOB = Path(__file__).with_name("killed_job.py")
 TIMEOUT_S = 240
+DYING = "eventlog-dying-committer"
 
 
 def run_job(uri, when):
@@ -91,35 +91,36 @@ def die_at_the_slot(store, when):
     store.put_if_absent = put
 
 
-class Dying(DefaultSource):
+@pytest.fixture
+def dying(spark):
     """The data source, but the process that commits is killed at the PUT of its slot.
 
     The option `dies` says whether that is right before it or right after.
     """
+    from pyspark_eventlog import DefaultSource  # noqa: PLC0415 - Spark 3.5 has none
 
-    @classmethod
-    def name(cls):
-        return "eventlog-dying-committer"
+    class Dying(DefaultSource):
+        @classmethod
+        def name(cls):
+            return DYING
 
-    def writer(self, schema, overwrite):
-        when = self.options.pop("dies")
-        writer = super().writer(schema, overwrite)
-        commit = writer.commit
+        def writer(self, schema, overwrite):
+            when = self.options.pop("dies")
+            writer = super().writer(schema, overwrite)
+            commit = writer.commit
 
-        def dying_commit(messages):
-            for store in (S3Store, LocalStore):
-                die_at_the_slot(store, when)
-            commit(messages)
+            def dying_commit(messages):
+                for store in (S3Store, LocalStore):
+                    die_at_the_slot(store, when)
+                commit(messages)
 
-        writer.commit = dying_commit
-        return writer
+            writer.commit = dying_commit
+            return writer
 
-
-@pytest.fixture
-def dying(spark):
     spark.dataSource.register(Dying)
 
 
+@pytest.mark.data_source
 @pytest.mark.hazard("I2", "I3")
 @pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -128,7 +129,7 @@ def test_the_same_job_again_where_the_committer_died(events, save, ids, bucket, 
     save(events(2, first=1000, partitions=1), root_uri)
     once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}
     rows = events(40)
-    job = rows.write.format(Dying.name()).mode("append").options(**once, dies=when)
+    job = rows.write.format(DYING).mode("append").options(**once, dies=when)
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
         job.save(root_uri)
     landed = when == "after"

@@ -10,6 +10,7 @@ from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.readers import scan
 from eventlog.writers import append
+from eventlog.writers.spark import append as append_frame
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,7 @@ def uri(spark, tmp_path_factory):
         append(source, rows(day))
     frame = eventlog.readers.spark.read(spark, source.uri, engine="arrow")
     target = (folder / "spark").as_uri()
-    options = {"timeColumn": "at", "path": target, "orderBy": '["a,b", ".x"]'}
-    frame.write.format("eventlog").options(**options).mode("append").save()
+    append_frame(frame, target, time_column="at", order_by=["a,b", ".x"])
     wanted = [*rows(1).to_pylist(), *rows(2).to_pylist()]
     assert scan(Table.open(target)).to_table().sort_by("x").to_pylist() == wanted
     return target

@@ -13,8 +13,11 @@ import eventlog.readers.spark
 from eventlog import Table
 from eventlog.errors import InvalidInput, TableNotFound
 from eventlog.readers import scan
-from eventlog.readers.spark.source import load_schema, make_reader
+from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers import append, overwrite
+
+if has_data_sources():
+    from eventlog.readers.spark.source import load_schema, make_reader
 
 DAY = 10  # rows of `events` in one day
 START_US = 1_357_516_800_000_000
@@ -68,6 +71,7 @@ def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
     assert sorted(map(str, found.collect())) == sorted(map(str, df.collect()))
 
 
+@pytest.mark.data_source
 def test_where_and_columns_prune_tasks(table, load):
     add(table, 10, first=30)
     uri = table.uri
@@ -111,6 +115,7 @@ def _replaced(uri, count, first):
     add(Table.create(uri, SCHEMA, time_column="ts"), count, first)
 
 
+@pytest.mark.data_source
 def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, table, load):
     uri, known = table.uri, {"path": table.uri, "tableId": table.id}
     pinned, schema = load_schema({"path": uri})
@@ -130,6 +135,7 @@ def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, ta
         load_schema(known)
 
 
+@pytest.mark.data_source
 def test_nor_one_that_is_younger(table):
     add(table, 30, first=30)
     pinned, schema = load_schema({"path": table.uri})
@@ -147,6 +153,7 @@ def test_segments_from_before_a_column_read_as_null(spark, table, engine):
     assert sorted((row.id, row.extra) for row in found) == [(29, None), (99, 7)]
 
 
+@pytest.mark.data_source
 def test_a_schema_given_by_the_user_is_a_projection(spark, table):
     reader = spark.read.format("eventlog").schema("name STRING, id BIGINT")
     found = reader.load(table.uri).where("id = 3").collect()

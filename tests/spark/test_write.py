@@ -9,7 +9,6 @@ import pytest
 
 from eventlog import Table
 from eventlog.readers.spark import activate
-from pyspark_eventlog import DefaultSource
 
 DAY = 10  # rows of `events` in one day
 
@@ -57,6 +56,7 @@ def test_a_table_is_created_as_the_options_say(events, save, local_uri):
     )
 
 
+@pytest.mark.data_source
 def test_an_absent_table_needs_a_time_column(events, local_uri, tmp_path):
     df = events(3)
     message = refused(lambda: df.write.format("eventlog").mode("append").save(local_uri))
@@ -65,6 +65,7 @@ def test_an_absent_table_needs_a_time_column(events, local_uri, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.data_source
 @pytest.mark.parametrize("mode", ["error", "ignore"])
 def test_other_modes_name_the_two_that_work(events, save, local_uri, mode):
     message = refused(lambda: save(events(3), local_uri, mode=mode))
@@ -186,34 +187,40 @@ def test_a_task_whose_input_failed_is_tried_again(events, save, ids, local_uri, 
     assert ids(local_uri) == list(range(40))
 
 
-class Dying(DefaultSource):
+@pytest.fixture
+def dying(spark):
     """The data source, but the first attempt of a task fails when all its rows are staged."""
+    from pyspark_eventlog import DefaultSource  # noqa: PLC0415 - Spark 3.5 has none
 
-    @classmethod
-    def name(cls):
-        return "eventlog-dying"
+    class Dying(DefaultSource):
+        @classmethod
+        def name(cls):
+            return "eventlog-dying"
 
-    def writer(self, schema, overwrite):
-        flag = Path(self.options.pop("flag"))
-        writer = super().writer(schema, overwrite)
-        write = writer.write
+        def writer(self, schema, overwrite):
+            flag = Path(self.options.pop("flag"))
+            writer = super().writer(schema, overwrite)
+            write = writer.write
 
-        def once(iterator):
-            message = write(iterator)
-            if not flag.exists():
-                flag.touch()
-                raise RuntimeError("staged, then dead")
-            return message
+            def once(iterator):
+                message = write(iterator)
+                if not flag.exists():
+                    flag.touch()
+                    raise RuntimeError("staged, then dead")
+                return message
 
-        writer.write = once
-        return writer
+            writer.write = once
+            return writer
+
+    spark.dataSource.register(Dying)
 
 
+@pytest.mark.data_source
 @pytest.mark.hazard("I1")
-def test_what_a_failed_attempt_staged_stays_out(spark, events, save, ids, tmp_path):
+@pytest.mark.usefixtures("dying")
+def test_what_a_failed_attempt_staged_stays_out(events, save, ids, tmp_path):
     local_uri = (tmp_path / "table").as_uri()
     save(events(1, first=1000), local_uri)
-    spark.dataSource.register(Dying)
     flag = tmp_path / "staged-once"
     rows = events(40, partitions=1)
     rows.write.format("eventlog-dying").mode("append").option("flag", str(flag)).save(local_uri)
@@ -223,6 +230,7 @@ def test_what_a_failed_attempt_staged_stays_out(spark, events, save, ids, tmp_pa
     assert staged(local_uri) == Table.open(local_uri).head().totals.segments + 4
 
 
+@pytest.mark.data_source
 def test_insert_into_a_view(spark, events, save, ids, local_uri):
     save(events(3), local_uri)
     spark.sql(

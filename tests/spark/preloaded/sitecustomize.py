@@ -12,5 +12,8 @@ if "pyspark.daemon" in sys.orig_argv:
     import pandas  # noqa: ICN001, F401
     import pyarrow.parquet  # noqa: F401
 
-    import eventlog.readers.spark
-    import eventlog.writers.spark.source  # noqa: F401
+    import eventlog.readers.spark.workers
+    import eventlog.writers.spark
+
+    if eventlog.readers.spark.workers.has_data_sources():
+        import eventlog.writers.spark.source
