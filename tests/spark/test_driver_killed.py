@@ -19,7 +19,7 @@ TIMEOUT_S = 240
 DYING = "eventlog-dying-committer"
 
 
-def run_job(uri, when):
+def run_job(uri, when, way):
     """Run the job in a process of its own until it is killed."""
     environment = {
         **os.environ,
@@ -28,7 +28,7 @@ def run_job(uri, when):
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
-    command = [sys.executable, str(JOB), uri, when]
+    command = [sys.executable, str(JOB), uri, when, way]
     # A session of its own, so that nothing of it can outlive the test.
     with subprocess.Popen(
         command,
@@ -54,14 +54,21 @@ def _end(group):
 @pytest.mark.hazard("I2")
 @pytest.mark.long  # a JVM a case; a job whose committer died leaves the same: the next test
 @pytest.mark.parametrize(
-    ("root_uri", "when"),
-    [("s3", "before"), ("s3", "after"), ("local", "after")],
-    indirect=["root_uri"],
+    ("root_uri", "when", "way"),
+    [
+        ("s3", "before", "source"),
+        ("s3", "after", "source"),
+        ("s3", "before", "functions"),
+        ("local", "after", "functions"),
+    ],
+    indirect=["root_uri", "way"],
 )
-def test_the_same_job_again_neither_loses_nor_doubles(events, save, ids, root_uri, when):
+def test_the_same_job_again_neither_loses_nor_doubles(  # noqa: PLR0917 - fixtures
+    events, save, ids, root_uri, when, way
+):
     # The table is there already, so that the killed commit is the job's own.
     save(events(2, first=1000, partitions=1), root_uri)
-    code, errors = run_job(root_uri, when)
+    code, errors = run_job(root_uri, when, way)
     assert code == -signal.SIGKILL, errors[-3000:]
     landed = when == "after"
     table = Table.open(root_uri)

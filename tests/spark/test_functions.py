@@ -28,6 +28,7 @@ def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
         assert ids_of(read(spark, root_uri, engine=engine, version=1)) == list(range(25))
 
 
+@pytest.mark.shows("idempotent re-run")
 def test_a_unit_of_work_takes_effect_once_and_stages_nothing_again(events, local_uri, rows_of):
     unit = {"app_id": "load", "app_seq": 7}
     version = append(events(5), local_uri, time_column="ts", **unit)

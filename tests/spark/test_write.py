@@ -14,10 +14,10 @@ DAY = 10  # rows of `events` in one day
 
 
 def refused(run):
-    """The message of the error that a job ends with."""
+    """What kind of error a job ends with, and its message."""
     with pytest.raises(Exception) as caught:
         run()
-    return str(caught.value)
+    return f"{type(caught.value).__name__}: {caught.value}"
 
 
 def version(uri):
@@ -146,6 +146,7 @@ def test_rows_outside_the_range_are_refused(events, save, local_uri):
     assert version(local_uri) == 0
 
 
+@pytest.mark.shows("idempotent re-run")
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_job_with_an_app_id_takes_effect_once(events, save, local_uri, mode):
     """The second run stages nothing, and does not choke on the rows that nobody reads."""

@@ -13,6 +13,7 @@ sources.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -155,6 +156,9 @@ def _save(  # noqa: PLR0917 - all that the two public functions are told
     if job.done is not None:
         return job.done
     activate(df.sparkSession)
+    # Numbered, because mapInArrow would take a name with a dot for a path.
+    numbered = df.toDF(*map(str, range(len(df.columns))))
+    stage = functools.partial(job.stage_rows, names=tuple(df.columns))
     with explained():
-        staged = df.mapInArrow(job.stage_rows, STAGED).collect()
+        staged = numbered.mapInArrow(stage, STAGED).collect()
     return job.commit(bytes(row.adds) for row in staged)

@@ -107,9 +107,17 @@ class Job:
                 stager.write(batch)
             return msgspec.json.encode(stager.finish())
 
-    def stage_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do what `stage` does; the form that `DataFrame.mapInArrow` calls (`STAGED`)."""
-        adds = pa.array([self.stage(batches)], pa.binary())
+    def stage_rows(
+        self, batches: Iterator[pa.RecordBatch], names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Do what `stage` does; the form that `DataFrame.mapInArrow` calls (`STAGED`).
+
+        Args:
+            batches: the rows, with columns that were numbered for Spark.
+            names: the columns' own names.
+        """
+        named = (batch.rename_columns(list(names)) for batch in batches)
+        adds = pa.array([self.stage(named)], pa.binary())
         yield pa.RecordBatch.from_arrays([adds], ["adds"])
 
     def commit(self, staged: Iterable[bytes]) -> int:
