@@ -34,6 +34,9 @@ _SPARK = {
     # What fails shows as an exception; Spark's own log repeats it with every task.
     "spark.log.level": "OFF",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+    # Of the server that tests/spark/test_connect.py starts in this JVM.
+    "spark.connect.grpc.binding.port": "0",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
 }
 
 

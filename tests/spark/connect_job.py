@@ -1,0 +1,67 @@
+"""A client of Spark Connect: run by test_connect.py in a process of its own.
+
+    python connect_job.py <sc://…> <JSON of places> [light]
+
+A place is a table's root and storage options. Prints what it found as JSON. `light`: as from
+`pyspark-client`, which has neither py4j nor PySpark's classic half.
+"""
+
+import json
+import sys
+
+ABSENT = ("py4j", "pyspark.core")
+
+
+class Absent:
+    """Finds none of what `pyspark-client` lacks."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(ABSENT):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def save_and_read(spark, uri, storage):
+    """Write by both ways, read by both and by both engines, now and then: the ids by the way."""
+    from eventlog.readers.spark import choose_engine, read  # noqa: PLC0415 - after Absent
+    from eventlog.writers.spark import append  # noqa: PLC0415
+
+    times = "timestamp_seconds(1357516800 + id * 8640) as ts"
+    rows = spark.range(0, 60, 1, 2).selectExpr("id", times, "concat('name-', id) as `a.name`")
+    once = {"app_id": "job", "app_seq": 1, "storage_options": storage}
+    first = [append(rows.where("id < 40"), uri, time_column="ts", **once) for _ in range(2)]
+    options = {f"storage.{name}": value for name, value in storage.items()}
+    rest = rows.where("id >= 40")
+    rest.write.format("eventlog").mode("append").options(**options).save(uri)
+    loaded = spark.read.format("eventlog").options(**options)
+    found = {"source": ids(loaded.load(uri))}
+    found["source, version 1"] = ids(loaded.option("version", "1").load(uri))
+    for engine in ("arrow", "jvm", "auto") if uri.startswith("file") else ("arrow", "auto"):
+        ask = {"engine": engine, "storage_options": storage}
+        found[engine] = ids(read(spark, uri, **ask))
+        found[f"{engine}, version 1"] = ids(read(spark, uri, version=1, **ask))
+        even = read(spark, uri, ["id", "a.name"], "id % 2 = 0", **ask)
+        found[f"{engine}, even"] = ids(even)
+    choice = choose_engine(spark, uri, storage_options=storage)
+    return {"first": first, "ids": found, "choice": choice.engine}
+
+
+def ids(frame):
+    return sorted(row.id for row in frame.collect())
+
+
+def main():
+    url, places, *light = sys.argv[1:]
+    if light:
+        sys.meta_path.insert(0, Absent())
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - after Absent
+
+    spark = SparkSession.builder.remote(url).getOrCreate()
+    places = json.loads(places)
+    said = {uri: save_and_read(spark, uri, storage) for uri, storage in places.items()}
+    spark.stop()
+    loaded = sorted(name for name in sys.modules if name.startswith(ABSENT))
+    sys.stdout.write(json.dumps({"places": said, "loaded": loaded}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A cluster of a master and two workers: nothing leans on one process, folder or environment.
+
+Every process has a home of its own, with its own `python3`, and no AWS environment: where the store
+is, and who may use it, travels in storage options only.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+import pytest
+from support.distribution import SHORT_JVM
+
+from eventlog import Table, readers
+
+pytestmark = pytest.mark.long  # six JVMs; test_write and test_read show the same on local[2]
+
+SPARK = Path(pyspark.__file__).parent
+JOB = Path(__file__).with_name("cluster_job.py")
+START_S, JOB_S = 60, 240
+
+
+def make_home(folder):
+    """Make a folder with a `python3` that has eventlog, and return the environment to start in."""
+    (folder / "bin").mkdir(parents=True)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    program = folder / "bin" / "python3"
+    setting = f"HOME_OF={folder.name} PYTHONPATH='{paths}'"
+    program.write_text(f'#!/bin/sh\nexport {setting}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    java = os.environ.get("JAVA_HOME")
+    others = [str(Path(java) / "bin")] if java else [str(Path(shutil.which("java")).parent)]
+    return {
+        "PATH": os.pathsep.join([str(folder / "bin"), *others, "/usr/bin", "/bin"]),
+        "HOME": str(folder),
+        "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_JVM,
+        "PYSPARK_PYTHON": "python3",
+        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
+        **({"JAVA_HOME": java} if java else {}),
+    }
+
+
+def start(stack, folder, role, *arguments):
+    """Start a daemon of Spark, which ends with the stack; return its log."""
+    environment = make_home(folder)
+    log = folder / "log"
+    command = [
+        SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{role}",
+        "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments,
+    ]  # fmt: skip
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+    stack.callback(end, process)
+    return log
+
+
+def end(process):
+    """End a daemon, and what it started."""
+    process.terminate()  # a worker ends its executors
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def said(log, pattern):
+    """What a daemon's log says, once it does."""
+    waited = threading.Event()
+    for _ in range(START_S * 10):
+        if found := re.search(pattern, log.read_text(errors="replace")):
+            return found[1]
+        waited.wait(0.1)
+    raise AssertionError(f"{pattern} never came:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@pytest.fixture
+def master(tmp_path):
+    """The URL of a master with two workers of one core each."""
+    with ExitStack() as stack:
+        log = start(stack, tmp_path / "master", "master.Master")
+        url = said(log, r"Starting Spark master at (spark://\S+)")
+        own = ("--cores", "1", "--memory", "600m")
+        workers = [
+            start(stack, folder, "worker.Worker", *own, "--work-dir", str(folder / "work"), url)
+            for folder in (tmp_path / "worker-1", tmp_path / "worker-2")
+        ]
+        for worker in workers:
+            said(worker, r"(Successfully registered with master)")
+        yield url
+
+
+def test_two_workers_write_and_read_what_the_driver_says(master, tmp_path, s3, bucket):
+    shared, remote = (tmp_path / "shared" / "table").as_uri(), f"s3://{bucket}/table"
+    places = {shared: {}, remote: s3.storage_options()}
+    environment = make_home(tmp_path / "driver")
+    done = subprocess.run(
+        [tmp_path / "driver" / "bin" / "python3", JOB, master, json.dumps(places)],
+        cwd=tmp_path / "driver",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=JOB_S,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {task["home"] for task in found["tasks"]} == {"worker-1", "worker-2"}
+    for task in found["tasks"]:
+        assert Path(task["folder"]).is_relative_to(tmp_path / task["home"])
+        assert not task["aws"]
+    for uri, storage in places.items():
+        said_of = found["places"][uri]
+        assert said_of.pop("version") == 1
+        assert {"arrow"} < said_of.keys()
+        for way, ids in said_of.items():
+            wanted = range(0, 40, 2) if way.endswith("version 1") else range(80)
+            assert ids == list(wanted), (uri, way)
+        table = Table.open(uri, storage_options=storage)
+        assert readers.count(table) == 80
+        assert sorted(readers.scan(table).to_table()["id"].to_pylist()) == list(range(80))
