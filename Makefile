@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix simulate contention model mutants fuzz soak bench \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate contention model mutants fuzz soak bench \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -64,13 +64,16 @@ check test: export PYTHONHASHSEED := 0
 EXAMPLES ?= 300
 
 test-long: setup ## the slow tests that make test leaves out, and EXAMPLES=300 fresh examples per property
-	@EVENTLOG_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'not localstack and not bench and not soak'
+	@EVENTLOG_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'not localstack and not bench and not soak and not maven'
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them
 	@$(PYTHON) localstack/start-host --port 0 --run $(PYTHON) -m pytest -m localstack
 
 test-spark-matrix: setup ## the Spark tests on 3.5 to the newest: VERSIONS="3.5 newest"; writes the table of docs/guides/pyspark.md
 	@.ci/spark-matrix $(VERSIONS)
+
+test-s3a: setup ## Spark's own Parquet reader on S3, with the real hadoop-aws from Maven
+	@$(PYTHON) -m pytest -m maven tests/spark
 
 # Long runs: their length is given on the command line.
 MINUTES ?= 1

@@ -33,6 +33,22 @@ def pytest_configure(config):
             config.addinivalue_line("filterwarnings", line)
 
 
+class OfSources(pytest.Module):
+    """A module that may import data sources, which makes it skipped where there are none."""
+
+    def collect(self):
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            if "No module named 'pyspark.sql.datasource'" not in str(error):
+                raise
+            return pytest.skip(NO_SOURCE, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return None if has_data_sources() else OfSources.from_parent(parent, path=module_path)
+
+
 def pytest_collection_modifyitems(items):
     here = str(Path(__file__).parent)
     for item in items:

@@ -13,15 +13,19 @@ CASES = [
     ("streaming sink", ""),
     ("Spark Connect", '<skipped message="no server"/>'),
     (None, ""),
+    (None, '<skipped message="no sources"/>'),
 ]
+
+
+NAMES = [*"abcdefg", "test_stream_source"]  # the last one is a file
 
 
 def report():
     """A report of pytest: a test of each column, and how it ended."""
     named = '<properties><property name="shows" value="{}"/></properties>'
     cases = "".join(
-        f'<testcase classname="a" name="a">{named.format(column) * bool(column)}{end}</testcase>'
-        for column, end in CASES
+        f'<testcase name="tests.{name}">{named.format(column) * bool(column)}{end}</testcase>'
+        for (column, end), name in zip(CASES, NAMES, strict=True)
     )
     return ET.fromstring(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
 
@@ -35,6 +39,7 @@ def test_cells_come_from_tests_that_ran():
     assert said["streaming sink"] == "**no** (1 of 2 fail)"
     assert said["Spark Connect"] == said["idempotent re-run"] == "-"
     assert "- 3.5.9, Spark Connect: no server." in notes
+    assert "- 3.5.9, streaming source: no sources." in notes
     assert "- 3.5.9, idempotent re-run: no test ran." in notes
     assert not any("batch write" in note for note in notes)
 
