@@ -165,7 +165,7 @@ def _through_python(
             "newer server"
         )
     with explained():
-        return spark.read.format("eventlog").options(**options).load(options["path"])
+        return spark.read.format("eventlog").options(**options).load()
 
 
 def _options(

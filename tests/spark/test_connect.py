@@ -46,7 +46,7 @@ def client(server, places, *options):
         [sys.executable, JOB, server, json.dumps(places), *options],
         env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr.partition("JVM stacktrace")[0][-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
