@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
@@ -21,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The data source `eventlog`: batch reads and writes of tables by path.
+    """The data source `eventlog`: reads, writes and a streaming sink of tables by path.
 
-    Reads and writes share one set of options: see `eventlog.readers.spark.source` and
-    `eventlog.writers.spark.source`.
+    Reads and writes share one set of options: see `eventlog.readers.spark.source`,
+    `eventlog.writers.spark.source` and `eventlog.writers.spark.stream`.
     """
 
     # Set at load(), before Spark pickles this object: the plan and every action see one version.
@@ -56,6 +61,15 @@ class DefaultSource(DataSource):
             from eventlog.writers.spark.source import make_writer  # noqa: PLC0415 - see the module's docstring
 
         return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Return the writer of one micro-batch; `overwrite` is set in output mode complete."""
+        with _explained():
+            from eventlog.writers.spark.stream import make_stream_writer  # noqa: PLC0415 - see the module's docstring
+
+        return make_stream_writer(self.options, schema, overwrite=overwrite)
 
 
 @contextmanager

@@ -93,19 +93,10 @@ class Job:
     done: int | None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
-
-        Raises:
-            InvalidInput: rows do not fit the table; the message names column, count and an example.
-            Unavailable: the store does not answer; Spark retries the task.
-        """
+        """Do what the function `stage` does, unless the job is done already."""
         if self.done is not None:
             return b"[]"
-        table = self.table
-        with Stager(table.store, table.clock, self.recipe, self.memory_bytes) as stager:
-            for batch in batches:
-                stager.write(batch)
-            return msgspec.json.encode(stager.finish())
+        return stage(self.table, self.recipe, batches, self.memory_bytes)
 
     def stage_rows(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str]
@@ -131,10 +122,7 @@ class Job:
         """
         if self.done is not None:
             return self.done
-        adds = sorted(
-            (add for message in staged for add in _adds.decode(message)),
-            key=lambda add: (add.chunk, add.id),
-        )
+        adds = adds_of(staged)
         if not adds and self.replaces is None and self.transaction.app is None:
             return self.transaction.read_version
         self.table.adopt(self.head)
@@ -161,6 +149,33 @@ class Job:
         """Return the version in which this job's transaction is already committed, or None."""
         head, start = self.table.refresh().version, self.transaction.read_version + 1
         return find_transaction(self.table.log, self.transaction.id, start, head)
+
+
+def stage(
+    table: Table, recipe: Recipe, batches: Iterable[pa.RecordBatch], memory_bytes: int
+) -> bytes:
+    """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
+
+    Args:
+        table: the table. Only its store is used: it need not have been read.
+        recipe: how rows become segments.
+        batches: the rows.
+        memory_bytes: bound on the memory for rows, in bytes.
+
+    Raises:
+        InvalidInput: rows do not fit the table; the message names column, count and an example.
+        Unavailable: the store does not answer; Spark retries the task.
+    """
+    with Stager(table.store, table.clock, recipe, memory_bytes) as stager:
+        for batch in batches:
+            stager.write(batch)
+        return msgspec.json.encode(stager.finish())
+
+
+def adds_of(staged: Iterable[bytes]) -> list[Add]:
+    """Return what tasks staged (`stage`), in one order whatever the order of the tasks was."""
+    adds = (add for message in staged for add in _adds.decode(message))
+    return sorted(adds, key=lambda add: (add.chunk, add.id))
 
 
 STAGED = "adds binary"  # the schema of `Job.stage_rows`, as Spark spells it
@@ -196,7 +211,7 @@ def prepare(
     """
     if replacement is not None:
         choice(replacement.isolation, "isolation", ("carry", "serializable"))
-    table = _open_or_create(uri, storage_options, incoming, creation or Creation())
+    table = open_or_create(uri, storage_options, incoming, creation or Creation())
     head = table.head()
     check_columns(incoming, head.schema, head.layout.time_column)
     done = already(head, app)
@@ -224,15 +239,27 @@ def prepare(
     )
 
 
-def _open_or_create(
+def open_or_create(
     uri: str,
     storage_options: Mapping[str, str] | None,
     incoming: pa.Schema,
     creation: Creation,
 ) -> Table:
+    """Return the table; create it if it is absent and a time column is given.
+
+    Args:
+        uri: the table's root.
+        storage_options: see `eventlog.store.options`.
+        incoming: the columns of a new table.
+        creation: how to create it.
+
+    Raises:
+        InvalidInput: the existing table contradicts `creation`.
+        TableNotFound: the table is absent and no time column is given.
+    """
     store = open_store(uri, storage_options)
     try:
-        return _checked(Table.open(uri, store=store), creation)
+        return check_agrees(Table.open(uri, store=store), creation)
     except TableNotFound as error:
         if creation.time_column is None:
             raise TableNotFound(
@@ -251,11 +278,15 @@ def _open_or_create(
             store=store,
         )
     except AlreadyExists:  # another job created it meanwhile
-        return _checked(Table.open(uri, store=store), creation)
+        return check_agrees(Table.open(uri, store=store), creation)
 
 
-def _checked(table: Table, creation: Creation) -> Table:
-    """Refuse what contradicts the existing table."""
+def check_agrees(table: Table, creation: Creation) -> Table:
+    """Return the table, if it is as `creation` would have made it.
+
+    Raises:
+        InvalidInput: it has another time column, granularity or order.
+    """
     layout = table.head().layout
     for name, wanted, actual in (
         ("timeColumn", creation.time_column, layout.time_column),

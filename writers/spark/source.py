@@ -91,7 +91,7 @@ def make_writer(
             given.path,
             to_arrow(schema),
             storage_options=given.storage,
-            creation=_creation(given),
+            creation=creation_of(given),
             replacement=_replacement(given) if overwrite else None,
             app=make_app(given.named.get("appId"), given.whole("appSeq")),
             memory_bytes=given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
@@ -100,7 +100,8 @@ def make_writer(
     )
 
 
-def _creation(given: SparkOptions) -> Creation:
+def creation_of(given: SparkOptions) -> Creation:
+    """Return what the options say about the creation of the table."""
     return Creation(
         time_column=given.named.get("timeColumn"),
         granularity=given.named.get("granularity"),

@@ -1,0 +1,215 @@
+"""The writer of the streaming sink without Spark: what repeats, what is refused, what it costs."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+from support import micro_batches
+from support.micro_batches import commit, plan, run, stage
+
+from eventlog import Table, readers
+from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
+from eventlog.format.keys import parse_log_key
+from eventlog.model.records import Fence
+from eventlog.writers import append
+from eventlog.writers.spark import stream
+
+START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
+COLUMNS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
+
+
+def part(*ids):
+    """The rows of one task."""
+    times = [START + dt.timedelta(seconds=number) for number in ids]
+    return [pa.record_batch({"id": ids, "ts": times}, schema=COLUMNS)]
+
+
+def rows_of(uri):
+    return sorted(readers.scan(Table.open(uri)).to_table().column("id").to_pylist())
+
+
+@pytest.fixture
+def sink(local_uri):
+    return {"path": local_uri, "timeColumn": "ts"}
+
+
+def test_a_batch_is_one_version_marked_with_query_and_number(sink):
+    run(sink, "query", 0, part(1), part(2))
+    run(sink, "query", 1, part(3))
+    head = Table.open(sink["path"]).head()
+    assert head.version == 2
+    assert {name: mark.seq for name, mark in head.meta.apps.items()} == {"query": 1}
+    assert rows_of(sink["path"]) == [1, 2, 3]
+
+
+def test_a_repeated_batch_takes_effect_once_whatever_it_staged(sink):
+    planned = plan(sink)
+    first, again = (stage(planned, "query", part(1, 2)) for _ in range(2))
+    commit(sink, [first], 0)
+    commit(sink, [again], 0)
+    commit(sink, [first], 0)
+    assert rows_of(sink["path"]) == [1, 2]
+    assert Table.open(sink["path"]).head().version == 1
+
+
+def test_batches_of_another_query_are_others(sink):
+    run(sink, "query", 0, part(1))
+    run(sink, "query with a new checkpoint", 0, part(2))
+    assert rows_of(sink["path"]) == [1, 2]
+
+
+def test_a_batch_without_rows_commits_nothing(sink):
+    run(sink, "query", 0, part(1))
+    run(sink, "query", 1, part(), [])
+    run(sink, "query", 2)
+    head = Table.open(sink["path"]).head()
+    assert (head.version, head.meta.apps["query"].seq) == (1, 0)
+    run(sink, "query", 3, part(2))
+    assert rows_of(sink["path"]) == [1, 2]
+
+
+def test_a_batch_before_the_last_one_is_a_sign_of_a_copied_checkpoint(sink):
+    for batch in range(3):
+        run(sink, "query", batch, part(batch))
+    with pytest.raises(CommitConflict, match="batch 2 of query query already, in version 3"):
+        run(sink, "query", 1, part(10))
+    assert rows_of(sink["path"]) == [0, 1, 2]
+
+
+def test_a_task_that_does_not_know_its_query_writes_nothing(sink):
+    with pytest.raises(InvalidInput, match="use foreachBatch"):
+        stage(plan(sink), None, part(1))
+    assert not list(Table.open(sink["path"]).store.list("data/"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"appId": "job", "appSeq": "1"}, "appId, appSeq is for batch writes"),
+        ({"replaceWhere": "ts > 5"}, "replaceWhere is for overwrites"),
+        ({"start": "2013-01-01", "end": "2013-01-02"}, "start, end is for overwrites"),
+        ({"isolation": "carry", "readVersion": "1"}, "isolation, readVersion is for overwrites"),
+        ({"version": "1"}, "version is for reads"),
+        ({"checkpoint": "x"}, "unknown option"),
+    ],
+)
+def test_options_of_other_writes_are_refused(sink, tmp_path, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        plan(sink | options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_complete_mode_is_refused(sink):
+    source = micro_batches.DefaultSource(sink)
+    with pytest.raises(InvalidInput, match=r"outputMode\('append'\), or foreachBatch"):
+        source.streamWriter(micro_batches.SCHEMA, True)
+
+
+def test_what_belongs_to_the_query_is_no_option_of_the_sink(sink):
+    plan(sink | {"checkpointLocation": "x", "queryName": "y"})
+
+
+def test_an_absent_table_needs_a_time_column(local_uri):
+    with pytest.raises(TableNotFound, match="timeColumn"):
+        plan({"path": local_uri})
+
+
+def test_rows_that_fit_after_a_change_of_the_schema_are_taken_at_once(sink):
+    run(sink, "query", 0, part(1))
+    wider = COLUMNS.append(pa.field("note", pa.string()))
+    schema = StructType([*micro_batches.SCHEMA.fields]).add("note", "string")
+    with pytest.raises(InvalidInput, match="unknown columns: 'note'"):
+        plan(sink, schema)
+    Table.open(sink["path"]).add_columns(wider)
+    rows = part(2)[0].append_column("note", pa.array(["new"]))
+    run(sink, "query", 1, [rows], schema=schema)
+    found = readers.scan(Table.open(sink["path"])).to_table().sort_by("id")
+    assert found.column("note").to_pylist() == [None, "new"]
+
+
+def test_a_long_query_stages_at_a_current_version(sink, monkeypatch):
+    run(sink, "query", 0, part(1))
+    other = Table.open(sink["path"])
+    for number in range(2, 5):
+        append(other, pa.table(part(number)[0]))
+    monkeypatch.setattr(stream, "REFRESH_S", 0)
+    planned = plan(sink)
+    commit(sink, [stage(planned, "query", part(5))], 1)
+    newest = max(Table.open(sink["path"]).head().segments(), key=lambda s: s.version)
+    assert (newest.version, newest.epoch) == (5, 4)
+
+
+def test_a_committer_that_has_not_seen_the_epoch_reads_on(sink, monkeypatch):
+    run(sink, "query", 0, part(1))
+    behind = stream.Cache(1)
+    table = Table.open(sink["path"])
+    monkeypatch.setattr(stream, "_open", behind)
+    plan(sink)  # what the committing process will know
+    append(table, pa.table(part(2)[0]))
+    monkeypatch.setattr(stream, "_open", stream.Cache(1))
+    staged = stage(plan(sink), "query", part(3))
+    monkeypatch.setattr(stream, "_open", behind)
+    commit(sink, [staged], 1)
+    assert rows_of(sink["path"]) == [1, 2, 3]
+
+
+def test_a_fence_that_passes_what_was_staged_does_not_lose_it(sink):
+    run(sink, "query", 0, part(1))
+    staged = stage(plan(sink), "query", part(2))
+    table = Table.open(sink["path"])
+    table.commit(table.transaction("fence", [Fence(table.head().version + 1)]))
+    commit(sink, [staged], 1)
+    assert rows_of(sink["path"]) == [1, 2]
+
+
+def test_what_was_staged_for_a_table_is_not_committed_to_another(bucket, monkeypatch):
+    monkeypatch.setattr(stream, "WINDOW_S", 0)  # as if triggers came seconds apart
+    sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}
+    run(sink, "query", 0, part(1))
+    staged = stage(plan(sink), "query", part(2))
+    store = Table.open(sink["path"]).store
+    store.delete([listed.key for listed in store.list("")])
+    Table.create(sink["path"], COLUMNS, time_column="ts")
+    with pytest.raises(TableNotFound, match="replaced by another one while the batch was written"):
+        commit(sink, [staged], 1)
+    assert rows_of(sink["path"]) == []
+    run(sink, "query", 1, part(3))
+    assert rows_of(sink["path"]) == [3]
+
+
+def test_a_micro_batch_costs_two_puts_and_two_small_gets(s3, bucket, monkeypatch):
+    monkeypatch.setattr(stream, "WINDOW_S", 0)  # as if triggers came seconds apart
+    sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}
+    run(sink, "query", 0, part(0))
+    with s3.measure() as counts:
+        for batch in range(1, 11):
+            run(sink, "query", batch, part(batch))
+    assert (counts.put, counts.list, counts.head, counts.delete) == (20, 0, 0, 0)
+    assert 20 <= counts.get <= 30  # a third one each, if this machine stops for a second
+
+
+@pytest.mark.long  # half an hour of a trigger of a second; the request counts above stand for it
+@pytest.mark.timeout(3600)
+def test_ten_thousand_batches_leave_a_table_that_opens_as_before(s3, bucket):
+    sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}
+    batches, tenth, costs = 300, 100, []
+    with micro_batches.TwoProcesses(sink, "query") as query:
+        for first in range(0, batches, tenth):
+            with s3.measure() as counts:
+                for batch in range(first, first + tenth):
+                    query.run(batch, part(batch))
+            costs.append(counts)
+            print(first, counts)
+    with s3.measure() as opening:
+        table = Table.open(sink["path"])
+    print("open", opening)
+    head = table.head()
+    assert (head.version, len(head.meta.apps)) == (batches, 1)
+    assert head.totals.rows == batches
+    assert (opening.list, opening.put) == (1, 0)
+    assert opening.get <= 2
+    log = [listed for listed in table.store.list("log/")]
+    frames = [listed for listed in log if (parse_log_key(listed.key) or (0, False))[1]]
+    print(len(log), len(frames), sum(f.size for f in frames), max(f.size for f in frames))
+    print(max(listed.size for listed in log))

@@ -1,0 +1,290 @@
+"""The streaming sink of the data source `eventlog`, exactly once, on Spark 4.0 and later.
+
+Imports eventlog, readers and pyspark (extra `spark`). On Spark 3.5, and wherever a batch needs more
+than an append, `foreachBatch` with `eventlog.writers.spark.append` does the same.
+
+Options of `df.writeStream.format("eventlog")`, in output mode `append`: `timeColumn`,
+`granularity`, `orderBy` and `property.<name>` create the table if it is absent; `memoryBytes` and
+`storage.<name>` are as for a batch (`eventlog.writers.spark.source`).
+
+Every micro-batch is one append with the app id and sequence (query id, batch id), so that the
+batch which Spark repeats after a crash takes effect once. The query id lies in the checkpoint: a
+new checkpoint is a new query, whose batches count from 0 again. A batch without rows commits
+nothing. What a repeated batch staged is not referred to by any commit, and vacuum removes it.
+
+Spark builds the writer twice for each micro-batch: where it plans the tasks, and where it commits
+what they staged. These are two processes beside the driver, which Spark keeps while triggers come
+faster than a minute, and each of them keeps the table open. So a micro-batch costs, once the query
+runs:
+
+- planning: one GET of the known head's header, to see that it is still the same table; a GET and
+  a LIST once in `REFRESH_S`, to stage in a current epoch and to see changes of the schema;
+- a task: one PUT for each segment;
+- committing: one PUT, and the same small GET before it; a key frame now and then.
+
+A trigger of a second with one task makes 4.0 requests for a batch, 2 of them PUT, or 350,000 a
+day. With a trigger of more than a minute the two processes start anew: 6 more requests a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eventlog import Table
+from eventlog.cache import Cache
+from eventlog.commit.identity import WINDOW_S
+from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNotFound
+from eventlog.model.records import App
+from eventlog.readers.spark.options import READ_NAMES, parse_spark_options
+from eventlog.readers.spark.types import to_arrow
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.rows import check_columns
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
+from eventlog.table.restage import commit_staged
+from eventlog.writers.spark.jobs import Creation, adds_of, check_agrees, open_or_create, stage
+from eventlog.writers.spark.source import creation_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as _StreamWriter
+elif hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1 and later
+    _StreamWriter = datasource.DataSourceStreamArrowWriter
+else:
+
+    class _StreamWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter):
+        """Spark 4.0 hands Arrow batches to what is an Arrow writer, on a stream as well.
+
+        To others it hands rows with naive local times, of which an hour a year is ambiguous.
+        """
+
+
+REFRESH_S = 60.0  # how old the head may be that a micro-batch is staged at
+_MAX_OPEN = 16
+
+_QUERY_ID = "sql.streaming.queryId"  # the local property that Spark sets for the tasks of a query
+# Spark hands these over with the options of the sink, though they are the query's.
+_OF_THE_QUERY = ("checkpointlocation", "queryname")
+_OF_OVERWRITES = ("replaceWhere", "start", "end", "isolation", "readVersion")
+
+
+@dataclass(frozen=True)
+class StagedPart(WriterCommitMessage):
+    """What one task of a micro-batch returns.
+
+    Attributes:
+        adds: its adds as JSON.
+        query_id: the id of the streaming query.
+        table_id: the id of the table that it staged for.
+    """
+
+    adds: bytes
+    query_id: str
+    table_id: str
+
+
+class EventLogStreamWriter(_StreamWriter):
+    """Writes one micro-batch; Spark pickles it for the tasks, and builds another one to commit.
+
+    Args:
+        place: the root and the storage options.
+        table: the table there, open.
+        memory_bytes: bound on the memory for rows in a task, in bytes.
+    """
+
+    def __init__(self, place: _Place, table: Table, memory_bytes: int) -> None:
+        self._place = place
+        self._table = table
+        self._table_id = table.id
+        self._recipe = Recipe.of(table.head())
+        self._memory_bytes = memory_bytes
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Stage the rows of one task; see `eventlog.writers.spark.jobs.stage`.
+
+        Raises:
+            InvalidInput: rows do not fit the table, or Spark does not say which query this is.
+            Unavailable: the store does not answer; Spark retries the task.
+        """
+        context = TaskContext.get()
+        query_id = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        if not query_id:
+            raise InvalidInput(
+                f"Spark does not tell this task the id of its query (local property {_QUERY_ID}), "
+                "without which a batch could be written twice: use foreachBatch with "
+                "eventlog.writers.spark.append"
+            )
+        adds = stage(self._table, self._recipe, iterator, self._memory_bytes)
+        return StagedPart(adds, query_id, self._table_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit what the tasks staged as one transaction, unless the table has the batch already.
+
+        Raises:
+            CommitConflict: the table has a later batch of this query, so that it is not known
+                whether the rows of this one are in it; or the schema that they were staged with is
+                no longer valid.
+            CommitUnknown: it is not known whether the commit landed. The query fails, and repeats
+                the batch when it is started again.
+            TableNotFound: another table has taken the place of the one that the rows were staged
+                for.
+            Unavailable: the store does not answer; nothing was committed.
+        """
+        parts = [message for message in messages if isinstance(message, StagedPart)]
+        adds = adds_of(part.adds for part in parts)
+        if not adds:
+            return
+        table = self._table
+        app = App(parts[0].query_id, batchId)
+        try:
+            if any(part.table_id != table.id for part in parts):
+                raise TableNotFound(
+                    "the table was replaced by another one while the batch was written: start the "
+                    "query again to write to the new one",
+                    table=table.uri,
+                )
+            if _repeated(table, app):
+                return
+            table.log.vouch(adds)  # staged by the tasks of this batch
+            # The epoch is the version that the rows are based on; the protocol reads on to it if
+            # this process does not know it yet.
+            epoch = max(add.epoch for add in adds)
+            transaction = table.transaction("append", adds, read_version=epoch, app=app)
+            commit_staged(table, transaction)
+            _repeated(table, app)  # raises if a later batch came between
+        except EventLogError:
+            _open.forget(self._place)  # the next batch of this process opens it anew
+            raise
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Do nothing: Spark calls this even after a commit that landed (hazard I6)."""
+
+
+def _repeated(table: Table, app: App) -> bool:
+    """Return whether the batch is in the table already, as far as this process knows.
+
+    Raises:
+        CommitConflict: a later one is. Spark repeats only the last batch of a query, with the same
+            rows; so the checkpoint is an old copy, whose batches may have other rows.
+    """
+    mark = table.head().meta.apps.get(app.id)
+    if mark is not None and mark.seq > app.seq:
+        raise CommitConflict(
+            f"the table has batch {mark.seq} of query {app.id} already, in version {mark.version}, "
+            f"and this is batch {app.seq}: two queries run with copies of one checkpoint, or it "
+            "was restored from an older copy. Stop the other query; or compare the rows in the "
+            "table with the source, and start with a new checkpoint from there",
+            table=table.uri,
+        )
+    return mark is not None and mark.seq == app.seq
+
+
+def make_stream_writer(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> EventLogStreamWriter:
+    """Return the writer of one micro-batch, after all checks that are possible before a task runs.
+
+    Args:
+        options: those of the query.
+        schema: the schema of the rows.
+        overwrite: whether the output mode is `complete`.
+
+    Raises:
+        InvalidInput: an option, the output mode, or the schema does not fit; no task runs.
+        TableNotFound: the table is absent and no option says how to create it.
+    """
+    given = parse_spark_options(
+        {name: value for name, value in options.items() if name.lower() not in _OF_THE_QUERY}
+    )
+    if overwrite:
+        raise InvalidInput(
+            "outputMode('complete') would replace the whole table with every batch: use "
+            "outputMode('append'), or foreachBatch with eventlog.writers.spark.overwrite, which "
+            "replaces a range that you choose"
+        )
+    given.refuse(
+        ("appId", "appSeq"),
+        "is for batch writes: a stream counts its batches by the id of its query, which lies in "
+        "the checkpoint, and a new checkpoint counts from 0 again; leave it out",
+    )
+    given.refuse(
+        _OF_OVERWRITES,
+        "is for overwrites: a stream appends; leave it out, or use foreachBatch with "
+        "eventlog.writers.spark.overwrite",
+    )
+    given.refuse(
+        tuple(name for name in READ_NAMES if name != "targetBytes"),
+        "is for reads: a write applies to the newest version, with all columns",
+    )
+    memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
+    place = (given.path, tuple(sorted(given.storage.items())))
+    table = _opened(place, to_arrow(schema), creation_of(given))
+    return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES)
+
+
+@dataclass
+class _Open:
+    """A table that this process has open, and when its head was last looked for."""
+
+    table: Table
+    refreshed_s: float
+
+
+# One process serves many micro-batches. By the root and the storage options.
+_Place = tuple[str, tuple[tuple[str, str], ...]]
+_open: Cache[_Place, _Open] = Cache(_MAX_OPEN)
+
+
+def _opened(place: _Place, incoming: pa.Schema, creation: Creation) -> Table:
+    """Return the table, with a head that is at most `REFRESH_S` old and that the rows fit.
+
+    Raises:
+        InvalidInput: the rows, or the options of creation, do not fit the table.
+        TableNotFound: it is absent and no time column is given.
+    """
+    known = _open.get(place)
+    if known is not None:
+        try:
+            _look(known, incoming)
+        except TableNotFound:
+            known = None  # removed; perhaps there is another one by now, or one is to be created
+        except EventLogError:
+            _open.forget(place)
+            raise
+    if known is None:
+        _open.forget(place)
+        table = open_or_create(place[0], dict(place[1]), incoming, creation)
+        known = _Open(table, table.clock.elapsed_s())
+        _open.put(place, known)
+    table = check_agrees(known.table, creation)
+    head = table.head()
+    check_columns(incoming, head.schema, head.layout.time_column)
+    return table
+
+
+def _look(known: _Open, incoming: pa.Schema) -> None:
+    """See that a table is still the same one; read its newest version if that is due.
+
+    Raises:
+        TableNotFound: it was removed, or replaced by another one.
+    """
+    table, now_s = known.table, known.table.clock.elapsed_s()
+    if now_s - known.refreshed_s >= REFRESH_S or not _fit(incoming, table):
+        table.refresh()
+        known.refreshed_s = now_s
+    table.verify(WINDOW_S)
+
+
+def _fit(incoming: pa.Schema, table: Table) -> bool:
+    head = table.head()
+    try:
+        check_columns(incoming, head.schema, head.layout.time_column)
+    except InvalidInput:
+        return False
+    return True
