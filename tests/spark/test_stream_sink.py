@@ -1,0 +1,217 @@
+"""The streaming sink through Spark: rows, restarts, kills around a commit, and at any time."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Timer
+
+import pytest
+from spark.stream_job import Dying, read_stream
+from support.distribution import SHORT_JVM
+
+from eventlog import Table
+from eventlog.writers.spark import append
+
+JOB = Path(__file__).with_name("stream_job.py")
+TIMEOUT_S = 240
+START = 1_357_516_800  # 2013-01-07T00:00Z
+KILLS = 20
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder for files of rows, which a query reads one a micro-batch."""
+    path = tmp_path / "files"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def put(folder):
+    """A function: one more file with rows of these ids."""
+    numbers = iter(range(10_000))
+
+    def write(ids):
+        number = next(numbers)
+        rows = (f'{{"id":{i},"ts":"{stamp(i)}","name":"name-{i}"}}\n' for i in ids)
+        path = folder / f".{number}"  # Spark does not list it until it is whole
+        path.write_text("".join(rows))
+        os.utime(path, (START + number, START + number))  # Spark reads the oldest file first
+        path.rename(folder / f"{number:05}.json")
+
+    return write
+
+
+def stamp(number):
+    """The time of the row with this id."""
+    minutes = abs(number) % 1000
+    return f"2013-01-07T{minutes // 60:02}:{minutes % 60:02}:00Z"
+
+
+@pytest.fixture
+def run(spark, folder, tmp_path):
+    """A function: run a query over the files until all are read; returns the query."""
+
+    def start(uri, source="eventlog", checkpoint="checkpoint", **options):
+        stream = read_stream(spark, folder).writeStream.format(source).trigger(availableNow=True)
+        stream = stream.option("checkpointLocation", str(tmp_path / checkpoint))
+        query = stream.options(**{"timeColumn": "ts"} | options).start(uri)
+        query.awaitTermination()
+        return query
+
+    return start
+
+
+def test_rows_land_once_over_restarts_and_files_without_any(run, put, rows_of, root_uri):
+    put(range(10))
+    put(range(-5, 0))
+    put(range(10, 20))
+    query = run(root_uri)
+    head = Table.open(root_uri).head()
+    assert (head.version, {n: m.seq for n, m in head.meta.apps.items()}) == (2, {query.id: 2})
+    run(root_uri)
+    assert Table.open(root_uri).head().version == 2
+    put(range(20, 25))
+    assert run(root_uri).id == query.id
+    rows = rows_of(root_uri)
+    assert rows.column("id").to_pylist() == list(range(25))
+    assert rows.column("name").to_pylist() == [f"name-{i}" for i in range(25)]
+    times = [t.isoformat().replace("+00:00", "Z") for t in rows.column("ts").to_pylist()]
+    assert times == [stamp(i) for i in range(25)]
+    assert Table.open(root_uri).head().meta.apps[query.id].seq == 3
+
+
+def test_a_new_checkpoint_is_a_new_query(run, put, ids, local_uri):
+    put(range(5))
+    first = run(local_uri)
+    put(range(5, 8))
+    second = run(local_uri, checkpoint="another")
+    assert second.id != first.id
+    # It has read all files again, and none of its batches was taken for one of the first query.
+    assert ids(local_uri) == sorted([*range(5), *range(8)])
+
+
+@pytest.mark.hazard("I2", "I3")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_query_goes_on_where_its_committer_died(spark, run, put, ids, bucket, when):
+    uri = f"s3://{bucket}/table"
+    spark.dataSource.register(Dying)
+    for first in range(0, 15, 5):
+        put(range(first, first + 5))
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        run(uri, Dying.name(), dies=when, batch=1)
+    assert ids(uri) == list(range(10 if when == "after" else 5))
+    run(uri)
+    assert ids(uri) == list(range(15))
+    assert Table.open(uri).head().version == 3
+
+
+def test_what_is_refused_says_why_in_the_error_of_the_query(run, put, local_uri):
+    put(range(5))
+    with pytest.raises(Exception, match="appId, appSeq is for batch writes: a stream counts"):
+        run(local_uri, appId="job", appSeq="1")
+
+
+def test_for_each_batch_appends_once_wherever_spark_has_no_sink(
+    spark, put, folder, ids, local_uri, tmp_path
+):
+    for first in range(0, 15, 5):
+        put(range(first, first + 5))
+    lost, tries = {1}, []
+
+    def save(batch, number):
+        tries.append(number)
+        append(batch, local_uri, time_column="ts", app_id="checkpoint-1", app_seq=number)
+        if number in lost:  # committed, but Spark does not hear of it
+            lost.remove(number)
+            raise ConnectionError("lost")
+
+    def run_query():
+        stream = read_stream(spark, folder).writeStream.foreachBatch(save)
+        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="lost"):
+        run_query()
+    run_query()
+    assert tries == [0, 1, 1, 2]
+    assert ids(local_uri) == list(range(15))
+    assert Table.open(local_uri).head().version == 3
+
+
+@contextmanager
+def job(uri, folder, checkpoint, when):
+    """The query in a process of its own, which is killed at the end of the block."""
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [sys.executable, str(JOB), uri, str(folder), str(checkpoint), when]
+    # A session of its own, so that nothing of it can outlive the test.
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process):
+    """Kill the driver and its JVM at once."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.hazard("I2")
+@pytest.mark.long  # a JVM a case; a job whose committer died leaves the same: the test above
+@pytest.mark.parametrize(
+    ("root_uri", "when"),
+    [("s3", "before"), ("s3", "after"), ("local", "after")],
+    indirect=["root_uri"],
+)
+def test_the_query_goes_on_where_its_driver_died(run, put, folder, ids, root_uri, when, tmp_path):
+    for first in range(0, 15, 5):
+        put(range(first, first + 5))
+    with job(root_uri, folder, tmp_path / "checkpoint", when) as process:
+        assert process.wait(timeout=TIMEOUT_S) == -signal.SIGKILL
+    assert ids(root_uri) == list(range(10 if when == "after" else 5))
+    run(root_uri)
+    assert ids(root_uri) == list(range(15))
+    assert Table.open(root_uri).head().version == 3
+
+
+@pytest.mark.hazard("I2")
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_twenty_kills_of_a_running_query_lose_and_double_nothing(
+    run, put, folder, ids, root_uri, tmp_path
+):
+    seeded = random.Random(20)
+    count, versions = 0, []
+    for _ in range(KILLS):
+        for _ in range(30):
+            put(range(count, count + 5))
+            count += 5
+        with job(root_uri, folder, tmp_path / "checkpoint", "run") as process:
+            assert process.stdout.readline() == b"started\n"
+            killer = Timer(seeded.uniform(1, 12), kill, [process])
+            killer.start()
+            process.wait(timeout=TIMEOUT_S)
+            killer.cancel()
+        versions.append(Table.open(root_uri).head().version if count > 150 else 0)
+    run(root_uri)
+    assert ids(root_uri) == list(range(count))
+    print(f"versions after each kill: {versions}, at the end {Table.open(root_uri).head().version}")
