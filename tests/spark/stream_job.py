@@ -89,7 +89,6 @@ def main():
             dies=when, batch=1, pids=f"{jvm},{os.getpid()}"
         )
     query = stream.option("timeColumn", "ts").trigger(availableNow=True).start(uri)
-    print("started", flush=True)
     query.awaitTermination()
 
 

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from support import micro_batches
 from support.micro_batches import commit, plan, run, stage
 
-from eventlog import Table, readers
+from eventlog import Table, compaction, readers
 from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
 from eventlog.format.keys import parse_log_key
 from eventlog.model.records import Fence
@@ -189,27 +189,33 @@ def test_a_micro_batch_costs_two_puts_and_two_small_gets(s3, bucket, monkeypatch
     assert 20 <= counts.get <= 30  # a third one each, if this machine stops for a second
 
 
-@pytest.mark.long  # half an hour of a trigger of a second; the request counts above stand for it
+@pytest.mark.long  # nearly three hours of a trigger of a second; the counts above stand for it
 @pytest.mark.timeout(3600)
 def test_ten_thousand_batches_leave_a_table_that_opens_as_before(s3, bucket):
     sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}
-    batches, tenth, costs = 300, 100, []
+    batches, tenth, costs, openings = 10_000, 1000, [], []
     with micro_batches.TwoProcesses(sink, "query") as query:
         for first in range(0, batches, tenth):
             with s3.measure() as counts:
                 for batch in range(first, first + tenth):
                     query.run(batch, part(batch))
             costs.append(counts)
-            print(first, counts)
-    with s3.measure() as opening:
-        table = Table.open(sink["path"])
-    print("open", opening)
-    head = table.head()
-    assert (head.version, len(head.meta.apps)) == (batches, 1)
+            with s3.measure() as counts:
+                table = Table.open(sink["path"])
+            openings.append(counts)
+            compaction.run(table)
+    head = table.refresh()
     assert head.totals.rows == batches
-    assert (opening.list, opening.put) == (1, 0)
-    assert opening.get <= 2
-    log = [listed for listed in table.store.list("log/")]
-    frames = [listed for listed in log if (parse_log_key(listed.key) or (0, False))[1]]
-    print(len(log), len(frames), sum(f.size for f in frames), max(f.size for f in frames))
-    print(max(listed.size for listed in log))
+    assert {name: mark.seq for name, mark in head.meta.apps.items()} == {"query": batches - 1}
+    for counts in costs:
+        # A segment and a commit each, and every 32 commits a key frame with its leaf.
+        assert 2 * tenth <= counts.put <= 2.1 * tenth
+        assert counts.list <= tenth / 20
+        assert counts.get <= 2.5 * tenth
+        assert counts.bytes_written <= 1.5 * costs[0].bytes_written
+    for counts in openings:
+        assert (counts.list, counts.put) == (1, 0)
+        assert counts.get <= 2
+        assert counts.bytes_read < 2**17
+    log = [parse_log_key(listed.key) for listed in table.store.list("_log/")]
+    assert sum(framed for _, framed in log) <= head.version / 20

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
+from threading import Event
 
+import pyarrow as pa
 import pytest
 from spark.stream_job import Dying, read_stream
 from support.distribution import SHORT_JVM
@@ -20,30 +21,35 @@ JOB = Path(__file__).with_name("stream_job.py")
 TIMEOUT_S = 240
 START = 1_357_516_800  # 2013-01-07T00:00Z
 KILLS = 20
+COLUMNS = pa.schema(
+    [("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("name", pa.string())]
+)
+PRELOADED = str(JOB.with_name("preloaded"))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A folder for files of rows, which a query reads one a micro-batch."""
-    path = tmp_path / "files"
-    path.mkdir()
-    return path
+class Files:
+    """A folder of files that a query reads one a micro-batch, and a place for its checkpoint."""
 
+    def __init__(self, path):
+        self.path, self.checkpoint = path / "files", path / "checkpoint"
+        self.path.mkdir()
+        self._count = 0
 
-@pytest.fixture
-def put(folder):
-    """A function: one more file with rows of these ids."""
-    numbers = iter(range(10_000))
-
-    def write(ids):
-        number = next(numbers)
+    def add(self, ids):
+        """Add a file with rows of these ids."""
         rows = (f'{{"id":{i},"ts":"{stamp(i)}","name":"name-{i}"}}\n' for i in ids)
-        path = folder / f".{number}"  # Spark does not list it until it is whole
-        path.write_text("".join(rows))
-        os.utime(path, (START + number, START + number))  # Spark reads the oldest file first
-        path.rename(folder / f"{number:05}.json")
+        hidden = self.path / f".{self._count}"  # Spark does not list it until it is whole
+        hidden.write_text("".join(rows))
+        # Spark reads the oldest file first.
+        os.utime(hidden, (START + self._count, START + self._count))
+        hidden.rename(self.path / f"{self._count:05}.json")
+        self._count += 1
 
-    return write
+
+@pytest.fixture
+def files(tmp_path):
+    """No files yet."""
+    return Files(tmp_path)
 
 
 def stamp(number):
@@ -53,12 +59,12 @@ def stamp(number):
 
 
 @pytest.fixture
-def run(spark, folder, tmp_path):
+def run(spark, files):
     """A function: run a query over the files until all are read; returns the query."""
 
-    def start(uri, source="eventlog", checkpoint="checkpoint", **options):
-        stream = read_stream(spark, folder).writeStream.format(source).trigger(availableNow=True)
-        stream = stream.option("checkpointLocation", str(tmp_path / checkpoint))
+    def start(uri, source="eventlog", checkpoint=files.checkpoint, **options):
+        stream = read_stream(spark, files.path).writeStream.trigger(availableNow=True)
+        stream = stream.format(source).option("checkpointLocation", str(checkpoint))
         query = stream.options(**{"timeColumn": "ts"} | options).start(uri)
         query.awaitTermination()
         return query
@@ -66,16 +72,22 @@ def run(spark, folder, tmp_path):
     return start
 
 
-def test_rows_land_once_over_restarts_and_files_without_any(run, put, rows_of, root_uri):
-    put(range(10))
-    put(range(-5, 0))
-    put(range(10, 20))
+@pytest.fixture
+def dying(spark):
+    """The data source whose committing process dies."""
+    spark.dataSource.register(Dying)
+
+
+def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of, root_uri):
+    files.add(range(10))
+    files.add(range(-5, 0))
+    files.add(range(10, 20))
     query = run(root_uri)
     head = Table.open(root_uri).head()
     assert (head.version, {n: m.seq for n, m in head.meta.apps.items()}) == (2, {query.id: 2})
     run(root_uri)
     assert Table.open(root_uri).head().version == 2
-    put(range(20, 25))
+    files.add(range(20, 25))
     assert run(root_uri).id == query.id
     rows = rows_of(root_uri)
     assert rows.column("id").to_pylist() == list(range(25))
@@ -85,23 +97,23 @@ def test_rows_land_once_over_restarts_and_files_without_any(run, put, rows_of, r
     assert Table.open(root_uri).head().meta.apps[query.id].seq == 3
 
 
-def test_a_new_checkpoint_is_a_new_query(run, put, ids, local_uri):
-    put(range(5))
+def test_a_new_checkpoint_is_a_new_query(run, files, ids, local_uri):
+    files.add(range(5))
     first = run(local_uri)
-    put(range(5, 8))
-    second = run(local_uri, checkpoint="another")
+    files.add(range(5, 8))
+    second = run(local_uri, checkpoint=files.path.with_name("another"))
     assert second.id != first.id
     # It has read all files again, and none of its batches was taken for one of the first query.
     assert ids(local_uri) == sorted([*range(5), *range(8)])
 
 
 @pytest.mark.hazard("I2", "I3")
+@pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_query_goes_on_where_its_committer_died(spark, run, put, ids, bucket, when):
+def test_the_query_goes_on_where_its_committer_died(run, files, ids, bucket, when):
     uri = f"s3://{bucket}/table"
-    spark.dataSource.register(Dying)
     for first in range(0, 15, 5):
-        put(range(first, first + 5))
+        files.add(range(first, first + 5))
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
         run(uri, Dying.name(), dies=when, batch=1)
     assert ids(uri) == list(range(10 if when == "after" else 5))
@@ -110,17 +122,15 @@ def test_the_query_goes_on_where_its_committer_died(spark, run, put, ids, bucket
     assert Table.open(uri).head().version == 3
 
 
-def test_what_is_refused_says_why_in_the_error_of_the_query(run, put, local_uri):
-    put(range(5))
+def test_what_is_refused_says_why_in_the_error_of_the_query(run, files, local_uri):
+    files.add(range(5))
     with pytest.raises(Exception, match="appId, appSeq is for batch writes: a stream counts"):
         run(local_uri, appId="job", appSeq="1")
 
 
-def test_for_each_batch_appends_once_wherever_spark_has_no_sink(
-    spark, put, folder, ids, local_uri, tmp_path
-):
+def test_for_each_batch_appends_once_wherever_spark_has_no_sink(spark, files, ids, local_uri):
     for first in range(0, 15, 5):
-        put(range(first, first + 5))
+        files.add(range(first, first + 5))
     lost, tries = {1}, []
 
     def save(batch, number):
@@ -131,8 +141,8 @@ def test_for_each_batch_appends_once_wherever_spark_has_no_sink(
             raise ConnectionError("lost")
 
     def run_query():
-        stream = read_stream(spark, folder).writeStream.foreachBatch(save)
-        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream = read_stream(spark, files.path).writeStream.foreachBatch(save)
+        stream = stream.option("checkpointLocation", str(files.checkpoint))
         stream.trigger(availableNow=True).start().awaitTermination()
 
     with pytest.raises(Exception, match="lost"):
@@ -144,20 +154,21 @@ def test_for_each_batch_appends_once_wherever_spark_has_no_sink(
 
 
 @contextmanager
-def job(uri, folder, checkpoint, when):
+def job(uri, files, when):
     """The query in a process of its own, which is killed at the end of the block."""
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join((PRELOADED, *filter(None, sys.path))),
     }
-    command = [sys.executable, str(JOB), uri, str(folder), str(checkpoint), when]
+    command = [sys.executable, str(JOB), uri, str(files.path), str(files.checkpoint), when]
     # A session of its own, so that nothing of it can outlive the test.
     with subprocess.Popen(
         command,
         env=environment,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as process:
@@ -176,16 +187,16 @@ def kill(process):
 
 
 @pytest.mark.hazard("I2")
-@pytest.mark.long  # a JVM a case; a job whose committer died leaves the same: the test above
+@pytest.mark.long  # a JVM a case; a query whose committer died leaves the same: the test above
 @pytest.mark.parametrize(
     ("root_uri", "when"),
     [("s3", "before"), ("s3", "after"), ("local", "after")],
     indirect=["root_uri"],
 )
-def test_the_query_goes_on_where_its_driver_died(run, put, folder, ids, root_uri, when, tmp_path):
+def test_the_query_goes_on_where_its_driver_died(run, files, ids, root_uri, when):
     for first in range(0, 15, 5):
-        put(range(first, first + 5))
-    with job(root_uri, folder, tmp_path / "checkpoint", when) as process:
+        files.add(range(first, first + 5))
+    with job(root_uri, files, when) as process:
         assert process.wait(timeout=TIMEOUT_S) == -signal.SIGKILL
     assert ids(root_uri) == list(range(10 if when == "after" else 5))
     run(root_uri)
@@ -193,25 +204,22 @@ def test_the_query_goes_on_where_its_driver_died(run, put, folder, ids, root_uri
     assert Table.open(root_uri).head().version == 3
 
 
-@pytest.mark.hazard("I2")
+@pytest.mark.hazard("I2", "I3")
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_twenty_kills_of_a_running_query_lose_and_double_nothing(
-    run, put, folder, ids, root_uri, tmp_path
-):
-    seeded = random.Random(20)
-    count, versions = 0, []
+def test_twenty_kills_of_a_running_query_lose_and_double_nothing(files, ids, root_uri):
+    table = Table.create(root_uri, COLUMNS, time_column="ts")
+    seeded, pause, count = random.Random(20), Event(), 0
     for _ in range(KILLS):
-        for _ in range(30):
-            put(range(count, count + 5))
+        for _ in range(6):
+            files.add(range(count, count + 5))
             count += 5
-        with job(root_uri, folder, tmp_path / "checkpoint", "run") as process:
-            assert process.stdout.readline() == b"started\n"
-            killer = Timer(seeded.uniform(1, 12), kill, [process])
-            killer.start()
-            process.wait(timeout=TIMEOUT_S)
-            killer.cancel()
-        versions.append(Table.open(root_uri).head().version if count > 150 else 0)
-    run(root_uri)
+        until = table.refresh().version + seeded.randrange(5)
+        with job(root_uri, files, "run") as process:
+            while table.refresh().version < until and process.poll() is None:
+                pause.wait(0.02)
+            pause.wait(seeded.uniform(0, 1))
+    with job(root_uri, files, "run") as process:
+        assert process.wait(timeout=TIMEOUT_S) == 0
     assert ids(root_uri) == list(range(count))
-    print(f"versions after each kill: {versions}, at the end {Table.open(root_uri).head().version}")
+    assert table.refresh().version == count // 5

@@ -34,6 +34,8 @@ ALLOWED = {
     "support/predicates.py::examples": "fresh only if EVENTLOG_EXAMPLES is set",
     "integration/test_concurrency.py::localstack": "a bucket on a shared server",
     "soak/test_soak.py::test_nothing_is_lost_or_doubled_while_everything_breaks": "a long run",
+    "spark/test_stream_sink.py::"
+    "test_twenty_kills_of_a_running_query_lose_and_double_nothing": "a long run",
     "soak/test_proxy.py::test_a_slow_answer_is_a_whole_one": "no load makes the wait shorter",
     "unit/store/test_s3_faults.py::broken_404": "whether it arrives or not, the answer is the same",
 }
