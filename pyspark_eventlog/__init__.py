@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The data source `eventlog`: reads, writes and a streaming sink of tables by path.
+    """The data source `eventlog`: reads, writes and streams of tables by path.
 
-    Reads and writes share one set of options: see `eventlog.readers.spark.source`,
-    `eventlog.writers.spark.source` and `eventlog.writers.spark.stream`.
+    All of them share one set of options: see `eventlog.readers.spark.source`,
+    `eventlog.readers.spark.streaming.source`, `eventlog.writers.spark.source` and
+    `eventlog.writers.spark.stream`.
     """
 
     # Set at load(), before Spark pickles this object: the plan and every action see one version.
@@ -54,6 +56,17 @@ class DefaultSource(DataSource):
             from eventlog.readers.spark.source import make_reader  # noqa: PLC0415 - see the module's docstring
 
         return make_reader(self.options, schema, self._pinned)
+
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
+        """Return the reader of a stream: the rows of the newest version, then appended ones."""
+        with _explained():
+            from eventlog.readers.spark.streaming.source import (  # noqa: PLC0415 - see the module's docstring
+                make_stream_reader,
+            )
+
+        return make_stream_reader(self.options, schema, self._pinned)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of one save."""

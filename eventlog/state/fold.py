@@ -272,6 +272,29 @@ def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
     )
 
 
+def segment_of(add: Add, version: int, partition: int) -> Segment:
+    """Return the entry that an add makes live.
+
+    Args:
+        add: the action.
+        version: the version of its commit.
+        partition: its number among the adds that take effect in the commit.
+    """
+    return Segment(
+        id=add.id,
+        chunk=add.chunk,
+        epoch=add.epoch,
+        version=version,
+        partition=partition,
+        rows=add.rows,
+        bytes=add.bytes,
+        checksum=add.checksum,
+        schema=add.schema,
+        stats=add.stats,
+        tail=add.tail,
+    )
+
+
 def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
     """Return `so_far` extended by the transaction's effect, or the reason why it is void."""
     if txn.id in so_far.accepted:  # against same-id-twice-in-a-commit
@@ -289,7 +312,7 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     if reason:
         return reason
     version, first = view.version + 1, len(so_far.adds)
-    adds = tuple(_segment(add, version, first + k) for k, add in enumerate(added))
+    adds = tuple(segment_of(add, version, first + k) for k, add in enumerate(added))
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
 
 
@@ -374,22 +397,6 @@ def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment]
             return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
         entries.append(entry)
     return entries
-
-
-def _segment(add: Add, version: int, partition: int) -> Segment:
-    return Segment(
-        id=add.id,
-        chunk=add.chunk,
-        epoch=add.epoch,
-        version=version,
-        partition=partition,
-        rows=add.rows,
-        bytes=add.bytes,
-        checksum=add.checksum,
-        schema=add.schema,
-        stats=add.stats,
-        tail=add.tail,
-    )
 
 
 def _check_fresh(state: State | None, header: Header, effect: Effect) -> None:

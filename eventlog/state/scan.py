@@ -164,6 +164,32 @@ class Scan:
             covered=chosen.covered,
         )
 
+    def of(self, chosen: Sequence[Segment], version: int) -> ScanPlan:
+        """Return the plan that reads these segments, less those that cannot have a row asked for.
+
+        Args:
+            chosen: segments with a schema that the table's schema here succeeds. Their statistics
+                are trusted: they come from a commit, or were checked by a plan.
+            version: the version to name in errors of reading.
+        """
+        entries = segments.from_segments(chosen)
+        found = _choose(entries, self.spans, self.predicate, self.time_column)
+        return ScanPlan(
+            version=version,
+            schema=self.schema,
+            table_schema=self.table_schema,
+            entries=found.entries,
+            predicate=self.predicate,
+            pruning=Pruning(
+                considered=entries.num_rows,
+                by_chunk=entries.num_rows - found.in_time,
+                by_leaf=0,
+                by_statistics=found.in_time - found.entries.num_rows,
+                read=found.entries.num_rows,
+            ),
+            covered=found.covered,
+        )
+
     def _in_time(self, state: VersionState) -> Sequence[Leaf]:
         """Return the leaves that may contain segments of the requested time."""
         spans = self.spans

@@ -22,6 +22,15 @@ READ_NAMES = (
     "targetBytes",
     "tableId",
 )
+# Of streams (`readStream`), besides `columns`, `where`, `whereArrow`, `targetBytes` and `tableId`.
+STREAM_READ_NAMES = (
+    "startingVersion",
+    "startingTimestamp",
+    "maxVersionsPerTrigger",
+    "maxBytesPerTrigger",
+    "skipChangeCommits",
+    "failOnDataLoss",
+)
 WRITE_NAMES = (
     "timeColumn",
     "granularity",
@@ -38,7 +47,7 @@ WRITE_NAMES = (
 STORAGE_PREFIX = "storage."
 PROPERTY_PREFIX = "property."
 
-_BY_LOWER = {name.lower(): name for name in (*READ_NAMES, *WRITE_NAMES)}
+_BY_LOWER = {name.lower(): name for name in (*READ_NAMES, *STREAM_READ_NAMES, *WRITE_NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class SparkOptions:
 
     Attributes:
         path: the table's root URI.
-        named: the options of `READ_NAMES` and `WRITE_NAMES`, with the spelling of those lists.
+        named: the options of `READ_NAMES`, `STREAM_READ_NAMES` and `WRITE_NAMES`, spelled as there.
         storage: storage options (`storage.<name>`), see `eventlog.store.options`.
         properties: table properties (`property.<name>`); Spark lower-cases their names.
     """
@@ -71,6 +80,17 @@ class SparkOptions:
                 f"option {name} must be a whole number from {low}, not {text[:40]!r}"
             )
         return int(text)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return an option that is true or false.
+
+        Raises:
+            InvalidInput: it is neither.
+        """
+        text = self.named.get(name, str(default)).lower()
+        if text not in ("true", "false"):
+            raise InvalidInput(f"option {name} must be true or false, not {text[:40]!r}")
+        return text == "true"
 
     def columns(self, name: str = "columns") -> list[str] | None:
         """Return an option that lists columns, comma-separated or as a JSON list of names.
@@ -117,6 +137,7 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
             meant = f": did you mean {_BY_LOWER.get(*nearest, *nearest)}?" if nearest else ";"
             raise InvalidInput(
                 f"unknown option {given[:80]!r}{meant} reads take {', '.join(READ_NAMES)}; "
+                f"streams that read take {', '.join(STREAM_READ_NAMES)}; "
                 f"writes take {', '.join(WRITE_NAMES)}; both take {STORAGE_PREFIX}<name>; "
                 f"creating a table takes {PROPERTY_PREFIX}<name>"
             )

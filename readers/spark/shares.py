@@ -131,6 +131,19 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
 
 
+def check_columns(given: SparkOptions, schema: StructType) -> None:
+    """Check that a schema has the columns that option `columns` names, if it is given.
+
+    Raises:
+        InvalidInput: it has not.
+    """
+    columns = given.columns()
+    if columns is not None and sorted(columns) != sorted(schema.names):
+        raise InvalidInput(
+            f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
+        )
+
+
 def where_of(given: SparkOptions) -> Where | None:
     """Return the filter given in the options.
 

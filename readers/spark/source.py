@@ -26,13 +26,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan as plan_of
-from eventlog.readers.spark.options import parse_spark_options
+from eventlog.readers.spark.options import STREAM_READ_NAMES, parse_spark_options
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
     Work,
+    check_columns,
     check_schema,
     open_snapshot,
     share_out,
@@ -98,12 +98,11 @@ def make_reader(
         NotFound: there is no such table or version, or another table has replaced it.
     """
     given = parse_spark_options(options)
+    given.refuse(
+        STREAM_READ_NAMES, "is for streams: read with spark.readStream, or leave the option out"
+    )
+    check_columns(given, schema)
     snapshot = open_snapshot(given, pinned)
-    columns = given.columns()
-    if columns is not None and sorted(columns) != sorted(schema.names):
-        raise InvalidInput(
-            f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
-        )
     wanted = check_schema(schema, snapshot)
     plan = plan_of(snapshot, columns=schema.names, where=where_of(given))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES

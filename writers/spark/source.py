@@ -30,7 +30,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eventlog.readers.spark.options import READ_NAMES, SparkOptions, parse_spark_options
+from eventlog.readers.spark.options import (
+    READ_NAMES,
+    STREAM_READ_NAMES,
+    SparkOptions,
+    parse_spark_options,
+)
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.writers.batch import make_app
@@ -79,7 +84,7 @@ def make_writer(
     """
     given = parse_spark_options(options)
     given.refuse(
-        tuple(name for name in READ_NAMES if name != "targetBytes"),
+        tuple(name for name in (*READ_NAMES, *STREAM_READ_NAMES) if name != "targetBytes"),
         "is for reads: a write applies to the newest version, with all columns",
     )
     if not overwrite:

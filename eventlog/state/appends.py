@@ -1,0 +1,85 @@
+"""The rows that one commit appended: what a stream of a table reads. No I/O.
+
+A commit may carry transactions of several writers, so each is looked at by itself. A compaction
+rewrites rows that are in the table already: neither its adds nor its drops are seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventlog.model.records import (
+    Add,
+    Drop,
+    Horizon,
+    Replace,
+    Restore,
+    Schema,
+    Segment,
+    SetSchema,
+    Transaction,
+)
+from eventlog.state.fold import segment_of
+
+
+@dataclass(frozen=True, slots=True)
+class Appends:
+    """What one version appended.
+
+    Attributes:
+        version: the version.
+        segments: the segments whose rows are new, in the order of the commit.
+        change: the operation of the first transaction that removed rows, or brought back rows that
+            had been removed; None if there is none. Its own segments are not in `segments`.
+        schema: the schema that the version set; None if it set none.
+        horizon: the horizon that the version set; 0 if it set none.
+    """
+
+    version: int
+    segments: tuple[Segment, ...] = ()
+    change: str | None = None
+    schema: Schema | None = None
+    horizon: int = 0
+
+
+def appends(version: int, taken: Sequence[Transaction]) -> Appends:
+    """Return what a commit appended.
+
+    Args:
+        version: the version of the commit.
+        taken: the transactions that took effect in it, in order, none spilled.
+    """
+    new: list[Segment] = []
+    change: str | None = None
+    schema: Schema | None = None
+    horizon = partition = 0
+    for transaction in taken:
+        added = [action for action in transaction.actions if isinstance(action, Add)]
+        if _changes_rows(transaction):
+            change = change or transaction.operation
+        elif not _rewrites(transaction):
+            new += (segment_of(add, version, partition + k) for k, add in enumerate(added))
+        partition += len(added)
+        for action in transaction.actions:
+            if isinstance(action, SetSchema):
+                schema = action.schema
+            elif isinstance(action, Horizon):
+                horizon = action.version
+    return Appends(version, tuple(new), change, schema, horizon)
+
+
+def _rewrites(transaction: Transaction) -> bool:
+    """Return whether the adds of a transaction have rows that its drops had."""
+    return any(isinstance(action, Replace) for action in transaction.actions)
+
+
+def _changes_rows(transaction: Transaction) -> bool:
+    """Return whether a transaction does something else to rows than to append or rewrite them.
+
+    A restore does even where it drops nothing: a reader of the log has met its rows before.
+    """
+    for action in transaction.actions:
+        if isinstance(action, Restore) or (isinstance(action, Replace) and action.deletes):
+            return True
+    return not _rewrites(transaction) and any(isinstance(a, Drop) for a in transaction.actions)

@@ -1,0 +1,252 @@
+"""What each batch of a stream reads: offsets, limits, and what ends a stream. No I/O.
+
+Imports eventlog only, not pyspark. A stream first reads one snapshot, and then what each later
+version appended. So an offset is a version, and while the first snapshot is being read also a place
+in its segments. That place is the key of a segment and not a number of segments, because option
+`where` decides which segments there are, and may change between two runs of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.errors import EventLogError, InvalidInput, TableNotFound, VersionVacuumed
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Schema, Segment
+from eventlog.state.appends import Appends
+
+BEGINNING = ""  # the place before the first segment of a snapshot
+# Versions without new rows make no batch, until there are so many that a restart should not read
+# their commits again.
+MOST_HELD = 100
+
+_Key = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a stream has read.
+
+    Attributes:
+        table: the id of the table.
+        version: the rows of all versions up to this one were read; -1: none. While the first
+            snapshot is being read, its version.
+        place: the last segment of the first snapshot that was read, `<chunk>/<version>/<partition>`
+            of its entry, or `BEGINNING`; None: the whole version was read.
+    """
+
+    table: str
+    version: int
+    place: str | None = None
+
+    def record(self) -> dict[str, str | int]:
+        """Return the form that Spark keeps in its checkpoint."""
+        stored: dict[str, str | int] = {"table": self.table, "version": self.version}
+        return stored if self.place is None else {**stored, "snapshot": self.place}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one batch may read. A single version, or segment, is read whatever its size.
+
+    Attributes:
+        versions: the most versions with new rows; None: no limit.
+        bytes: the most stored bytes; None: no limit.
+    """
+
+    versions: int | None = None
+    bytes: int | None = None
+
+
+UNLIMITED = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What ends a stream.
+
+    Attributes:
+        uri: the table's root, for the errors.
+        schema: the columns of the stream.
+        skip_changes: pass over transactions that remove or bring back rows.
+        fail_on_data_loss: end the stream at a version that was vacuumed; else go on at the horizon.
+    """
+
+    uri: str
+    schema: Schema
+    skip_changes: bool = False
+    fail_on_data_loss: bool = True
+
+    def problem(self, version: Appends, horizon: int) -> EventLogError | None:
+        """Return why the stream cannot pass a version, or None.
+
+        Args:
+            version: what the version appended.
+            horizon: the newest horizon known.
+        """
+        number = version.version
+        if version.change is not None and not self.skip_changes:
+            return InvalidInput(
+                f"version {number} ({version.change}) removed rows or brought some back, and a "
+                "stream only reads appended rows: set option skipChangeCommits=true to pass over "
+                "such transactions, or start with a new checkpoint to read the table anew",
+                table=self.uri,
+                version=number,
+            )
+        if version.schema is not None and _is_wider(version.schema, self.schema):
+            return InvalidInput(
+                f"version {number} changed the table's columns: load the stream again "
+                "(spark.readStream) and start the query with the same checkpoint; it goes on where "
+                "it stopped, with the new columns",
+                table=self.uri,
+                version=number,
+            )
+        if version.segments and number < horizon and self.fail_on_data_loss:
+            return vacuumed(number, horizon, self.uri)
+        return None
+
+
+def parse_offset(record: Any, table: str, uri: str) -> Offset:
+    """Return the offset that a checkpoint has.
+
+    Args:
+        record: what `Offset.record` returned, perhaps in another run.
+        table: the id of the table.
+        uri: the table's root, for the errors.
+
+    Raises:
+        InvalidInput: it is not an offset of this source.
+        TableNotFound: it is one of another table.
+    """
+    version, place = (record.get(name) for name in ("version", "snapshot"))
+    if type(version) is not int or version < -1 or not _is_place(place):
+        raise InvalidInput(
+            f"the checkpoint has an offset of another source ({str(record)[:80]}): start with a "
+            "new checkpoint"
+        )
+    if record.get("table") != table:
+        raise TableNotFound(
+            f"the checkpoint belongs to another table (id {record.get('table')}), and this one has "
+            f"the id {table}: give the path of that table, or start with a new checkpoint",
+            table=uri,
+        )
+    return Offset(table, version, place)
+
+
+def end_in_snapshot(start: Offset, left: Sequence[Segment], limits: Limits) -> Offset:
+    """Return where a batch ends that begins in the first snapshot. It ends there, too.
+
+    So the rows of the batch depend on its end alone if nothing was read before: Spark does not keep
+    the offset at which a query began.
+
+    Args:
+        start: where it begins.
+        left: the segments of the snapshot after that, in scan order.
+        limits: how much it may read.
+    """
+    size = 0
+    for count, segment in enumerate(left):
+        size += segment.bytes
+        if count and limits.bytes is not None and size > limits.bytes:
+            return Offset(start.table, start.version, _place(left[count - 1]))
+    return Offset(start.table, start.version)
+
+
+def end_of_versions(
+    start: Offset,
+    later: Iterable[Appends],
+    limits: Limits,
+    problem: Callable[[Appends], EventLogError | None],
+) -> Offset:
+    """Return where a batch ends that begins after a version.
+
+    Versions without new rows are passed over, and make no batch by themselves: then this is
+    `start`, unless they are many.
+
+    Args:
+        start: where it begins.
+        later: what the versions after that appended, in order. No more are taken than are needed.
+        limits: how much it may read.
+        problem: returns why the stream cannot pass a version, or None.
+
+    Raises:
+        EventLogError: the stream cannot pass the first version that has something to say. A batch
+            ends before a later one.
+    """
+    end, size, versions = start.version, 0, 0
+    for version in later:
+        error = problem(version)
+        if error is not None:
+            if versions == 0:
+                raise error
+            break
+        if version.segments:
+            size += sum(segment.bytes for segment in version.segments)
+            over = limits.bytes is not None and size > limits.bytes
+            if versions and (over or versions == limits.versions):
+                break
+            versions += 1
+        end = version.version
+    if versions == 0 and end - start.version < MOST_HELD:
+        return start
+    return Offset(start.table, end)
+
+
+def after_place(in_order: Sequence[Segment], start: str, end: str | None) -> list[Segment]:
+    """Return the segments of a snapshot after a place, up to another one.
+
+    Args:
+        in_order: segments in scan order.
+        start: the place of the last segment that was read.
+        end: the place of the last one to read; None: up to the last one.
+    """
+    first = _key_of_place(start)
+    last = None if end is None else _key_of_place(end)
+    return [
+        segment
+        for segment in in_order
+        if first < _key(segment) and (last is None or _key(segment) <= last)
+    ]
+
+
+def vacuumed(version: int, horizon: int, uri: str) -> VersionVacuumed:
+    """Return the error for rows that a stream has not read before they were vacuumed."""
+    return VersionVacuumed(
+        f"version {version} was vacuumed before the stream read it: only versions from {horizon} "
+        "on can be read. Set option failOnDataLoss=false to go on there, without the rows before, "
+        "or start with a new checkpoint to read the table anew",
+        table=uri,
+        version=version,
+    )
+
+
+def _is_wider(schema: Schema, known: Schema) -> bool:
+    """Return whether a schema has columns that a known one, perhaps a later one, does not have."""
+    columns = {(column.id, column.name, str(column.type)) for column in schema.columns}
+    return not columns <= {(c.id, c.name, str(c.type)) for c in known.columns}
+
+
+def _place(segment: Segment) -> str:
+    return f"{segment.chunk}/{segment.version}/{segment.partition}"
+
+
+def _key(segment: Segment) -> _Key:
+    chunk = parse_chunk(segment.chunk)
+    return chunk.start, chunk.end, segment.version, segment.partition
+
+
+def _key_of_place(place: str) -> tuple[int, ...]:
+    if place == BEGINNING:
+        return ()
+    name, version, partition = place.split("/")
+    chunk = parse_chunk(name)
+    return chunk.start, chunk.end, int(version), int(partition)
+
+
+def _is_place(place: object) -> bool:
+    try:
+        return place is None or (isinstance(place, str) and _key_of_place(place) is not None)
+    except (InvalidInput, ValueError):
+        return False

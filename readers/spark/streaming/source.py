@@ -1,0 +1,353 @@
+"""Spark's streaming reader: batches planned on the driver, read by tasks as in a batch read.
+
+Imports eventlog, readers and pyspark (extra `spark`). Options of
+`spark.readStream.format("eventlog")`:
+
+- `startingVersion`, or `startingTimestamp`: only rows that were appended by that version or later,
+  or at that time or later. By default a stream begins with all rows of the newest version.
+- `maxVersionsPerTrigger`: the most versions with new rows in one batch.
+- `maxBytesPerTrigger`: the most stored bytes in one batch; at least one version, or one segment of
+  the first snapshot, is read.
+- `skipChangeCommits` (false): pass over transactions that remove rows, or bring some back: deletes,
+  overwrites, restores. Without it they end the stream. Compaction is never seen.
+- `failOnDataLoss` (true): end the stream at a version that was vacuumed before it was read. If
+  false, the stream logs a warning and goes on with the oldest version that can be read.
+- `columns`, `where`, `whereArrow`, `targetBytes`, `tableId`, `storage.<name>`: as in a batch read,
+  see `eventlog.readers.spark.source`.
+
+Where a stream begins is decided by its first run; its checkpoint decides from then on. The columns
+are those at `load()`.
+
+Spark 4.0 and 4.1 do not tell a source where the last batch ended. There the first batch of each run
+reads all that there is, whatever the limits; the batches after it keep to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from eventlog import Segment, Snapshot, Table
+from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
+from eventlog.log import history
+from eventlog.query.moments import to_ms
+from eventlog.readers.spark.options import SparkOptions, parse_spark_options
+from eventlog.readers.spark.shares import (
+    DEFAULT_TARGET_BYTES,
+    Pinned,
+    check_columns,
+    check_schema,
+    share_out,
+    where_of,
+)
+from eventlog.readers.spark.streaming import progress
+from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset, Rules
+from eventlog.readers.spark.streaming.tail import Tail
+from eventlog.state import scan
+from eventlog.state.appends import Appends
+from eventlog.store.location import open_store
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before Spark 4.2
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for what this Spark does not have."""
+
+
+logger = logging.getLogger(__name__)
+
+_Record = dict[str, str | int]
+
+
+class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the rows that are appended to a table.
+
+    Spark keeps one on the driver for a run of a query, and makes another one for the tasks, which
+    are told everything by their partitions. So nothing is opened before it is needed.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._last: Offset | None = None  # where the last planned batch ends
+        self._target: int | None = None  # the last version to read, with Trigger.AvailableNow
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # for tasks
+
+    def initialOffset(self) -> _Record:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins; the same in all of a run.
+
+        Raises:
+            InvalidInput: option `startingVersion` is beyond the next version.
+        """
+        return self._source.beginning.record()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: _Record | None = None, limit: ReadLimit | None = None
+    ) -> _Record:
+        """Return where the batch ends that begins at `start`; `start` itself if nothing is new.
+
+        Args:
+            start: where the batch begins; None before Spark 4.2, which does not tell.
+            limit: whether the limits of the options apply; None before Spark 4.2.
+
+        Raises:
+            InvalidInput: the stream cannot pass the next version; the message says why.
+            TableNotFound: the table was removed or replaced.
+            VersionVacuumed: the next version was vacuumed.
+        """
+        begin = self._last if start is None else self._source.parse(start)
+        if begin is None:
+            self._last = Offset(self._source.table_id, self._source.tail.start.version)
+        else:
+            everything = limit is not None and isinstance(limit, ReadAllAvailable)
+            limits = progress.UNLIMITED if everything else self._source.limits
+            self._last = self._source.end(begin, limits, self._target)
+        return self._last.record()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return that the limits of the options apply, if there are any."""
+        limits = self._source.limits
+        if limits.bytes is not None:
+            return ReadMaxBytes(limits.bytes)
+        if limits.versions is not None:
+            return ReadMaxFiles(limits.versions)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read up to the version that is the newest one now, and no further."""
+        self._target = self._source.tail.start.version
+
+    def partitions(self, start: _Record, end: _Record) -> Sequence[InputPartition]:
+        """Return the partitions of a batch; the same rows whenever the batch is run again.
+
+        Raises: as `latestOffset`.
+        """
+        self._last = self._source.parse(end)
+        return self._source.partitions(self._source.parse(start), self._last)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task; see `Work.batches`."""
+        work, share = partition.value
+        yield from work.batches(share)
+
+    def commit(self, end: _Record) -> None:
+        """Forget what was read of the log up to here."""
+        self._source.forget(self._source.parse(end))
+
+
+class Source:
+    """The table of a stream, opened at the first question. Used on the driver only.
+
+    Attributes:
+        given: the options.
+        limits: how much a batch may read.
+    """
+
+    def __init__(self, given: SparkOptions, schema: StructType, pinned: Pinned | None) -> None:
+        self.given = given
+        self.limits = Limits(
+            given.whole("maxVersionsPerTrigger", low=1), given.whole("maxBytesPerTrigger", low=1)
+        )
+        self._schema = schema
+        self._pinned = pinned
+        self._skip_changes = given.flag("skipChangeCommits", default=False)
+        self._fail_on_data_loss = given.flag("failOnDataLoss", default=True)
+        self._target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1)
+        self._in_snapshot: tuple[int, list[Segment]] | None = None
+        self._warned = 0  # the horizon that was warned of
+
+    @cached_property
+    def beginning(self) -> Offset:
+        """See `EventLogStreamReader.initialOffset`."""
+        head = self.tail.start
+        version = self.given.whole("startingVersion")
+        timestamp = self.given.named.get("startingTimestamp")
+        if timestamp is not None:
+            time_ms = to_ms(timestamp) - 1
+            try:
+                return self._read_to(history.version_at(self.table.log, head, time_ms))
+            except VersionNotFound:
+                return self._read_to(-1)
+        if version is None:
+            return Offset(self.table_id, head.version, BEGINNING)
+        if version > head.version + 1:
+            raise InvalidInput(
+                f"option startingVersion is {version}, and the newest version is {head.version}: "
+                f"give {head.version + 1} to read only what is appended from now on"
+            )
+        return self._read_to(version - 1)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table."""
+        table = Table(open_store(self.given.path, self.given.storage))
+        if self._pinned is not None:
+            table.adopt(self._pinned.state)
+        table.log.table = self.given.named.get("tableId", table.log.table)
+        return table
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The versions of the table."""
+        return Tail(self.table)
+
+    @property
+    def table_id(self) -> str:
+        """The id of the table."""
+        return self.tail.start.header.table
+
+    def parse(self, record: _Record) -> Offset:
+        """Return an offset; see `progress.parse_offset`."""
+        return progress.parse_offset(record, self.table_id, self.table.uri)
+
+    def end(self, start: Offset, limits: Limits, target: int | None) -> Offset:
+        """Return where the batch ends that begins at `start`.
+
+        Args:
+            start: where it begins.
+            limits: how much it may read.
+            target: the last version to read; None: the newest.
+        """
+        begin = self._kept(start)
+        if begin.place is not None:
+            left = self._snapshot_segments(begin.version, begin.place, None)
+            return progress.end_in_snapshot(begin, left, limits)
+        later = map(self._pruned, self.tail.after(begin.version, target))
+        end = progress.end_of_versions(begin, later, limits, self._problem)
+        return start if end == begin else end
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return the partitions of the batch from one offset to another."""
+        if start.place == BEGINNING:  # of the first snapshot, in which the batch ends too
+            start = Offset(end.table, end.version, BEGINNING)
+        segments = list(self._segments(self._kept(start), end))
+        if not segments:
+            return []
+        # A vacuum of this version, or of a later one, may have deleted a segment of the batch.
+        oldest = start.version if start.place is not None else start.version + 1
+        plan = self._question.of(segments, oldest)
+        target = self._target_bytes or DEFAULT_TARGET_BYTES
+        path, storage = self.given.path, self.given.storage
+        wanted = check_schema(self._schema, self._columns)
+        work = share_out(path, storage, self._columns, plan, wanted, target)
+        alone = work.without_shares()
+        return [InputPartition((alone, share)) for share in work.shares]
+
+    def forget(self, end: Offset) -> None:
+        """Forget what was read of the log up to an offset."""
+        self.tail.forget(end.version)
+        if end.place is None:
+            self._in_snapshot = None
+
+    @cached_property
+    def _columns(self) -> Snapshot:
+        """The version that the stream has its columns from."""
+        pinned = self._pinned
+        return self.tail.start if pinned is None else Snapshot(pinned.state, self.table.log)
+
+    @cached_property
+    def _question(self) -> scan.Scan:
+        return scan.question(self._columns.state, self._schema.names, where_of(self.given))
+
+    @cached_property
+    def _rules(self) -> Rules:
+        columns, uri = self._columns.stored_schema, self.table.uri
+        return Rules(uri, columns, self._skip_changes, self._fail_on_data_loss)
+
+    def _problem(self, version: Appends) -> EventLogError | None:
+        return self._rules.problem(version, self.tail.horizon)
+
+    def _read_to(self, version: int) -> Offset:
+        return Offset(self.table_id, version)
+
+    def _segments(self, start: Offset, end: Offset) -> Iterator[Segment]:
+        """Yield the segments of a batch."""
+        version = start.version
+        if start.place is not None:
+            upto = end.place if end.version == version else None
+            yield from self._snapshot_segments(version, start.place, upto)
+        if end.place is None:
+            for appended in map(self._pruned, self.tail.after(version, end.version)):
+                error = self._problem(appended)
+                if error is not None:
+                    raise error
+                yield from appended.segments
+
+    def _snapshot_segments(self, version: int, start: str, end: str | None) -> list[Segment]:
+        """Return segments of the first snapshot in scan order, from one place to another."""
+        if self._in_snapshot is None or self._in_snapshot[0] != version:
+            head = self.tail.start
+            snapshot = head if head.version == version else self.table.log.snapshot(version)
+            error = self._problem(Appends(version, schema=snapshot.stored_schema))
+            if error is not None:
+                raise error
+            plan = self.table.log.ask(snapshot.state, self._question)[1]
+            self._in_snapshot = version, plan.in_scan_order()
+        return progress.after_place(self._in_snapshot[1], start, end)
+
+    def _kept(self, start: Offset) -> Offset:
+        """Return where reading goes on: at the horizon, if that has passed and is no error."""
+        horizon = self.tail.horizon
+        begin = start.version if start.place is not None else start.version + 1
+        if begin >= horizon:
+            return start
+        if self._fail_on_data_loss:
+            if start.place is not None:
+                raise progress.vacuumed(start.version, horizon, self.table.uri)
+            return start
+        if self._warned < horizon:
+            self._warned = horizon
+            logger.warning(
+                "%s: versions %d to %d were vacuumed before the stream read them; it goes on at "
+                "version %d",
+                self.table.uri,
+                begin,
+                horizon - 1,
+                horizon,
+            )
+        return self._read_to(horizon - 1)
+
+    def _pruned(self, appended: Appends) -> Appends:
+        """Return the same without segments that cannot have a row that is asked for."""
+        if not appended.segments or self._question.predicate is None:
+            return appended
+        plan = self._question.of(appended.segments, appended.version)
+        return replace(appended, segments=tuple(plan.in_scan_order()))
+
+
+def make_stream_reader(
+    options: Mapping[str, str], schema: StructType, pinned: Pinned | None
+) -> EventLogStreamReader:
+    """Return the reader of a stream. No request.
+
+    Args:
+        options: the options of the load.
+        schema: the columns for Spark, in this order: those of `load_schema`, or the user's.
+        pinned: what `load_schema` returned; None if the user gave the schema.
+
+    Raises:
+        InvalidInput: an option is wrong.
+    """
+    given = parse_spark_options(options)
+    given.refuse(
+        ("version", "timestamp"),
+        "is for one version: give a stream startingVersion or startingTimestamp",
+    )
+    if {"startingVersion", "startingTimestamp"} <= given.named.keys():
+        raise InvalidInput("give option startingVersion or startingTimestamp, not both")
+    check_columns(given, schema)
+    return EventLogStreamReader(Source(given, schema, pinned))
