@@ -162,6 +162,7 @@ class Source:
         self.limits = Limits(
             given.whole("maxVersionsPerTrigger", low=1), given.whole("maxBytesPerTrigger", low=1)
         )
+        self._starting_version = given.whole("startingVersion")
         self._schema = schema
         self._pinned = pinned
         self._skip_changes = given.flag("skipChangeCommits", default=False)
@@ -174,7 +175,7 @@ class Source:
     def beginning(self) -> Offset:
         """See `EventLogStreamReader.initialOffset`."""
         head = self.tail.start
-        version = self.given.whole("startingVersion")
+        version = self._starting_version
         timestamp = self.given.named.get("startingTimestamp")
         if timestamp is not None:
             time_ms = to_ms(timestamp) - 1

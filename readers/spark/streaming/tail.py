@@ -39,9 +39,9 @@ class Tail:
     def after(self, version: int, until: int | None = None) -> Iterator[Appends]:
         """Yield what the versions after one appended, in order, up to the newest that there is.
 
-        Costs one GET for each version that was not read yet, one more for the version that does not
-        exist yet, and one LIST if more than one has been added since the last look. A stream that
-        is idle looks once a minute, with another GET, whether it is still the same table.
+        Costs one GET for each version that was not read yet, and one for the version that does not
+        exist yet, or one LIST if two or more have been added since the last look. A stream that is
+        idle looks once a minute, with another GET, whether it is still the same table.
 
         Args:
             version: the version before the first; -1: from the first one on.
@@ -52,15 +52,15 @@ class Tail:
             TableNotFound: the table was replaced by another one.
             Unavailable: the store does not answer.
         """
-        found = 0
+        found, listed = 0, False
         while until is None or version < until:
             if version + 1 not in self._appends:
                 if version >= self.newest:
-                    if not self._find(version + 1):
+                    if listed or not self._find(version + 1):
                         return
                     found += 1
                     if found == 2:  # there may be many more: learn how many, and read them at once
-                        self.newest = max(self.newest, self._log.head_version())
+                        self.newest, listed = max(self.newest, self._log.head_version()), True
                 else:
                     last = min(version + WINDOW, self.newest, until or self.newest)
                     for read in each(self._log.read, range(version + 1, last + 1)):

@@ -1,0 +1,343 @@
+"""The streaming source: each appended row once, through the reader as Spark calls it, and Spark."""
+
+import json
+import logging
+import pickle
+import random
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from support.replacements import rewrite
+
+from eventlog import Table, readers
+from eventlog.compaction import Policy, run, vacuum
+from eventlog.errors import InvalidInput, TableNotFound, VersionVacuumed
+from eventlog.readers.spark.source import load_schema, make_reader
+from eventlog.readers.spark.streaming.source import make_stream_reader
+from eventlog.writers import append, overwrite
+from eventlog.writers.spark.source import make_writer
+
+DAYS = 5
+START_US = 1_357_516_800_000_000  # 2013-01-07T00:00Z
+DAY_US = 86_400_000_000
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("name", pa.string())]
+)
+SMALL = Policy(target_bytes=65_536, max_task_bytes=262_144, small_task_bytes=0)
+NOW = {"retention": timedelta(0), "staging": timedelta(0)}
+FIRST_DAY = {"start": "2013-01-07", "end": "2013-01-08"}
+
+
+def rows(*ids):
+    times = [START_US + n % DAYS * DAY_US for n in ids]
+    return pa.table([ids, times, [f"name-{n}" for n in ids]], schema=SCHEMA)
+
+
+def ids_at(table, version=None):
+    return sorted(readers.scan(table, ["id"], version=version).to_table()["id"].to_pylist())
+
+
+class Died(Exception):
+    """A query was killed."""
+
+
+class Query:
+    """What Spark does with a source: a checkpoint, which outlives runs, and a reader for each run.
+
+    Attributes:
+        ends: the end of each batch, as in the log of offsets.
+        done: how many batches the sink has.
+        ids: what each batch had.
+    """
+
+    def __init__(self, uri, *, told=True, **options):
+        self.options = {"path": uri, **options}
+        self.told = told  # Spark 4.2 and later tell where the last batch ended
+        self.ends, self.ids, self.done = [], {}, 0
+        self.reader = None
+
+    @property
+    def all_ids(self):
+        return sorted(n for batch in self.ids.values() for n in batch)
+
+    def start(self):
+        pinned, schema = load_schema(self.options)
+        self.reader = make_stream_reader(self.options, schema, pinned)
+        if len(self.ends) > self.done:
+            self._run()
+        return self
+
+    def trigger(self, dies=None):
+        """Plan and run a batch; return whether there was one."""
+        if self.told:
+            begin, limit = self._begin(len(self.ends)), self.reader.getDefaultReadLimit()
+            end = self.reader.latestOffset(begin, limit)
+            if end == begin:
+                return False
+        else:
+            end = self.reader.latestOffset()
+            if self.ends and end == self.ends[-1]:
+                return False
+        self.ends.append(json.loads(json.dumps(end)))
+        self._run(dies)
+        return True
+
+    def drain(self):
+        while self.trigger():
+            pass
+        return self
+
+    def _begin(self, batch):
+        return (
+            self.ends[batch - 1] if batch else json.loads(json.dumps(self.reader.initialOffset()))
+        )
+
+    def _run(self, dies=None):
+        batch = len(self.ends) - 1
+        if dies == "before":
+            raise Died
+        found = []
+        for partition in self.reader.partitions(self._begin(batch), self.ends[batch]):
+            task = pickle.loads(pickle.dumps(self.reader))
+            for read in task.read(pickle.loads(pickle.dumps(partition))):
+                found += read.column("id").to_pylist()
+        # A batch that is run again has the rows that it had.
+        assert self.ids.setdefault(batch, sorted(found)) == sorted(found)
+        if dies == "after":
+            raise Died
+        self.done = batch + 1
+        self.reader.commit(self.ends[batch])
+
+
+@pytest.fixture
+def table(local_uri):
+    """Versions 1 to 3: rows 0 to 9, 10 to 19, and 20 to 29, each over all days."""
+    table = Table.create(local_uri, SCHEMA, time_column="ts")
+    for first in (0, 10, 20):
+        append(table, rows(*range(first, first + 10)))
+    return table
+
+
+def change(table, chance, fresh):
+    """Change the table in one way or another; return the ids of rows that were appended."""
+    kind = chance.choice(["append", "append", "compact", "properties", "overwrite", "drop", "trim"])
+    table.refresh()
+    if kind == "append":
+        ids = [next(fresh) for _ in range(chance.randint(1, 8))]
+        append(table, rows(*ids))
+        return ids
+    live = table.head().segments()
+    if kind == "compact":
+        run(table, policy=SMALL)
+    elif kind == "properties":
+        table.set_properties({"user.note": str(chance.random())})
+    elif kind == "overwrite":
+        new = 1_000_000 + next(fresh) * DAYS
+        overwrite(table, rows(new), **FIRST_DAY)
+        if all(segment.chunk != "2013-01-07" for segment in live):
+            return [new]  # it dropped nothing
+    elif kind == "drop" and len(live) > 1:
+        table.drop_segments(chance.sample(live, 1), reason="a test")
+    elif live:
+        keep = lambda found: pa.array([n > 0 for n in range(len(found))])
+        table.commit(rewrite(table, chance.sample(live, 1), keep=keep))
+    return []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_appended_row_is_read_once_through_any_history(table, seed, told):
+    chance, fresh = random.Random(seed), iter(range(100, 10_000))
+    limits = [{}, {"maxVersionsPerTrigger": "2"}, {"maxBytesPerTrigger": "4000"}][seed % 3]
+    query = Query(table.uri, told=told, skipChangeCommits="true", **limits)
+    wanted = []
+    for _ in range(40):
+        event = chance.choice(["change"] * 4 + ["trigger", "trigger", "start", "before", "after"])
+        if event == "change":
+            wanted += change(table, chance, fresh)
+            continue
+        if query.reader is None or event == "start":
+            query.start()
+            if not query.ends:  # the first snapshot is the one at the start
+                query.reader.initialOffset()
+                wanted = ids_at(table)
+        try:
+            query.trigger(event if event in ("before", "after") else None)
+        except Died:
+            query.reader = None
+    assert query.start().drain().all_ids == sorted(wanted)
+    assert len(query.ids) > 2
+
+
+def test_a_stream_of_appends_and_compactions_is_the_table(table):
+    query = Query(table.uri, where="id % 3 = 0 AND ts < '2013-01-10'").start().drain()
+    for first in range(30, 90, 10):
+        append(table, rows(*range(first, first + 10)))
+        if first % 20 == 0:
+            assert run(table, policy=SMALL).count("done")
+        query.trigger()
+    found = readers.scan(table, ["id"], "id % 3 = 0 AND ts < '2013-01-10'").to_table()
+    assert query.all_ids == sorted(found["id"].to_pylist())
+    assert len(query.ids) == 7
+
+
+def test_limits_are_kept_also_after_a_restart(table):
+    by_version = Query(table.uri, startingVersion="0", maxVersionsPerTrigger="1").start()
+    by_version.trigger()
+    by_version.start().drain()
+    assert by_version.ids == {k: [*range(10 * k, 10 * k + 10)] for k in range(3)}
+    small = min(segment.bytes for segment in table.head().segments())
+    by_bytes = Query(table.uri, maxBytesPerTrigger=str(2 * small)).start()
+    by_bytes.trigger()
+    run(table, policy=SMALL)  # the rest of the first snapshot is read as it was
+    append(table, rows(*range(30, 40)))
+    by_bytes.start().drain()
+    assert by_bytes.all_ids == [*range(40)]
+    assert all(len(batch) <= 4 for batch in list(by_bytes.ids.values())[:-1])
+    assert len(by_bytes.ids[len(by_bytes.ids) - 1]) == 10  # a version is one batch at least
+
+
+def test_where_may_change_between_two_runs_in_the_first_snapshot(table):
+    query = Query(table.uri, maxBytesPerTrigger="1", where="id < 10").start()
+    query.trigger()
+    first = query.all_ids
+    query.options["where"] = "id >= 0"
+    query.start().drain()
+    assert len(query.all_ids) == len(set(query.all_ids))
+    assert set(query.all_ids) >= {n for n in range(30) if n % DAYS}
+    assert first == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"startingVersion": "0"}, 0),
+        ({"startingVersion": "2"}, 10),
+        ({"startingVersion": "4"}, 30),
+        ({"startingTimestamp": "2000-01-01"}, 0),
+        ({"startingTimestamp": "2200-01-01"}, 30),
+    ],
+)
+def test_a_stream_starts_where_it_is_told(table, options, first):
+    query = Query(table.uri, **options).start().drain()
+    append(table, rows(*range(30, 40)))
+    assert query.drain().all_ids == [*range(first, 40)]
+
+
+def test_a_starting_time_includes_the_version_of_that_time(table):
+    second = table.snapshot(2).timestamp
+    if table.snapshot(1).timestamp == second:
+        pytest.skip("two commits in one millisecond")
+    query = Query(table.uri, startingTimestamp=second.isoformat()).start().drain()
+    assert query.all_ids == [*range(10, 30)]
+
+
+def test_a_version_that_removes_rows_ends_the_stream_after_what_was_before_it(table):
+    query = Query(table.uri).start().drain()
+    append(table, rows(30))
+    overwrite(table, rows(35), **FIRST_DAY)
+    append(table, rows(40))
+    assert query.trigger()
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"version 5 \(overwrite\).*skipChangeCommits"):
+            query.trigger()
+        query.start()
+    query.options["skipChangeCommits"] = "true"
+    assert query.start().drain().all_ids == [*range(31), 40]
+
+
+def test_new_columns_end_the_stream_and_a_restart_goes_on(table):
+    query = Query(table.uri).start().drain()
+    append(table, rows(30))
+    wider = pa.schema([*SCHEMA, ("more", pa.int64())])
+    table.add_columns(wider)
+    append(table, rows(31).append_column("more", [[7]]))
+    assert query.trigger()
+    with pytest.raises(InvalidInput, match="version 5 changed the table's columns: load"):
+        query.trigger()
+    assert query.start().drain().all_ids == [*range(32)]
+    (partition,) = query.reader.partitions(query.ends[-2], query.ends[-1])
+    (batch,) = query.reader.read(partition)
+    assert batch.to_pylist()[0]["more"] == 7
+
+
+def test_a_vacuumed_start_is_an_error_that_says_how_to_go_on(table, caplog):
+    run(table, policy=SMALL)
+    later = append(table, rows(30))
+    vacuum(table, dry_run=False, **NOW)
+    horizon = table.refresh().meta.horizon
+    append(table, rows(31))
+    query = Query(table.uri, startingVersion="1").start()
+    with pytest.raises(VersionVacuumed, match=f"version 1 was.*from {horizon}.*failOnDataLoss"):
+        query.trigger()
+    lossy = Query(table.uri, startingVersion="1", failOnDataLoss="false").start()
+    with caplog.at_level(logging.WARNING):
+        lossy.drain()
+    assert f"versions 1 to {horizon - 1} were vacuumed" in caplog.text
+    assert horizon == later
+    assert lossy.all_ids == [30, 31]
+
+
+def test_the_checkpoint_of_another_table_is_refused(table, tmp_path):
+    query = Query(table.uri).start().drain()
+    query.options["path"] = (tmp_path / "other").as_uri()
+    append(Table.create(query.options["path"], SCHEMA, time_column="ts"), rows(1))
+    with pytest.raises(TableNotFound, match="belongs to another table"):
+        query.start().trigger()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"version": "1"}, "option version is for one version: give a stream startingVersion"),
+        ({"timestamp": "2013-01-01"}, "option timestamp is for one version"),
+        ({"startingVersion": "1", "startingTimestamp": "2013-01-01"}, "not both"),
+        ({"startingVersion": "-1"}, "startingVersion must be a whole number"),
+        ({"maxVersionsPerTrigger": "0"}, "maxVersionsPerTrigger must be a whole number from 1"),
+        ({"maxBytesPerTrigger": "1k"}, "maxBytesPerTrigger must be a whole number from 1"),
+        ({"skipChangeCommits": "yes"}, "skipChangeCommits must be true or false"),
+        ({"failOnDataLoss": "0"}, "failOnDataLoss must be true or false"),
+        ({"maxFilesPerTrigger": "1"}, "unknown option 'maxFilesPerTrigger'.*maxVersionsPerTrigger"),
+    ],
+)
+def test_wrong_options_are_named_before_a_batch(table, options, why):
+    pinned, schema = load_schema({"path": table.uri})
+    with pytest.raises(InvalidInput, match=why):
+        make_stream_reader({"path": table.uri, **options}, schema, pinned)
+
+
+def test_a_start_beyond_the_table_is_refused(table):
+    with pytest.raises(InvalidInput, match="startingVersion is 5, and the newest version is 3"):
+        Query(table.uri, startingVersion="5").start().trigger()
+
+
+def test_batches_refuse_what_is_for_streams(table):
+    options = {"path": table.uri, "skipChangeCommits": "true"}
+    pinned, schema = load_schema(options)
+    with pytest.raises(InvalidInput, match=r"option skipChangeCommits is for streams.*readStream"):
+        make_reader(options, schema, pinned)
+    with pytest.raises(InvalidInput, match="option skipChangeCommits is for reads"):
+        make_writer(options, schema, overwrite=False)
+
+
+def test_requests_of_a_stream(s3, bucket):
+    table = Table.create(f"s3://{bucket}/table", SCHEMA, time_column="ts")
+    append(table, rows(0))
+    query = Query(table.uri)
+    with s3.measure() as counts:
+        query.start().drain()
+    # LIST and GET to load; is there a newer version; the segment; is there one now; the same table?
+    assert (counts.list, counts.get) == (1, 5)
+    with s3.measure() as counts:
+        assert not query.trigger()
+    assert (counts.list, counts.get) == (0, 1)
+    for versions in (1, 2, 5, 40):
+        for n in range(versions):
+            append(table, rows(n * DAYS))
+        with s3.measure() as counts:
+            assert query.trigger()
+        # A GET of each version and of its segment, and one request to learn that there is no more.
+        assert counts.list == int(versions > 1)
+        assert counts.list + counts.get == 2 * versions + 1
+    assert counts.put == 0
