@@ -8,8 +8,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.datasource import DataSourceStreamReader
 from support.replacements import rewrite
 
+import eventlog.writers.spark
 from eventlog import Table, readers
 from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import InvalidInput, TableNotFound, VersionVacuumed
@@ -26,6 +29,7 @@ SCHEMA = pa.schema(
 )
 SMALL = Policy(target_bytes=65_536, max_task_bytes=262_144, small_task_bytes=0)
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
+TOLD = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # where batches begin: Spark 4.2
 FIRST_DAY = {"start": "2013-01-07", "end": "2013-01-08"}
 
 
@@ -71,7 +75,8 @@ class Query:
     def trigger(self, dies=None):
         """Plan and run a batch; return whether there was one."""
         if self.told:
-            begin, limit = self._begin(len(self.ends)), self.reader.getDefaultReadLimit()
+            begin = self._begin(len(self.ends))
+            limit = self.reader.getDefaultReadLimit() if TOLD else None
             end = self.reader.latestOffset(begin, limit)
             if end == begin:
                 return False
@@ -341,3 +346,66 @@ def test_requests_of_a_stream(s3, bucket):
         assert counts.list == int(versions > 1)
         assert counts.list + counts.get == 2 * versions + 1
     assert counts.put == 0
+
+
+@pytest.fixture
+def stream(spark, table, tmp_path):
+    """A function: run a query from the table into another one; return its progress."""
+
+    def run_query(trigger, **options):
+        def save(batch, number):
+            eventlog.writers.spark.append(
+                batch, target, time_column="ts", app_id="copy", app_seq=number
+            )
+
+        frame = spark.readStream.format("eventlog").options(**options).load(table.uri)
+        query = (
+            frame.writeStream.foreachBatch(save)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
+        try:
+            if "availableNow" in trigger:
+                query.awaitTermination()
+            else:
+                query.processAllAvailable()
+                append(table, rows(*range(50, 60)))
+                query.processAllAvailable()
+        finally:
+            query.stop()
+        return [done for done in query.recentProgress if done["numInputRows"]]
+
+    target = (tmp_path / "copy").as_uri()
+    run_query.target = target
+    return run_query
+
+
+def test_spark_reads_what_is_available_and_a_restart_goes_on(stream, table):
+    done = stream({"availableNow": True}, startingVersion=0, maxVersionsPerTrigger=2)
+    assert [batch["numInputRows"] for batch in done] == ([20, 10] if TOLD else [30])
+    append(table, rows(*range(30, 40)))
+    run(table, policy=SMALL)
+    done = stream({"availableNow": True}, startingVersion=0, maxVersionsPerTrigger=2)
+    assert [batch["numInputRows"] for batch in done] == [10]
+    append(table, rows(*range(40, 50)))
+    done = stream({"processingTime": "0 seconds"}, columns="id,ts,name")
+    assert sum(batch["numInputRows"] for batch in done) == 20
+    assert ids_at(Table.open(stream.target)) == [*range(60)]
+
+
+def test_spark_ends_a_stream_with_the_reason(stream, table):
+    stream({"availableNow": True})
+    overwrite(table, rows(35), **FIRST_DAY)
+    with pytest.raises(
+        StreamingQueryException, match=r"version 4 \(overwrite\).*skipChangeCommits"
+    ):
+        stream({"availableNow": True})
+    append(table, rows(36))
+    stream({"availableNow": True}, skipChangeCommits=True)
+    assert ids_at(Table.open(stream.target)) == [*range(30), 36]
+
+
+def test_spark_names_a_wrong_option_at_the_start(stream):
+    with pytest.raises(StreamingQueryException, match="option version is for one version"):
+        stream({"availableNow": True}, version=1)
