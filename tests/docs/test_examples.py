@@ -67,7 +67,9 @@ EXAMPLES = Sybil(
 def name_of(page):
     """The id of a page's test; those with Spark say so, for the worker that has the session."""
     text = page.read_text(encoding="utf-8")
-    uses_spark = re.search(r"^(spark\.|df\.write|.*\bread\(spark\b)", text, re.MULTILINE)
+    uses_spark = re.search(
+        r"^(spark\.|df\.write|.*\b(read\(spark\b|spark\.range))", text, re.MULTILINE
+    )
     name = page.relative_to(ROOT).as_posix()
     return f"{name}-with-spark" if uses_spark and "spark" not in name else name
 

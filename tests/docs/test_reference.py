@@ -5,7 +5,7 @@ import re
 from tidy.definitions import TESTS
 
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
-from eventlog.readers.spark.options import READ_NAMES, WRITE_NAMES
+from eventlog.readers.spark.options import READ_NAMES, STREAM_READ_NAMES, WRITE_NAMES
 from eventlog.store.options import NAMES
 
 DOCS = TESTS.parent / "docs"
@@ -37,7 +37,11 @@ def test_every_property_is_there_with_its_bounds():
 
 def test_every_option_of_spark_is_there():
     stated = names(rows("api/spark.md", "## Options of the data source"))
-    assert set(stated) - {"storage.<name>", "property.<name>"} == {*READ_NAMES, *WRITE_NAMES}
+    assert set(stated) - {"storage.<name>", "property.<name>"} == {
+        *READ_NAMES,
+        *STREAM_READ_NAMES,
+        *WRITE_NAMES,
+    }
 
 
 def test_every_storage_option_is_there():
