@@ -203,6 +203,48 @@ def test_limits_are_kept_also_after_a_restart(table):
     assert len(by_bytes.ids[len(by_bytes.ids) - 1]) == 10  # a version is one batch at least
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
+def test_a_first_batch_that_is_run_again_has_the_rows_it_had(table, told):
+    query = Query(table.uri, told=told).start()
+    with pytest.raises(Died):
+        query.trigger("before")
+    append(table, rows(*range(30, 40)))
+    overwrite(table, rows(45), **FIRST_DAY)
+    query.options["skipChangeCommits"] = "true"
+    query.start().drain()
+    assert query.ids == {0: [*range(30)], 1: [*range(30, 40)]}
+
+
+def test_limits_hold_on_4_0_once_it_is_known_where_a_batch_ended(table):
+    options = {"startingVersion": "0", "maxVersionsPerTrigger": "1"}
+    query = Query(table.uri, told=False, **options).start()
+    with pytest.raises(Died):
+        query.trigger("before")
+    for first in (30, 40):
+        append(table, rows(*range(first, first + 10)))
+    query.start()
+    for _ in range(2):
+        assert query.trigger()
+    assert [len(query.ids[batch]) for batch in range(3)] == [30, 10, 10]
+
+
+def test_what_comes_after_the_start_of_available_now_is_left_for_later(table):
+    query = Query(table.uri, startingVersion="0", maxVersionsPerTrigger="2").start()
+    query.reader.prepareForTriggerAvailableNow()
+    append(table, rows(30))
+    assert query.drain().ids == {0: [*range(20)], 1: [*range(20, 30)]}
+    assert query.start().drain().all_ids == [*range(31)]
+
+
+def test_versions_without_a_row_that_is_asked_for_make_no_batch(table):
+    query = Query(table.uri, where="id >= 50").start().drain()
+    append(table, rows(30))
+    run(table, policy=SMALL)
+    assert not query.trigger()
+    append(table, rows(50))
+    assert query.drain().ids == {0: [], 1: [50]}
+
+
 def test_where_may_change_between_two_runs_in_the_first_snapshot(table):
     query = Query(table.uri, maxBytesPerTrigger="1", where="id < 10").start()
     query.trigger()
