@@ -76,7 +76,7 @@ def end(process):
     """End a daemon, and what it started."""
     process.terminate()  # a worker ends its executors
     try:
-        process.wait(20)
+        process.wait(START_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
