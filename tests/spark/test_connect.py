@@ -15,6 +15,7 @@ import pytest
 from eventlog import Table, readers
 from eventlog.readers.spark.workers import has_data_sources
 
+pytestmark = pytest.mark.long  # a client takes its time to connect
 JOB = Path(__file__).with_name("connect_job.py")
 TIMEOUT_S = 240
 
