@@ -309,6 +309,15 @@ def test_new_columns_end_the_stream_and_a_restart_goes_on(table):
     assert batch.to_pylist()[0]["more"] == 7
 
 
+def test_new_columns_may_be_asked_for_in_the_rest_of_the_first_snapshot(table):
+    query = Query(table.uri, maxBytesPerTrigger="1").start()
+    query.trigger()
+    table.add_columns(pa.schema([*SCHEMA, ("more", pa.int64())]))
+    append(table, rows(30, 31).append_column("more", [[7, 8]]))
+    query.options["where"] = "more IS NULL OR more > 7"
+    assert query.start().drain().all_ids == [*range(30), 31]
+
+
 def test_a_vacuumed_start_is_an_error_that_says_how_to_go_on(table, caplog):
     run(table, policy=SMALL)
     later = append(table, rows(30))
