@@ -222,4 +222,5 @@ def test_twenty_kills_of_a_running_query_lose_and_double_nothing(files, ids, roo
     with job(root_uri, files, "run") as process:
         assert process.wait(timeout=TIMEOUT_S) == 0
     assert ids(root_uri) == list(range(count))
-    assert table.refresh().version == count // 5
+    # A kill between Spark's notes of a file and of its batch puts two files into one.
+    assert table.refresh().version <= count // 5

@@ -45,7 +45,7 @@ from eventlog.cache import Cache
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNotFound
 from eventlog.model.records import App
-from eventlog.readers.spark.options import READ_NAMES, parse_spark_options
+from eventlog.readers.spark.options import READ_NAMES, STREAM_READ_NAMES, parse_spark_options
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
@@ -217,7 +217,7 @@ def make_stream_writer(
         "eventlog.writers.spark.overwrite",
     )
     given.refuse(
-        tuple(name for name in READ_NAMES if name != "targetBytes"),
+        (*(name for name in READ_NAMES if name != "targetBytes"), *STREAM_READ_NAMES),
         "is for reads: a write applies to the newest version, with all columns",
     )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
