@@ -408,7 +408,7 @@ def test_entries_round_trip_through_a_leaf(found):
     small,
 )
 def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, version):
-    mine = [fold._segment(add, version, n) for n, add in enumerate(own)]
+    mine = [fold.segment_of(add, version, n) for n, add in enumerate(own)]
     older = [s for s in older if s.version != version]
     table = segments.spill([*older, *mine], gone, version)
     body = segments.to_parquet(table)

@@ -223,7 +223,7 @@ def parse_timestamp(value: Any) -> datetime:
     Raises:
         ValueError: the value is not a timestamp.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.isdigit():  # digits alone are seconds
         for parse in (datetime.fromisoformat, parsedate_to_datetime):
             try:
                 moment: datetime = parse(value)
