@@ -68,7 +68,7 @@ def good(t: Table, *actions: Action, **fields: object) -> Transaction:
 
 def own(t: Table, add: Add, partition: int) -> Segment:
     """Return the entry that an add of the next commit becomes."""
-    return fold._segment(add, t.head().version + 1, partition)
+    return fold.segment_of(add, t.head().version + 1, partition)
 
 
 def claims(t: Table) -> list[Transaction]:

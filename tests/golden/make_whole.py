@@ -242,7 +242,7 @@ def _add(t: Table, **fields: object) -> Add:
 def _entry(t: Table) -> object:
     """Return an entry that is not live."""
     add = _add(t)
-    return fold._segment(add, 1, 0)
+    return fold.segment_of(add, 1, 0)
 
 
 def make_whole(clock: ManualClock) -> None:
