@@ -442,6 +442,7 @@ def test_spark_reads_what_is_available_and_a_restart_goes_on(stream, table):
     assert ids_at(Table.open(stream.target)) == [*range(60)]
 
 
+@pytest.mark.long  # the reasons are tested without Spark
 def test_spark_ends_a_stream_with_the_reason(stream, table):
     overwrite(table, rows(35), **FIRST_DAY)
     append(table, rows(36))
