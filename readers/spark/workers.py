@@ -78,9 +78,12 @@ def _check(program: str) -> None:
     if _is_this(program):
         return
     command = [program, "-c", "import eventlog.readers"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
+    except OSError as error:
+        raise InvalidInput(f"{_ADVICE}; it does not start: {error}") from error
     if found.returncode:
-        why = found.stderr.strip().splitlines() or ["it does not start"]
+        why = found.stderr.strip().splitlines() or [f"it ended with {found.returncode}"]
         raise InvalidInput(f"{_ADVICE}; {why[-1][:300]}")
 
 

@@ -68,13 +68,6 @@ class Tail:
             version += 1
             yield self._appends[version]
 
-    def look(self) -> int:
-        """Return the newest version. One GET if there is none after the newest known one."""
-        head = self._table.refresh()
-        self.newest = max(self.newest, head.version)
-        self.horizon = max(self.horizon, head.meta.horizon)
-        return self.newest
-
     def forget(self, version: int) -> None:
         """Forget the versions up to this one: they will not be asked for again."""
         for number in [number for number in self._appends if number <= version]:
