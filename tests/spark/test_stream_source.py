@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 import random
+import shutil
 from datetime import timedelta
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from support.replacements import rewrite
 import eventlog.writers.spark
 from eventlog import Table, readers
 from eventlog.compaction import Policy, run, vacuum
-from eventlog.errors import InvalidInput, TableNotFound, VersionVacuumed
+from eventlog.errors import InvalidInput, TableNotFound, VersionNotFound, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.source import make_stream_reader
 from eventlog.writers import append, overwrite
@@ -340,6 +341,20 @@ def test_the_checkpoint_of_another_table_is_refused(table, tmp_path):
     query.options["path"] = (tmp_path / "other").as_uri()
     append(Table.create(query.options["path"], SCHEMA, time_column="ts"), rows(1))
     with pytest.raises(TableNotFound, match="belongs to another table"):
+        query.start().trigger()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
+def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(table, tmp_path, told):
+    """Else the stream would never read what is committed under the numbers that it has passed."""
+    shutil.copytree(tmp_path / "table", tmp_path / "older")
+    for first in (30, 40):
+        append(table, rows(first))
+    query = Query(table.uri, told=told).start().drain()
+    shutil.rmtree(tmp_path / "table")
+    (tmp_path / "older").rename(tmp_path / "table")
+    append(Table.open(table.uri), rows(50))
+    with pytest.raises(VersionNotFound, match=r"up to version 5.*newest.*is 4.*new checkpoint"):
         query.start().trigger()
 
 

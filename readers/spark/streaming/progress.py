@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.errors import EventLogError, InvalidInput, TableNotFound, VersionVacuumed
+from eventlog.errors import (
+    EventLogError,
+    InvalidInput,
+    TableNotFound,
+    VersionNotFound,
+    VersionVacuumed,
+)
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Schema, Segment
 from eventlog.state.appends import Appends
@@ -133,6 +139,28 @@ def parse_offset(record: Any, table: str, uri: str) -> Offset:
             table=uri,
         )
     return Offset(table, version, place)
+
+
+def check_reached(offset: Offset, newest: int, uri: str) -> None:
+    """Check that a table has the version up to which a stream has read it.
+
+    Args:
+        offset: how far the stream has read.
+        newest: the newest version of the table.
+        uri: the table's root, for the error.
+
+    Raises:
+        VersionNotFound: it has not. What will be committed under the numbers of the missing
+            versions would never be read.
+    """
+    if offset.version > newest:
+        raise VersionNotFound(
+            f"the stream has read up to version {offset.version}, and the newest version of the "
+            f"table is {newest}: this is an older copy of the table, or the table was restored "
+            "from one. Give the path of the table that was read, or start with a new checkpoint",
+            table=uri,
+            version=offset.version,
+        )
 
 
 def end_in_snapshot(start: Offset, left: Sequence[Segment], limits: Limits) -> Offset:

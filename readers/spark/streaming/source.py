@@ -107,6 +107,7 @@ class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             InvalidInput: the stream cannot pass the next version; the message says why.
             TableNotFound: the table was removed or replaced.
+            VersionNotFound: the table has fewer versions than the stream has read.
             VersionVacuumed: the next version was vacuumed.
         """
         begin = self._last if start is None else self._source.parse(start)
@@ -212,8 +213,10 @@ class Source:
         return self.tail.start.header.table
 
     def parse(self, record: _Record) -> Offset:
-        """Return an offset; see `progress.parse_offset`."""
-        return progress.parse_offset(record, self.table_id, self.table.uri)
+        """Return an offset; see `progress.parse_offset` and `progress.check_reached`."""
+        offset = progress.parse_offset(record, self.table_id, self.table.uri)
+        progress.check_reached(offset, self.tail.newest, self.table.uri)
+        return offset
 
     def end(self, start: Offset, limits: Limits, target: int | None) -> Offset:
         """Return where the batch ends that begins at `start`.
