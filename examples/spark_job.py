@@ -16,6 +16,22 @@ from eventlog.readers.spark import read
 from eventlog.writers.spark import append
 
 
+def load(spark: SparkSession, uri: str, day: date) -> int:
+    """Load a day, unless the table has it already, and return a version that has it."""
+    flights = spark.range(0, 24 * 60, 1, 4).select(
+        (F.lit(f"{day} 00:00:00").cast("timestamp") + F.expr("make_dt_interval(0, 0, id)")).alias(
+            "time_hour"
+        ),
+        F.element_at(
+            F.array(*map(F.lit, ("JFK", "EWR", "LGA"))), (F.col("id") % 3 + 1).cast("int")
+        ).alias("origin"),
+        (F.col("id") % 90).cast("double").alias("dep_delay"),
+    )
+    # One app id a day, so that days may be loaded in any order. With one id for all of them, and the
+    # day as the sequence, a day before the last one loaded would count as done.
+    return append(flights, uri, time_column="time_hour", app_id=f"load-flights-{day}", app_seq=0)
+
+
 def main() -> None:
     """Load the day that the arguments name."""
     parser = argparse.ArgumentParser()
@@ -24,23 +40,7 @@ def main() -> None:
     # Platforms add arguments of their own, as Glue does with --JOB_NAME.
     options, _ = parser.parse_known_args()
     spark = SparkSession.builder.appName("load-flights").getOrCreate()
-    flights = spark.range(0, 24 * 60, 1, 4).select(
-        (
-            F.lit(f"{options.day} 00:00:00").cast("timestamp")
-            + F.expr("make_dt_interval(0, 0, id)")
-        ).alias("time_hour"),
-        F.element_at(
-            F.array(*map(F.lit, ("JFK", "EWR", "LGA"))), (F.col("id") % 3 + 1).cast("int")
-        ).alias("origin"),
-        (F.col("id") % 90).cast("double").alias("dep_delay"),
-    )
-    version = append(
-        flights,
-        options.uri,
-        time_column="time_hour",
-        app_id="load-flights",
-        app_seq=options.day.toordinal(),
-    )
+    version = load(spark, options.uri, options.day)
     rows = read(spark, options.uri, columns=["origin"], version=version).count()
     sys.stdout.write(f"version {version}, {rows} rows\n")
     spark.stop()

@@ -71,7 +71,7 @@ def append(
     done = already(head, app)
     if done is not None:
         t.verify(WINDOW_S)
-        report_mismatch(t, head, app, data)
+        report_mismatch(t, head, app, getattr(data, "num_rows", None))
         return done
     rows = to_reader(data)
     head = _fitting_head(t, head, rows.schema)
@@ -157,12 +157,15 @@ def already(snapshot: Snapshot, app: App | None) -> int | None:
     return None if mark is None else mark.version
 
 
-def report_mismatch(t: Table, head: Snapshot, app: App | None, data: Any) -> None:
+def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> None:
     """Warn if a unit of work is repeated with another number of rows: the first one stands.
 
-    Compares only what is known without reading `data` (hazard I5).
+    Args:
+        t: the table.
+        head: a version that has the unit of work.
+        app: its app id and sequence.
+        rows: its rows now, if that is known without reading them (hazard I5).
     """
-    rows = getattr(data, "num_rows", None)
     mark = head.meta.apps.get(app.id) if app else None
     if app is None or mark is None or mark.seq != app.seq or not isinstance(rows, int):
         return

@@ -1,5 +1,9 @@
 """`append`, `overwrite` and `read` as functions of DataFrames: versions, idempotence, requests."""
 
+import datetime as dt
+import runpy
+from pathlib import Path
+
 import pytest
 
 from eventlog import Table, readers
@@ -7,6 +11,8 @@ from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
 from eventlog.readers.spark import choose_engine, read
 from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide
 from eventlog.writers.spark import append, overwrite
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_job.py"
 
 
 def ids_of(frame):
@@ -38,6 +44,25 @@ def test_a_unit_of_work_takes_effect_once_and_stages_nothing_again(events, local
     assert overwrite(events(1), local_uri, **unit) == version
     assert staged(local_uri) == before
     assert rows_of(local_uri).num_rows == 5
+
+
+def test_a_unit_of_work_before_the_last_one_is_warned_of(events, local_uri, caplog):
+    append(events(5), local_uri, time_column="ts", app_id="load", app_seq=7)
+    append(events(5), local_uri, app_id="load", app_seq=7)
+    assert not caplog.records
+    append(events(5), local_uri, app_id="load", app_seq=6)
+    (record,) = caplog.records
+    assert "app 'load' is at sequence 7 already (version 1), so that sequence 6" in record.message
+
+
+def test_the_example_loads_days_in_any_order(spark, local_uri, rows_of):
+    """A day that is loaded later than the next one is no repetition."""
+    example = runpy.run_path(str(EXAMPLE))
+    days = [dt.date(2013, 1, 8), dt.date(2013, 1, 7), dt.date(2013, 1, 8)]
+    assert [example["load"](spark, local_uri, day) for day in days] == [1, 2, 1]
+    found = rows_of(local_uri).column("time_hour").to_pylist()
+    assert sorted({moment.date() for moment in found}) == days[1::-1]
+    assert len(found) == 2 * 1440
 
 
 def test_an_overwrite_replaces_a_range_or_everything(events, local_uri, rows_of):

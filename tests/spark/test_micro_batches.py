@@ -77,6 +77,16 @@ def test_a_batch_before_the_last_one_is_a_sign_of_a_copied_checkpoint(sink):
     assert rows_of(sink["path"]) == [0, 1, 2]
 
 
+def test_a_repeated_batch_with_other_rows_is_warned_of(sink, caplog):
+    run(sink, "query", 0, part(1))
+    run(sink, "query", 0, part(1))
+    assert not caplog.records
+    run(sink, "query", 0, part(1, 2, 3))
+    assert rows_of(sink["path"]) == [1]
+    (record,) = caplog.records
+    assert "repeated sequence 0 with 3 rows, but version 1 has it with 1" in record.getMessage()
+
+
 def test_a_task_that_does_not_know_its_query_writes_nothing(sink):
     with pytest.raises(InvalidInput, match="use foreachBatch"):
         stage(plan(sink), None, part(1))

@@ -8,6 +8,7 @@ transaction's id is created once, on the driver, before the first task. Nothing 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, overwrite_actions, range_drops, to_range
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
+
+logger = logging.getLogger(__name__)
 
 _adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
 
@@ -215,6 +218,7 @@ def prepare(
     head = table.head()
     check_columns(incoming, head.schema, head.layout.time_column)
     done = already(head, app)
+    _report_older(head, app)
     before, replaces = head, None
     if replacement is not None:
         if replacement.read_version is not None:
@@ -300,6 +304,20 @@ def check_agrees(table: Table, creation: Creation) -> Table:
                 table=table.uri,
             )
     return table
+
+
+def _report_older(head: Snapshot, app: App | None) -> None:
+    """Warn if a unit of work counts as done because a later one of its app is."""
+    mark = head.meta.apps.get(app.id) if app else None
+    if app is not None and mark is not None and mark.seq > app.seq:
+        logger.warning(
+            "app %r is at sequence %d already (version %d), so that sequence %d counts as done and "
+            "nothing is written: if its rows are not in the table, give them another app id",
+            app.id,
+            mark.seq,
+            mark.version,
+            app.seq,
+        )
 
 
 def _range_of(replacement: Replacement, head: Snapshot) -> tuple[int, int]:

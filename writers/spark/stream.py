@@ -51,6 +51,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.table.restage import commit_staged
+from eventlog.writers.batch import report_mismatch
 from eventlog.writers.spark.jobs import Creation, adds_of, check_agrees, open_or_create, stage
 from eventlog.writers.spark.source import creation_of
 
@@ -152,6 +153,7 @@ class EventLogStreamWriter(_StreamWriter):
                     table=table.uri,
                 )
             if _repeated(table, app):
+                report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
             table.log.vouch(adds)  # staged by the tasks of this batch
             commit_staged(table, table.transaction("append", adds, app=app))
