@@ -138,9 +138,12 @@ def _unknown_to_jvm(spark: SparkSession, storage_options: Mapping[str, str] | No
     settings: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as PySpark does
     if endpoint and not settings.get("fs.s3a.endpoint"):
         return "the endpoint (fs.s3a.endpoint)"
-    own = options.access_key_id or options.profile
-    known = ("fs.s3a.access.key", "fs.s3a.aws.credentials.provider")
-    if own and settings.get(known[0]) != options.access_key_id and _is_default(settings, known[1]):
+    key = settings.get("fs.s3a.access.key")
+    if options.access_key_id:
+        known = key == options.access_key_id
+    else:  # the JVM does not know the profiles of AWS's own tools
+        known = options.profile is None or bool(key)
+    if not known and _is_default(settings, "fs.s3a.aws.credentials.provider"):
         return "the credentials of storage_options (fs.s3a.access.key, fs.s3a.secret.key)"
     return None
 

@@ -1,7 +1,8 @@
 """The options of `format("eventlog")`, for both the reader and the writer.
 
 Imports eventlog only, not pyspark. Spark keeps one map of options for a temporary view, which may
-be both read and inserted into, so both sides accept every name.
+be both read and inserted into, so both sides know every name. A side refuses what would seem to say
+which rows it is about.
 """
 
 from __future__ import annotations
@@ -31,15 +32,12 @@ STREAM_READ_NAMES = (
     "skipChangeCommits",
     "failOnDataLoss",
 )
+OVERWRITE_NAMES = ("replaceWhere", "start", "end", "isolation", "readVersion")
 WRITE_NAMES = (
     "timeColumn",
     "granularity",
     "orderBy",
-    "replaceWhere",
-    "start",
-    "end",
-    "isolation",
-    "readVersion",
+    *OVERWRITE_NAMES,
     "appId",
     "appSeq",
     "memoryBytes",

@@ -14,8 +14,8 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
 
 The table and its version are pinned when the DataFrame is created: all its actions see the same
 rows, whatever is committed afterwards. They fail if the table has been replaced by another one.
-With a schema given by the user each action resolves the version anew: give `version` and `tableId`
-with it.
+With a schema given by the user each action resolves the version anew, and on Spark Connect it may,
+if the server no longer has the plan: give `version` and `tableId` there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from eventlog.log.snapshot import plan as plan_of
-from eventlog.readers.spark.options import STREAM_READ_NAMES, parse_spark_options
+from eventlog.readers.spark.options import (
+    OVERWRITE_NAMES,
+    STREAM_READ_NAMES,
+    parse_spark_options,
+)
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
@@ -100,6 +104,10 @@ def make_reader(
     given = parse_spark_options(options)
     given.refuse(
         STREAM_READ_NAMES, "is for streams: read with spark.readStream, or leave the option out"
+    )
+    given.refuse(
+        OVERWRITE_NAMES,
+        "is for overwrites: a read takes version, timestamp and where; leave the option out",
     )
     check_columns(given, schema)
     snapshot = open_snapshot(given, pinned)

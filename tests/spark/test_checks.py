@@ -319,6 +319,9 @@ def test_wrong_options_of_a_load_are_named(table, options, error, said):
         ({"whereArrow": "AAAA"}, "not a packed pyarrow expression"),
         ({"targetBytes": "0"}, "option targetBytes must be a whole number from 1"),
         ({"columns": "id"}, "the schema has columns id, ts, name, option columns id"),
+        ({"readVersion": "1"}, "option readVersion is for overwrites: a read takes version"),
+        ({"start": "2013-01-08", "end": "2013-01-09"}, "option start, end is for overwrites"),
+        (OVERWRITE_DAY, "option replaceWhere is for overwrites"),
     ],
 )
 def test_wrong_options_of_a_read_are_named(table, options, said):

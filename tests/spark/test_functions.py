@@ -3,13 +3,16 @@
 import datetime as dt
 import runpy
 from pathlib import Path
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
+from eventlog.log.snapshot import plan
 from eventlog.readers.spark import choose_engine, read
-from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide
+from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide, gather
 from eventlog.writers.spark import append, overwrite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_job.py"
@@ -175,6 +178,38 @@ def test_the_engine_follows_from_what_is_known(facts, engine, reason):
     choice = decide(facts)
     assert choice.engine == engine
     assert reason in choice.reason
+
+
+KEYS = {"access_key_id": "AKIA", "secret_access_key": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "storage_options", "lacks"),
+    [
+        ({}, {}, None),
+        ({}, KEYS, "credentials"),
+        ({"fs.s3a.access.key": "AKIA"}, KEYS, None),
+        ({"fs.s3a.access.key": "another"}, KEYS, "credentials"),
+        ({}, {"profile": "job"}, "credentials"),
+        ({"fs.s3a.access.key": "AKIA"}, {"profile": "job"}, None),
+        ({"fs.s3a.aws.credentials.provider": "Own"}, {"profile": "job"}, None),
+    ],
+)
+def test_credentials_that_only_eventlog_has_are_no_help_to_the_jvm(
+    local_uri, monkeypatch, settings, storage_options, lacks
+):
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    table = Table.create(
+        local_uri, pa.schema([("ts", pa.timestamp("us", "UTC"))]), time_column="ts"
+    )
+    session = mock.MagicMock()  # one that has the s3a file system
+    hadoop = session.sparkContext._jsc.hadoopConfiguration.return_value
+    hadoop.get = settings.get
+    hadoop.getPropertySources = lambda name: ["set" if name in settings else "core-default.xml"]
+    facts = gather(session, "s3://bucket/table", plan(table.head()), storage_options)
+    assert facts.s3a
+    assert (lacks or "") in (facts.unknown_to_jvm or "")
+    assert decide(facts).engine == ("arrow" if lacks else "jvm")
 
 
 def test_the_choice_can_be_asked_for(spark, events, local_uri, s3, bucket):

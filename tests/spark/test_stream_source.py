@@ -369,6 +369,8 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(table, tmp_path, tol
         ({"maxBytesPerTrigger": "1k"}, "maxBytesPerTrigger must be a whole number from 1"),
         ({"skipChangeCommits": "yes"}, "skipChangeCommits must be true or false"),
         ({"failOnDataLoss": "0"}, "failOnDataLoss must be true or false"),
+        ({"timeColumn": "ts", "appId": "x"}, "option timeColumn, appId is for writes"),
+        ({"readVersion": "1"}, "option readVersion is for writes"),
         ({"maxFilesPerTrigger": "1"}, "unknown option 'maxFilesPerTrigger'.*maxVersionsPerTrigger"),
     ],
 )

@@ -31,6 +31,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eventlog.readers.spark.options import (
+    OVERWRITE_NAMES,
     READ_NAMES,
     STREAM_READ_NAMES,
     SparkOptions,
@@ -88,9 +89,7 @@ def make_writer(
         "is for reads: a write applies to the newest version, with all columns",
     )
     if not overwrite:
-        given.refuse(
-            ("replaceWhere", "start", "end", "isolation", "readVersion"), "needs mode('overwrite')"
-        )
+        given.refuse(OVERWRITE_NAMES, "needs mode('overwrite')")
     return EventLogWriter(
         prepare(
             given.path,

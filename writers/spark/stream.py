@@ -45,7 +45,12 @@ from eventlog.cache import Cache
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNotFound
 from eventlog.model.records import App
-from eventlog.readers.spark.options import READ_NAMES, STREAM_READ_NAMES, parse_spark_options
+from eventlog.readers.spark.options import (
+    OVERWRITE_NAMES,
+    READ_NAMES,
+    STREAM_READ_NAMES,
+    parse_spark_options,
+)
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
@@ -74,7 +79,6 @@ _MAX_OPEN = 16
 _QUERY_ID = "sql.streaming.queryId"  # the local property that Spark sets for the tasks of a query
 # Spark hands these over with the options of the sink, though they are the query's.
 _OF_THE_QUERY = ("checkpointlocation", "queryname")
-_OF_OVERWRITES = ("replaceWhere", "start", "end", "isolation", "readVersion")
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ def make_stream_writer(
         "the checkpoint, and a new checkpoint counts from 0 again; leave it out",
     )
     given.refuse(
-        _OF_OVERWRITES,
+        OVERWRITE_NAMES,
         "is for overwrites: a stream appends; leave it out, or use foreachBatch with "
         "eventlog.writers.spark.overwrite",
     )

@@ -37,7 +37,11 @@ from eventlog import Segment, Snapshot, Table
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.log import history
 from eventlog.query.moments import to_ms
-from eventlog.readers.spark.options import SparkOptions, parse_spark_options
+from eventlog.readers.spark.options import (
+    WRITE_NAMES,
+    SparkOptions,
+    parse_spark_options,
+)
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
@@ -351,6 +355,7 @@ def make_stream_reader(
         ("version", "timestamp"),
         "is for one version: give a stream startingVersion or startingTimestamp",
     )
+    given.refuse(WRITE_NAMES, "is for writes: leave the option out")
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
     check_columns(given, schema)
