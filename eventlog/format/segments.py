@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -96,8 +97,8 @@ def to_segments(table: pa.Table) -> list[Segment]:
 
 def hash_sum(table: pa.Table) -> int:
     """Return the sum of the entries' hashes mod 2^256."""
-    total = sum(int.from_bytes(value, "big") for value in table.column("hash").to_pylist())
-    return total % codec.HASH_MODULUS
+    # from_bytes takes the bytes as big-endian; a hash is never null here.
+    return sum(map(int.from_bytes, table.column("hash").to_pylist())) % codec.HASH_MODULUS
 
 
 def hashes_hold(table: pa.Table) -> bool:
@@ -333,9 +334,11 @@ def _tails(table: pa.Table) -> list[Tail | None]:
 
 def stats_ids(table: pa.Table) -> list[int]:
     """Return the ids of the columns that have statistics in this table, ascending."""
-    return sorted(
-        int(n.removeprefix("nulls_")) for n in table.column_names if n.startswith("nulls_")
-    )
+    return _stats_ids(table.column_names)
+
+
+def _stats_ids(names: Iterable[str]) -> list[int]:
+    return sorted(int(n.removeprefix("nulls_")) for n in names if n.startswith("nulls_"))
 
 
 def _chunk_names(starts: list[int], ends: list[int]) -> list[str]:
@@ -354,10 +357,31 @@ def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
 
 def _conform(table: pa.Table) -> pa.Table:
     """Check the columns of a decoded frame object, and cast them to their exact types."""
-    fields = []
-    for field in table.schema:
+    exact = _exact(table.schema)
+    if _SPILL_ACTION.name not in table.column_names:
+        _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
+        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
+        _chunk_names(starts, ends)
+    sizes, hashes = (pc.is_null(table.column(name)) for name in _TAIL)
+    if not sizes.equals(hashes):
+        raise Corrupt("a frame object has incomplete tails")
+    try:
+        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
+        if not table.schema.equals(exact, check_metadata=True):
+            table = table.cast(exact)
+    except (pa.ArrowException, ValueError) as error:
+        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
+    _check_counts(table)
+    return table
+
+
+@lru_cache(maxsize=64)  # the objects of one table have few schemas
+def _exact(schema: pa.Schema) -> pa.Schema:
+    """Check the columns of a decoded frame object, and return them with their exact types."""
+    fixed, fields = set(_FIXED.names), []
+    for field in schema:
         stem, _, number = field.name.partition("_")
-        if field.name in _FIXED.names:
+        if field.name in fixed:
             fields.append(_FIXED.field(field.name))
         elif field.name == _SPILL_ACTION.name:
             fields.append(_SPILL_ACTION)
@@ -368,26 +392,13 @@ def _conform(table: pa.Table) -> pa.Table:
             fields.append(pa.field(field.name, field.type if kept else pa.int64()))
         else:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
-    if [name for name in table.column_names if name in _FIXED.names] != _FIXED.names:
+    if [name for name in schema.names if name in fixed] != _FIXED.names:
         raise Corrupt("a frame object lacks a column of a segment entry")
-    wanted = {f"{stem}_{number}" for number in stats_ids(table) for stem in ("min", "max", "nulls")}
-    stats = [n for n in table.column_names if n not in _FIXED.names and n != _SPILL_ACTION.name]
-    if sorted(stats) != sorted(wanted) or table.column_names.count(_SPILL_ACTION.name) > 1:
+    wanted = {f"{stem}_{n}" for n in _stats_ids(schema.names) for stem in ("min", "max", "nulls")}
+    stats = [name for name in schema.names if name not in fixed and name != _SPILL_ACTION.name]
+    if sorted(stats) != sorted(wanted) or schema.names.count(_SPILL_ACTION.name) > 1:
         raise Corrupt("a frame object has incomplete statistics")
-    if _SPILL_ACTION.name not in table.column_names:
-        _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
-        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
-        _chunk_names(starts, ends)
-    sizes, hashes = (pc.is_null(table.column(name)) for name in _TAIL)
-    if not sizes.equals(hashes):
-        raise Corrupt("a frame object has incomplete tails")
-    try:
-        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
-        table = table.cast(pa.schema(fields))
-    except (pa.ArrowException, ValueError) as error:
-        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
-    _check_counts(table)
-    return table
+    return pa.schema(fields)
 
 
 def _check_counts(table: pa.Table) -> None:

@@ -353,9 +353,10 @@ def _leaf_stats(part: pa.Table) -> tuple[ColumnStats, ...]:
 def _bounds(part: pa.Table, column: int) -> ColumnStats | None:
     """Return a column's bounds over all entries; None if an entry with values has no bounds."""
     low, high, nulls = (part.column(f"{name}_{column}") for name in ("min", "max", "nulls"))
-    counts = pc.fill_null(nulls, 0)
-    unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
-    some = pc.or_kleene(pc.is_null(nulls), pc.less(counts, part.column("rows")))
-    if pc.any(pc.and_(unbounded, some)).as_py():
-        return None
+    counts = pc.fill_null(nulls, 0) if nulls.null_count else nulls
+    if low.null_count or high.null_count:
+        unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
+        some = pc.or_kleene(pc.is_null(nulls), pc.less(counts, part.column("rows")))
+        if pc.any(pc.and_(unbounded, some)).as_py():
+            return None
     return ColumnStats(column, pc.min(low).as_py(), pc.max(high).as_py(), pc.sum(counts).as_py())
