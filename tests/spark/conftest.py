@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from spark.matrix import PROPERTY, column_of
+from spark.programs import dying_source
 
 import eventlog.readers.spark
 from eventlog import Table, readers
@@ -145,6 +146,14 @@ def _arguments(options):
             name, kind = _ARGUMENTS.get(option, (option, lambda same: same))
             given[name] = kind(value)
     return given if given["properties"] else {k: v for k, v in given.items() if k != "properties"}
+
+
+@pytest.fixture
+def dying(spark):
+    """The name of the data source whose committing process dies."""
+    source = dying_source()
+    spark.dataSource.register(source)
+    return source.name()
 
 
 @pytest.fixture

@@ -8,65 +8,12 @@ the driver's Python and its JVM die with it.
 """
 
 import os
-import signal
 import sys
 
 from pyspark.sql import SparkSession
+from spark.programs import die_at_commit, dying_source
 
-from eventlog.format.keys import parse_log_key
-from eventlog.store.local import LocalStore
-from eventlog.store.s3.adapter import S3Store
 from eventlog.writers.spark import append
-
-
-def killed_source():
-    """The data source, but the driver dies around the commit."""
-    from pyspark_eventlog import DefaultSource  # noqa: PLC0415 - Spark 3.5 has none
-
-    class Killed(DefaultSource):
-        @classmethod
-        def name(cls):
-            return "eventlog-killed"
-
-        def writer(self, schema, overwrite):
-            when = self.options.pop("when")
-            driver = [int(pid) for pid in self.options.pop("driver").split(",")]
-            writer = super().writer(schema, overwrite)
-            commit = writer.commit
-
-            def dying_commit(messages):
-                kill_at_commit(when, driver)
-                commit(messages)
-
-            writer.commit = dying_commit
-            return writer
-
-    return Killed
-
-
-def kill_at_commit(when, driver):
-    for store in (S3Store, LocalStore):
-        _kill_at_put(store, when, driver)
-
-
-def _kill_at_put(store, when, driver):
-    put_if_absent = store.put_if_absent
-
-    def put(self, key, body):
-        commit = parse_log_key(key) is not None
-        if commit and when == "before":
-            _kill(driver)
-        created = put_if_absent(self, key, body)
-        if commit and when == "after":
-            _kill(driver)
-        return created
-
-    store.put_if_absent = put
-
-
-def _kill(driver):
-    for pid in (*driver, os.getpid()):
-        os.kill(pid, signal.SIGKILL)
 
 
 def main():
@@ -78,12 +25,12 @@ def main():
     times = "timestamp_seconds(1357516800 + id * 8640) as ts"
     rows = spark.range(0, 40, 1, 2).selectExpr("id", times, "concat('name-', id) as name")
     if way == "functions":
-        kill_at_commit(when, [jvm])
+        die_at_commit(when, jvm)
         append(rows, uri, app_id="job", app_seq=1)
-    killed = killed_source()
-    spark.dataSource.register(killed)
-    rows.write.format(killed.name()).mode("append").options(
-        timeColumn="ts", appId="job", appSeq="1", when=when, driver=f"{jvm},{os.getpid()}"
+    source = dying_source()
+    spark.dataSource.register(source)
+    rows.write.format(source.name()).mode("append").options(
+        timeColumn="ts", appId="job", appSeq="1", dies=when, pids=f"{jvm},{os.getpid()}"
     ).save(uri)
 
 

@@ -9,15 +9,12 @@ as a batch begins and ends (`save`, `saved`), and around the PUT of its commit (
 """
 
 import os
-import signal
 import sys
 
 from pyspark.sql import SparkSession
+from spark.programs import around_commits, kill
 
 import eventlog.writers.spark
-from eventlog.format.keys import parse_log_key
-from eventlog.store.local import LocalStore
-from eventlog.store.s3.adapter import S3Store
 from pyspark_eventlog import DefaultSource
 
 
@@ -46,31 +43,11 @@ def _dying(method, count, driver):
 
     def call(start=None, *rest):
         if next(calls) == count:
-            _kill((*driver, os.getpid()))
+            kill(*driver)
         # Spark 4.0 calls without arguments, later ones look at the number of parameters.
         return method() if start is None else method(start, *rest)
 
     return call
-
-
-def _kill(pids):
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-
-
-def _kill_at_commit(at):
-    for store in (LocalStore, S3Store):
-
-        def put(self, key, body, put_if_absent=store.put_if_absent):
-            commit = parse_log_key(key) is not None
-            if commit:
-                at("before")
-            created = put_if_absent(self, key, body)
-            if commit:
-                at("after")
-            return created
-
-        store.put_if_absent = put
 
 
 def main():
@@ -86,14 +63,14 @@ def main():
     def at(here):
         left[here] = left.get(here, 0) - 1
         if left[here] == 0:
-            _kill((jvm, os.getpid()))
+            kill(jvm)
 
     def save(batch, number):
         at("save")
         eventlog.writers.spark.append(batch, target, app_id="copy", app_seq=number)
         at("saved")
 
-    _kill_at_commit(at)
+    around_commits(at)
     frame = (
         spark.readStream.format(Killed.name())
         .options(point=point, count=count, driver=f"{jvm},{os.getpid()}")

@@ -27,11 +27,13 @@ def main(uri):
             source.load(uri)
         except AnalysisException as error:
             said["by itself"] = str(error)
-    os.environ["PYSPARK_PYTHON"] = "python3"  # somebody chose it
-    try:
-        eventlog.readers.spark.read(spark, uri, engine="arrow")
-    except InvalidInput as error:
-        said["chosen"] = str(error)
+    os.environ["PYSPARK_PYTHON"] = "set"  # somebody chose the Python that Spark started with
+    for name, program in (("absent", f"{uri}/python3"), ("chosen", "python3")):
+        spark.sparkContext.pythonExec = program
+        try:
+            eventlog.readers.spark.read(spark, uri, engine="arrow")
+        except InvalidInput as error:
+            said[name] = str(error)
     del os.environ["PYSPARK_PYTHON"]
     said["rows"] = eventlog.readers.spark.read(spark, uri, engine="arrow").count()
     rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) ts")

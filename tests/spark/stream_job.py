@@ -8,15 +8,10 @@ folder is read.
 """
 
 import os
-import signal
 import sys
 
 from pyspark.sql import SparkSession
-
-from eventlog.format.keys import parse_log_key
-from eventlog.store.local import LocalStore
-from eventlog.store.s3.adapter import S3Store
-from pyspark_eventlog import DefaultSource
+from spark.programs import dying_source
 
 SCHEMA = "id bigint, ts timestamp, name string"
 
@@ -25,52 +20,6 @@ def read_stream(spark, folder):
     """The rows of a folder of JSON files, one file a micro-batch; negative ids are left out."""
     files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     return files.json(str(folder)).where("id >= 0")
-
-
-class Dying(DefaultSource):
-    """The data source, but processes are killed around the commit of one batch.
-
-    Options: `dies` is `before` or `after` the PUT, `batch` the batch's number, and `pids` are
-    processes that die with the one that commits.
-    """
-
-    @classmethod
-    def name(cls):
-        return "eventlog-dying-stream"
-
-    def streamWriter(self, schema, overwrite):
-        when, batch = self.options.pop("dies"), int(self.options.pop("batch"))
-        pids = [int(pid) for pid in self.options.pop("pids", "").split(",") if pid]
-        writer = super().streamWriter(schema, overwrite)
-        commit = writer.commit
-
-        def dying_commit(messages, batch_id):
-            if batch_id == batch:
-                for store in (S3Store, LocalStore):
-                    _die_at_the_slot(store, when, pids)
-            commit(messages, batch_id)
-
-        writer.commit = dying_commit
-        return writer
-
-
-def _die_at_the_slot(store, when, pids):
-    put_if_absent = store.put_if_absent
-
-    def die():
-        for pid in (*pids, os.getpid()):
-            os.kill(pid, signal.SIGKILL)
-
-    def put(self, key, body):
-        slot = parse_log_key(key) is not None
-        if slot and when == "before":
-            die()
-        created = put_if_absent(self, key, body)
-        if slot:
-            die()
-        return created
-
-    store.put_if_absent = put
 
 
 def main():
@@ -84,8 +33,9 @@ def main():
     if when == "run":
         stream = stream.format("eventlog")
     else:
-        spark.dataSource.register(Dying)
-        stream = stream.format(Dying.name()).options(
+        source = dying_source()
+        spark.dataSource.register(source)
+        stream = stream.format(source.name()).options(
             dies=when, batch=1, pids=f"{jvm},{os.getpid()}"
         )
     query = stream.option("timeColumn", "ts").trigger(availableNow=True).start(uri)

@@ -200,7 +200,7 @@ def test_a_micro_batch_costs_two_puts_and_two_small_gets(s3, bucket, monkeypatch
     assert 20 <= counts.get <= 30  # a third one each, if this machine stops for a second
 
 
-@pytest.mark.long  # nearly three hours of a trigger of a second; the counts above stand for it
+@pytest.mark.soak  # ten minutes; the counts above stand for it
 @pytest.mark.timeout(3600)
 def test_ten_thousand_batches_leave_a_table_that_opens_as_before(s3, bucket):
     sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-from support.distribution import SHORT_JVM
+from spark.programs import SHORT_SUBMIT
 
 from eventlog import Table
 from eventlog.readers.spark.workers import has_data_sources
@@ -45,8 +45,7 @@ def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
     } | {
         "PATH": f"{bare}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **SHORT_SUBMIT,
     }
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("other_python_job.py"), table.uri],
@@ -57,4 +56,6 @@ def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
     for how in ("by itself", "chosen") if has_data_sources() else ("chosen",):
         assert "No module named 'msgspec'" in said[how]
         assert "set PYSPARK_PYTHON" in said[how]
+    assert "it does not start" in said["absent"]
+    assert "set PYSPARK_PYTHON" in said["absent"]
     assert (said["rows"], said["all rows"]) == (2, 5)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from spark import programs
 from support import predicates
-from support.distribution import SHORT_JVM
 
 from eventlog import Table
 from eventlog.writers import append
@@ -42,13 +42,8 @@ def test_the_jvm_reads_from_s3_what_arrow_reads(s3, bucket):
     rows = predicates.rows(random.Random(7), 60)
     for first in (0, 30):
         append(table, predicates.to_arrow(rows[first : first + 30]))
-    environment = {
-        **{n: v for n, v in os.environ.items() if not n.startswith("AWS_")},
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
+    ours = programs.environment(preloaded=False)
+    environment = {name: value for name, value in ours.items() if not name.startswith("AWS_")}
     command = [sys.executable, JOB, uri, json.dumps(s3.storage_options()), hadoop_version(), CACHE]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S

@@ -3,16 +3,13 @@
 import os
 import random
 import signal
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 import pyarrow as pa
 import pytest
-from spark.stream_job import Dying, read_stream
-from support.distribution import SHORT_JVM
+from spark.programs import result, started
+from spark.stream_job import read_stream
 
 from eventlog import Table
 from eventlog.writers.spark import append
@@ -24,7 +21,6 @@ KILLS = 20
 COLUMNS = pa.schema(
     [("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("name", pa.string())]
 )
-PRELOADED = str(JOB.with_name("preloaded"))
 
 
 class Files:
@@ -44,6 +40,10 @@ class Files:
         os.utime(hidden, (START + self._count, START + self._count))
         hidden.rename(self.path / f"{self._count:05}.json")
         self._count += 1
+
+    def of(self, uri):
+        """The first arguments of the job that reads them into a table."""
+        return uri, self.path, self.checkpoint
 
 
 @pytest.fixture
@@ -72,12 +72,7 @@ def run(spark, files):
     return start
 
 
-@pytest.fixture
-def dying(spark):
-    """The data source whose committing process dies."""
-    spark.dataSource.register(Dying)
-
-
+@pytest.mark.data_source
 def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of, root_uri):
     files.add(range(10))
     files.add(range(-5, 0))
@@ -97,6 +92,7 @@ def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of,
     assert Table.open(root_uri).head().meta.apps[query.id].seq == 3
 
 
+@pytest.mark.data_source
 def test_a_new_checkpoint_is_a_new_query(run, files, ids, local_uri):
     files.add(range(5))
     first = run(local_uri)
@@ -107,21 +103,24 @@ def test_a_new_checkpoint_is_a_new_query(run, files, ids, local_uri):
     assert ids(local_uri) == sorted([*range(5), *range(8)])
 
 
+@pytest.mark.data_source
 @pytest.mark.hazard("I2", "I3")
-@pytest.mark.usefixtures("dying")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_query_goes_on_where_its_committer_died(run, files, ids, bucket, when):
+def test_the_query_goes_on_where_its_committer_died(  # noqa: PLR0917 - fixtures
+    run, files, ids, bucket, dying, when
+):
     uri = f"s3://{bucket}/table"
     for first in range(0, 15, 5):
         files.add(range(first, first + 5))
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-        run(uri, Dying.name(), dies=when, batch=1)
+        run(uri, dying, dies=when, batch=1)
     assert ids(uri) == list(range(10 if when == "after" else 5))
     run(uri)
     assert ids(uri) == list(range(15))
     assert Table.open(uri).head().version == 3
 
 
+@pytest.mark.data_source
 def test_what_is_refused_says_why_in_the_error_of_the_query(run, files, local_uri):
     files.add(range(5))
     with pytest.raises(Exception, match="appId, appSeq is for batch writes: a stream counts"):
@@ -153,39 +152,7 @@ def test_for_each_batch_appends_once_wherever_spark_has_no_sink(spark, files, id
     assert Table.open(local_uri).head().version == 3
 
 
-@contextmanager
-def job(uri, files, when):
-    """The query in a process of its own, which is killed at the end of the block."""
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f'--driver-java-options "{SHORT_JVM}" pyspark-shell',
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join((PRELOADED, *filter(None, sys.path))),
-    }
-    command = [sys.executable, str(JOB), uri, str(files.path), str(files.checkpoint), when]
-    # A session of its own, so that nothing of it can outlive the test.
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            kill(process)
-
-
-def kill(process):
-    """Kill the driver and its JVM at once."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
+@pytest.mark.data_source
 @pytest.mark.hazard("I2")
 @pytest.mark.long  # a JVM a case; a query whose committer died leaves the same: the test above
 @pytest.mark.parametrize(
@@ -196,14 +163,15 @@ def kill(process):
 def test_the_query_goes_on_where_its_driver_died(run, files, ids, root_uri, when):
     for first in range(0, 15, 5):
         files.add(range(first, first + 5))
-    with job(root_uri, files, when) as process:
-        assert process.wait(timeout=TIMEOUT_S) == -signal.SIGKILL
+    code, errors = result(JOB, *files.of(root_uri), when, timeout=TIMEOUT_S)
+    assert code == -signal.SIGKILL, errors
     assert ids(root_uri) == list(range(10 if when == "after" else 5))
     run(root_uri)
     assert ids(root_uri) == list(range(15))
     assert Table.open(root_uri).head().version == 3
 
 
+@pytest.mark.data_source
 @pytest.mark.hazard("I2", "I3")
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
@@ -215,12 +183,12 @@ def test_twenty_kills_of_a_running_query_lose_and_double_nothing(files, ids, roo
             files.add(range(count, count + 5))
             count += 5
         until = table.refresh().version + seeded.randrange(5)
-        with job(root_uri, files, "run") as process:
+        with started(JOB, *files.of(root_uri), "run") as process:
             while table.refresh().version < until and process.poll() is None:
                 pause.wait(0.02)
             pause.wait(seeded.uniform(0, 1))
-    with job(root_uri, files, "run") as process:
-        assert process.wait(timeout=TIMEOUT_S) == 0
+    code, errors = result(JOB, *files.of(root_uri), "run", timeout=TIMEOUT_S)
+    assert code == 0, errors
     assert ids(root_uri) == list(range(count))
     # A kill between Spark's notes of a file and of its batch puts two files into one.
     assert table.refresh().version <= count // 5
