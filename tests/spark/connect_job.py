@@ -8,6 +8,7 @@ A place is a table's root and storage options. Prints what it found as JSON. `li
 
 import json
 import sys
+from contextlib import contextmanager
 
 ABSENT = ("py4j", "pyspark.core")
 
@@ -18,6 +19,25 @@ class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.startswith(ABSENT):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextmanager
+def client():
+    """A session at the first argument's server, and the second argument's value.
+
+    Prints as JSON what the block puts into the third, a dict, and what was loaded that a light
+    client lacks.
+    """
+    url, given, *light = sys.argv[1:]
+    if light:
+        sys.meta_path.insert(0, Absent())
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - after Absent
+
+    spark, said = SparkSession.builder.remote(url).getOrCreate(), {}
+    yield spark, json.loads(given), said
+    spark.stop()
+    said["loaded"] = sorted(name for name in sys.modules if name.startswith(ABSENT))
+    sys.stdout.write(json.dumps(said) + "\n")
 
 
 def save_and_read(spark, uri, storage):
@@ -50,17 +70,10 @@ def ids(frame):
 
 
 def main():
-    url, places, *light = sys.argv[1:]
-    if light:
-        sys.meta_path.insert(0, Absent())
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - after Absent
-
-    spark = SparkSession.builder.remote(url).getOrCreate()
-    places = json.loads(places)
-    said = {uri: save_and_read(spark, uri, storage) for uri, storage in places.items()}
-    spark.stop()
-    loaded = sorted(name for name in sys.modules if name.startswith(ABSENT))
-    sys.stdout.write(json.dumps({"places": said, "loaded": loaded}) + "\n")
+    with client() as (spark, places, said):
+        said["places"] = {
+            uri: save_and_read(spark, uri, storage) for uri, storage in places.items()
+        }
 
 
 if __name__ == "__main__":

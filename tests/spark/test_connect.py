@@ -1,8 +1,9 @@
-"""Spark Connect: a client in another process writes and reads, also one without py4j.
+"""Spark Connect: a client in another process writes, reads and streams, also one without py4j.
 
 The server runs in the JVM of the tests' session, as its plugin starts it in another one.
 """
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -17,7 +18,10 @@ from eventlog.readers.spark.workers import has_data_sources
 
 pytestmark = pytest.mark.long  # a client takes its time to connect
 JOB = Path(__file__).with_name("connect_job.py")
+STREAM_JOB = JOB.with_name("connect_stream_job.py")
 TIMEOUT_S = 240
+START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
+NOW = {"availableNow": True}
 
 
 @pytest.fixture(scope="module")
@@ -35,31 +39,41 @@ def server(spark):
     service.stop(*default)
 
 
-def client(server, places, *options):
-    """What a client found."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("AWS_", "SPARK_", "PYSPARK_"))
-    }
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, JOB, server, json.dumps(places), *options],
-        env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.partition("JVM stacktrace")[0][-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(params=["full", "light"])
+def client(request, server):
+    """A function: what a client said that ran a job, one with all of PySpark or a light one."""
+    light = request.param == "light"
+
+    def run(job, given):
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "SPARK_", "PYSPARK_"))
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        command = [sys.executable, job, server, json.dumps(given), *(["light"] if light else [])]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+        assert done.returncode == 0, done.stderr.partition("JVM stacktrace")[0][-3000:]
+        said = json.loads(done.stdout.splitlines()[-1])
+        assert bool(said["loaded"]) != light
+        return said
+
+    run.light = light
+    return run
 
 
-@pytest.mark.parametrize("kind", ["full", "light"])
-def test_a_client_writes_and_reads_any_version(server, kind, tmp_path, s3, bucket):
-    light = kind == "light"
-    places = {(tmp_path / "table").as_uri(): {}}
-    if not light:
-        places[f"s3://{bucket}/table"] = s3.storage_options()
-    found = client(server, places, *(["light"] if light else []))
-    assert bool(found["loaded"]) != light
-    for uri, storage in places.items():
+@pytest.fixture
+def roots(client, tmp_path, s3, bucket):
+    """Where tables are to be, and the storage options there."""
+    local = {(tmp_path / "tables").as_uri(): {}}
+    return local if client.light else local | {f"s3://{bucket}/tables": s3.storage_options()}
+
+
+def test_a_client_writes_and_reads_any_version(client, roots):
+    found = client(JOB, roots)
+    for uri, storage in roots.items():
         said = found["places"][uri]
         assert said["first"] == [1, 1]  # the second is the same unit of work
         assert said["choice"] == "arrow"
@@ -71,3 +85,70 @@ def test_a_client_writes_and_reads_any_version(server, kind, tmp_path, s3, bucke
         table = Table.open(uri, storage_options=storage)
         assert readers.scan(table).to_table().num_rows == 60
         assert table.head().version == 2
+
+
+def rows(ids):
+    """The rows with these ids, as the files have them."""
+    return [{"id": n, "ts": START + dt.timedelta(hours=n), "name": f"name-{n}"} for n in ids]
+
+
+def add_file(folder, name, ids):
+    lines = (json.dumps(row | {"ts": row["ts"].isoformat()}) + "\n" for row in rows(ids))
+    (folder / name).write_text("".join(lines))
+
+
+@pytest.fixture
+def stream(client, tmp_path, request):
+    """A function: run queries by these names, each until it has read what there is.
+
+    `sink` goes from files to a table, `copy` and `each` from that table to tables of their own.
+    Tables lie in a directory, and those of the full client on S3.
+    """
+    root, storage = (tmp_path / "tables").as_uri(), {}
+    if not client.light:
+        root = f"s3://{request.getfixturevalue('bucket')}/tables"
+        storage = request.getfixturevalue("s3").storage_options()
+
+    def query(name, trigger):
+        source = {"table": f"{root}/sink"}
+        return {
+            "source": {"files": str(tmp_path / "files")} if name == "sink" else source,
+            "sink": {"table": f"{root}/{name}"}
+            | ({"lost": str(tmp_path / "lost")} if name == "each" else {}),
+            "checkpoint": str(tmp_path / "checkpoints" / name),
+            "trigger": trigger,
+            "storage": storage,
+            "options": {"columns": "id,ts,name"},
+        }
+
+    def run(*names, **trigger):
+        said = client(STREAM_JOB, [query(name, trigger) for name in names])
+        assert not said["eventlog"]  # only the server needs it
+        return said["queries"]
+
+    run.root = root
+    return run
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S + 60)
+def test_streams_of_a_client_go_on_from_their_checkpoints(stream, tmp_path, rows_of):
+    files = tmp_path / "files"
+    files.mkdir()
+    add_file(files, "0.json", range(30))
+    add_file(files, "1.json", range(30, 60))
+    sink, copy, lost, each = stream("sink", "copy", "each", "each", availableNow=True)
+    assert [sink["error"], copy["error"], each["error"]] == [None] * 3
+    assert "lost after the commit" in lost["error"]
+
+    add_file(files, "2.json", range(60, 90))
+    # Another client starts the same checkpoints, and each query is handed the new rows only.
+    again = stream("sink", "copy", "each", "copy", processingTime="0 seconds")
+    assert [query["error"] for query in again] == [None] * 4
+    assert [query["rows"] for query in again] == [30, 30, 30, 0]
+    assert [query["id"] for query in again] == [sink["id"], copy["id"], each["id"], copy["id"]]
+
+    for name in ("sink", "copy", "each"):
+        assert rows_of(f"{stream.root}/{name}").to_pylist() == rows(range(90)), name
+    head = Table.open(f"{stream.root}/sink").head()
+    assert {name: mark.seq for name, mark in head.meta.apps.items()} == {sink["id"]: 2}
+    assert head.version == 3
