@@ -1,6 +1,7 @@
 """The writer of the streaming sink without Spark: what repeats, what is refused, what it costs."""
 
 import datetime as dt
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -91,6 +92,14 @@ def test_a_task_that_does_not_know_its_query_writes_nothing(sink):
     with pytest.raises(InvalidInput, match="use foreachBatch"):
         stage(plan(sink), None, part(1))
     assert not list(Table.open(sink["path"]).store.list("data/"))
+
+
+@pytest.mark.parametrize("others", [[], [part(1)]], ids=["none", "one"])
+def test_rows_that_spark_did_not_hand_over_are_not_taken_for_none(sink, others):
+    staged = [stage(plan(sink), "query", rows) for rows in others]
+    with pytest.raises(InvalidInput, match=r"trigger\(processingTime=...\) and a new checkpoint"):
+        commit(sink, [*staged, pickle.dumps(None)], 0)
+    assert rows_of(sink["path"]) == []
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,8 @@ class EventLogStreamWriter(_StreamWriter):
         """Commit what the tasks staged as one transaction, unless the table has the batch already.
 
         Raises:
+            InvalidInput: Spark did not hand the rows of a task to Python, as with
+                `trigger(continuous=...)`; nothing was committed.
             CommitConflict: the table has a later batch of this query, so that it is not known
                 whether the rows of this one are in it; or the schema that they were staged with is
                 no longer valid.
@@ -144,6 +146,14 @@ class EventLogStreamWriter(_StreamWriter):
             Unavailable: the store does not answer; nothing was committed.
         """
         parts = [message for message in messages if isinstance(message, StagedPart)]
+        if len(parts) < len(messages):
+            # Without this Spark would count the rows as written.
+            raise InvalidInput(
+                "Spark did not hand over the rows of this batch, and nothing was committed: with "
+                "trigger(continuous=...) it drops the rows of every sink in Python. Stop the "
+                "query, and start it with trigger(processingTime=...) and a new checkpoint",
+                table=self._table.uri,
+            )
         adds = adds_of(part.adds for part in parts)
         if not adds:
             return
