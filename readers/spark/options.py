@@ -1,8 +1,8 @@
 """The options of `format("eventlog")`, for both the reader and the writer.
 
 Imports eventlog only, not pyspark. Spark keeps one map of options for a temporary view, which may
-be both read and inserted into, so both sides know every name. A side refuses what would seem to say
-which rows it is about.
+be both read and inserted into, so both sides know every name. Each refuses those of the other that
+look as if they chose its rows.
 """
 
 from __future__ import annotations
