@@ -33,7 +33,7 @@ EACH = 4  # mutations an example
 
 @pytest.mark.parametrize("name", targets.TARGETS)
 @settings(
-    max_examples=EXAMPLES or 40,
+    max_examples=EXAMPLES or 20,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

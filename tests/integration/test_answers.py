@@ -52,7 +52,7 @@ def duck():
 @pytest.mark.hazard("W5")
 def test_random_questions_have_one_answer(world, duck):
     table, versions, rows = world
-    chance, count = predicates.examples(40)
+    chance, count = predicates.examples(20)
     relation = readers.scan(table).to_duckdb(duck)
     for number in range(count):
         question = predicates.ask(chance)

@@ -84,7 +84,7 @@ def test_an_expression_finds_the_rows_of_the_whole_table(table):
     t, rows = table
     chance = random.Random(5)
     asked = casts = 0
-    while asked < repeatable.examples(120):
+    while asked < repeatable.examples(60):
         try:
             where = question(chance)
             wanted = rows.filter(where).num_rows

@@ -265,7 +265,7 @@ WORLDS = st.builds(
     World, ROWS, st.integers(1, 5), st.sets(st.sampled_from(sorted(VALUES)), max_size=3)
 )
 GENEROUS = settings(
-    max_examples=repeatable.examples(60),
+    max_examples=repeatable.examples(30),
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )

@@ -31,7 +31,7 @@ POLICY = Policy(min_gain=0)
 CLAIMING = Policy(min_gain=0, claim_bytes=0)
 NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
 DAY = "2013-01-07"
-COMMITS = 2000  # of the long log
+COMMITS = 600  # of the long log
 
 
 def big(name, parts=2):
@@ -241,7 +241,7 @@ def test_s1_5_a_query_keeps_its_version_while_others_are_published(place):
 
 @pytest.fixture(scope="module")
 def long_log():
-    """A log of thousands of commits, of adds and drops whose objects nobody reads.
+    """A log of hundreds of commits, of adds and drops whose objects nobody reads.
 
     Returns:
         The store in memory, and the state at every version, folded from version 0.
@@ -263,7 +263,7 @@ def long_log():
 def long_place(long_log, place):
     """The log copied to the place, for keys are relative: the copy is the table.
 
-    Not through the store: a PUT to the test's S3 server takes 5 ms, and there are thousands.
+    Not through the store: a PUT to the test's S3 server takes 5 ms, and there are many.
     """
     store, _ = long_log
     put = put_into_server if place.startswith("s3:") else put_into_folder

@@ -19,6 +19,7 @@ from simulation.simulate import Sums, run, simulate, sums_of
 BLOCKS = 10
 SEEDS = 100
 MOST_SEEDS = 3000  # the limit of seeds until each kind of event has happened
+FREQUENT = 50  # what happens so often in 1,000 runs is not missing in the fixed seeds
 PLAYED: dict[int, Sums] = {}
 # Regression seeds: each fails without the fix of the bug that it names.
 REGRESSIONS: dict[int, str] = {
@@ -52,6 +53,17 @@ def test_fixed_seeds(block):
     play(range(block, SEEDS, BLOCKS))
 
 
+def test_what_is_frequent_happens_in_the_fixed_seeds():
+    play(range(SEEDS))
+    sums = Sums()
+    for seed in range(SEEDS):
+        sums.add(PLAYED[seed])
+    least = {event: times for event, _, times in events.counted(sums)}
+    assert not [event for event in events.missing(sums) if least[event] >= FREQUENT]
+    assert sums.done["void transactions"] == 0
+
+
+@pytest.mark.long  # hundreds of seeds, until the rarest event was there
 def test_everything_happens():
     """Run more seeds until each kind of event has happened.
 

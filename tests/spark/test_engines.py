@@ -48,7 +48,7 @@ def world(tmp_path_factory):
 
 def test_random_questions_have_one_answer(spark, world):
     table, versions, rows = world
-    chance, count = predicates.examples(10)
+    chance, count = predicates.examples(6)
     asked = [predicates.ask(chance, plain=number % 5 > 0, depth=2) for number in range(count)]
     for start in range(0, count, 10):
         few = asked[start : start + 10]

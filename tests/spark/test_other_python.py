@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from spark.programs import SHORT_SUBMIT
 
 from eventlog import Table
@@ -24,6 +25,7 @@ sys.meta_path.insert(0, Absent())
 """
 
 
+@pytest.mark.long  # starts seven daemons for Python workers, without what others preload
 def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()

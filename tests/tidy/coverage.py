@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -125,12 +126,22 @@ def marked(files: Sources) -> dict[tuple[str, str], list[Test]]:
     """Return the tests by kind and name, those of one file in its order."""
     by_mark: dict[tuple[str, str], list[Test]] = {}
     for file, text in files.items():
-        if "pytest.mark." in text:
-            functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, Function)]
-            for function in sorted(functions, key=lambda f: f.lineno):
-                for mark in marks(function):
-                    by_mark.setdefault(mark, []).append((file, function))
+        for mark, function in marked_in(text):
+            by_mark.setdefault(mark, []).append((file, function))
     return by_mark
+
+
+@cache
+def marked_in(text: str) -> list[tuple[tuple[str, str], Function]]:
+    """Return the marks of a file of tests, each with its test, in the order of the file."""
+    if not any(f"pytest.mark.{kind}" in text for kind in KINDS):
+        return []
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, Function)]
+    return [
+        (mark, function)
+        for function in sorted(functions, key=lambda f: f.lineno)
+        for mark in marks(function)
+    ]
 
 
 def asserts_something(function: Function) -> bool:
