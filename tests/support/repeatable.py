@@ -26,7 +26,7 @@ def load_profile():
         settings.register_profile("thorough", max_examples=EXAMPLES, **_BOTH)
         settings.load_profile("thorough")
         return
-    settings.register_profile("quick", max_examples=10, derandomize=True, database=None, **_BOTH)
+    settings.register_profile("quick", max_examples=6, derandomize=True, database=None, **_BOTH)
     settings.load_profile("quick")
     providers._get_local_constants = lambda: providers._local_constants
 
