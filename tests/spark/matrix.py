@@ -147,7 +147,8 @@ def run(version: str, *, quick: bool, environ: Mapping[str, str]) -> Row:
         home / "bin" / "python", "-m", "pytest", "tests/spark", "-q", "-p", "no:xdist",
         "-p", "no:cacheprovider", f"--junitxml={report}",
         "-m", "not soak and not localstack and not bench and not maven",
-        "--ignore=tests/spark/test_demo.py",  # runs on the Spark that `make setup` installs
+        # These run on the Spark that `make setup` installs.
+        "--ignore=tests/spark/test_demo.py", "--ignore=tests/spark/test_platforms.py",
     ]  # fmt: skip
     if quick:
         command += ["-k", " or ".join(QUICK)]
