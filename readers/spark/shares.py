@@ -26,6 +26,9 @@ from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 
 DEFAULT_TARGET_BYTES = 128 * 2**20
+# Where reads cost no requests, reading far ahead hides no delay, and it is cheaper to use memory
+# again than to fill new memory.
+NEAR_AHEAD_BYTES = 16 * 2**20
 # The cost of opening one segment, as the number of bytes read in the same time.
 OPEN_BYTES = 2**20
 SHARE = "share binary"  # the schema of what `Work.rows` reads, as Spark spells it
@@ -112,6 +115,8 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
         table=snapshot.header.table,
     )
+    if reading.store.near:
+        reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     shares = pack(plan.in_scan_order(), target_bytes)
     return Work(reading, [msgspec.json.encode(share) for share in shares])
 

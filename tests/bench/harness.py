@@ -48,6 +48,7 @@ class Bench:
     folder: Path
     limit_s: float
     quick: bool = False
+    sparks: tuple[str, ...] = ()
     started: float = field(default_factory=time.monotonic)
     emit_line: Callable[[str], None] = print
 
@@ -150,13 +151,13 @@ class Failed(Exception):
     """A child process that gave no answer."""
 
 
-def child(program, *arguments, timeout_s, memory_mb=8000, env=None):
+def child(program, *arguments, timeout_s, memory_mb=8000, env=None, python=sys.executable):
     """Run a program of this folder in a fresh process and return what it prints last, as JSON.
 
     Raises:
         Failed: it ended otherwise, took too long or too much memory.
     """
-    command = [sys.executable, "-W", "ignore", str(HERE / program), *map(str, arguments)]
+    command = [str(python), "-W", "ignore", str(HERE / program), *map(str, arguments)]
     with (
         subprocess.Popen(
             command,
@@ -237,16 +238,23 @@ def tree_rss_mb(pid):
 
 def tree_cpu_s(pid):
     """Return the CPU seconds of a process, its descendants, and what those have waited for."""
+    return sum(split_cpu_s(pid))
+
+
+def split_cpu_s(pid):
+    """Return the CPU seconds of `tree_cpu_s` in two parts: Java's, and all others."""
     import psutil
 
-    total = 0.0
+    java = others = 0.0
     for process in _tree(pid):
         try:
-            times = process.cpu_times()
+            times, name = process.cpu_times(), process.name()
         except psutil.Error:
             continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+        own, waited_for = times.user + times.system, times.children_user + times.children_system
+        java += own if name == "java" else 0
+        others += waited_for + (0 if name == "java" else own)
+    return java, others
 
 
 def peak_rss_mb():

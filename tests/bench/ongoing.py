@@ -32,7 +32,7 @@ def run(bench):
                 continue
             notes += [f"{name}: {why}" for why in told[name]["why"]]
     _rows(bench, told, seconds, notes)
-    _delayed(bench, bench.size(15, 3))
+    _delayed(bench, bench.size(30, 3))
 
 
 def _beside(server, name, seconds, patience_s):

@@ -1,7 +1,8 @@
 """The Spark session under measurement: `spark_job.py FOLDER ROWS ROUNDS SECONDS`.
 
-Engines take turns in one session; the first round warms the JVM and is not counted. CPU is that of
-this process, the JVM and all Python workers, those that ended included.
+The systems take turns in one session, in another order each round; the first round warms the JVM
+and is not counted. CPU is that of this process, the JVM and all Python workers, those that ended
+included.
 """
 
 # ruff: noqa: PLC0415 - what is optional or measured is imported where it is used
@@ -12,9 +13,16 @@ import sys
 import time
 from pathlib import Path
 
-from harness import tree_cpu_s
+from harness import split_cpu_s
 
 COUNTRIES = ("AT", "CH", "DE", "ES", "FR", "GB", "IT", "US")
+# Question, how often it is asked in a row: short ones twice, so that noise weighs less.
+QUESTIONS = {"read all": 1, "sum of 2 columns": 2, "selective filter": 2, "count": 1}
+# Spark writes with snappy unless it is told otherwise, eventlog with zstd at level 1.
+AS_EVENTLOG = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+# Spark 4 measures a batch for Python at each of its rows, unless there is no bound on its bytes.
+BYTE_BOUND, NO_BOUND = "spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1)
+SPARE = 1.25  # a round may take so much longer than the one before it
 
 
 def main():
@@ -22,16 +30,20 @@ def main():
     folder, rows, rounds = Path(folder), int(rows), int(rounds)
     ends = time.monotonic() + float(seconds)
     spark = _session(folder)
-    told = {"cpu_s": {}, "failed": {}, "stopped": ""}
+    told = {"cpu_s": {}, "failed": {}, "stopped": "", "notes": {}}
     try:
         source = _source(spark, folder, rows)
+        last_s = 0
         for number in range(rounds + 1):
-            if number > 1 and time.monotonic() + _last(told) > ends:
+            started = time.monotonic()
+            if number > 1 and started + last_s * SPARE > ends:
                 told["stopped"] = f"{number - 1} rounds"
                 break
             _round(spark, source, folder, rows, number, told)
+            last_s = time.monotonic() - started
     finally:
         spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(told))
 
 
@@ -43,6 +55,7 @@ def _session(folder):
         SparkSession.builder.master("local[2]")
         .appName("bench")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
@@ -80,69 +93,130 @@ def _source(spark, folder, rows):
 
 
 def _round(spark, source, folder, rows, number, told):  # noqa: PLR0917 - one round's all
-    own, plain = folder / f"eventlog-{number}", folder / f"parquet-{number}"
+    def measure(question, actions, times=1):
+        """Measure the actions of the systems in turn; another one is the first each round."""
+        names = list(actions)
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            if name not in told["failed"]:
+                once(question, name, actions[name], times)
 
-    def measure(question, engine, action):
-        if engine in told["failed"]:
-            return
-        start, wall = tree_cpu_s(os.getpid()), time.monotonic()
+    def once(question, name, action, times):
+        before = split_cpu_s(os.getpid())
         try:
-            action()
+            for _ in range(times):
+                action()
         except Exception as error:
-            told["failed"][engine] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            told["failed"][name] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             return
-        spent = tree_cpu_s(os.getpid()) - start
-        told["wall_s"] = told.get("wall_s", 0) + time.monotonic() - wall
+        after = split_cpu_s(os.getpid())
+        spent = [(now - then) / times for now, then in zip(after, before, strict=True)]
         if number:
-            told["cpu_s"].setdefault(question, {}).setdefault(engine, []).append(spent)
+            told["cpu_s"].setdefault(question, {}).setdefault(name, []).append(spent)
 
-    def write():
-        writer = source.write.format("eventlog").mode("append")
-        writer.option("timeColumn", "t").option("granularity", "day").save(str(own))
-
-    measure("write", "parquet", lambda: source.write.parquet(str(plain)))
-    measure("write", "arrow", write)
-    for question in ("read all", "sum of 2 columns", "selective filter", "count"):
-        for engine in ("parquet", "arrow", "jvm"):
-            measure(question, engine, _ask(spark, own, plain, question, engine, rows))
-    told["rounds"] = number + 1
-    for folder_ in (own, plain):
-        shutil.rmtree(folder_, ignore_errors=True)
+    places = folder / f"round-{number}"
+    measure("write", _writes(spark, source, places))
+    told["notes"]["write"] = _sizes(places, rows)
+    for question, times in QUESTIONS.items():
+        measure(question, _asks(spark, places, question, rows), times)
+    shutil.rmtree(places, ignore_errors=True)
 
 
-def _last(told):
-    """Return what a round takes, to decide whether another fits."""
-    return told.get("wall_s", 0) / max(1, told.get("rounds", 1))
+def _writes(spark, source, places):
+    """Return the writes, by system; each lays its rows into a folder of its own."""
+    from eventlog.readers.spark.workers import has_data_sources
+    from eventlog.writers.spark import append
+
+    def without_bound():
+        default = spark.conf.get(BYTE_BOUND)
+        spark.conf.set(BYTE_BOUND, NO_BOUND)
+        try:
+            append(source, str(places / "unbound"), time_column="t")
+        finally:
+            spark.conf.set(BYTE_BOUND, default)
+
+    def by_source():
+        writer = source.write.format("eventlog").mode("append").option("timeColumn", "t")
+        writer.option("granularity", "day").save(str(places / "source"))
+
+    writes = {
+        "parquet": lambda: source.write.parquet(str(places / "parquet")),
+        "parquet, zstd": lambda: source.write.options(**AS_EVENTLOG).parquet(str(places / "zstd")),
+        "append()": lambda: append(source, str(places / "append"), time_column="t"),
+    }
+    if has_data_sources():  # Spark 4, which has the bound too
+        writes |= {"append(), batches without a bound on bytes": without_bound}
+        writes |= {"data source": by_source}
+    return writes
 
 
-def _ask(spark, own, plain, question, engine, rows):  # noqa: PLR0917 - one question's all
+def _sizes(places, rows):
+    """Return the sizes of what was written, after a check that eventlog has all rows."""
+    from eventlog import Table
+
+    for name in ("append", "unbound", "source"):
+        if (places / name).exists():
+            found = Table.open(str(places / name)).snapshot().totals.rows
+            if found != rows:
+                raise AssertionError(f"{name} wrote {found} rows, not {rows}")
+    names = {"append": "eventlog", "parquet": "snappy", "zstd": "zstd"}
+    sizes = {name: _megabytes(places / place) for place, name in names.items()}
+    return "MB " + ", ".join(f"{name} {size:.0f}" for name, size in sizes.items())
+
+
+def _megabytes(folder):
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 10**6
+
+
+def _asks(spark, places, question, rows):
+    """Return what asks a question, by system."""
+    from eventlog.readers.spark import read
+    from eventlog.readers.spark.workers import has_data_sources
+
+    own = str(places / "append")
+
+    def parquet(name):
+        def frame(columns, where):
+            found = spark.read.parquet(str(places / name))
+            found = found.where(where) if where else found
+            return found.select(*columns) if columns else found
+
+        return frame
+
+    def source(columns, where):
+        reader = spark.read.format("eventlog")
+        reader = reader.option("columns", ",".join(columns)) if columns else reader
+        return (reader.option("where", where) if where else reader).load(own)
+
+    systems = {
+        "parquet": parquet("parquet"),
+        "parquet, zstd": parquet("zstd"),
+        "jvm": lambda columns, where: read(spark, own, columns, where, engine="jvm"),
+        "arrow": lambda columns, where: read(spark, own, columns, where, engine="arrow"),
+    }
+    systems |= {"data source": source} if has_data_sources() else {}
+    return {name: _ask(frame, name, question, rows) for name, frame in systems.items()}
+
+
+def _ask(frame, name, question, rows):
     from pyspark.sql import functions as F  # noqa: N812
 
     below = rows // 100
 
-    def frame(columns=None, where=None):
-        if engine == "parquet":
-            found = spark.read.parquet(str(plain))
-            found = found.where(where) if where else found
-            return found.select(*columns) if columns else found
-        from eventlog.readers.spark import read
-
-        return read(spark, str(own), columns=columns, where=where, engine=engine)
-
     def ask():
         if question == "read all":
-            frame().write.format("noop").mode("overwrite").save()
+            frame(None, None).write.format("noop").mode("overwrite").save()
         elif question == "sum of 2 columns":
-            frame(["amount", "count"]).agg(F.sum("amount"), F.sum("count")).collect()
-        elif question == "selective filter":
+            frame(["amount", "count"], None).agg(F.sum("amount"), F.sum("count")).collect()
+        elif question == "count":
+            counted = frame(None, None).count()
+            if counted != rows:
+                raise AssertionError(f"{name} counted {counted} rows, not {rows}")
+        else:
             found = frame(["id", "amount"], f"id < {below}").agg(F.count("*"), F.sum("amount"))
             (answer,) = found.collect()
             if answer[0] != below:
-                raise AssertionError(f"{engine} found {answer[0]} rows, not {below}")
-        else:
-            counted = frame().count()
-            if counted != rows:
-                raise AssertionError(f"{engine} counted {counted} rows, not {rows}")
+                raise AssertionError(f"{name} found {answer[0]} rows, not {below}")
 
     return ask
 

@@ -52,3 +52,19 @@ def test_compaction_is_measured_and_loses_nothing(tmp_path):
     assert found["compaction, 50 files of 1,000 rows in 10 days, directory"] > 0
     assert "failed" not in found.values()
     assert "files left: eventlog 10" in " ".join(row["note"] for row in rows)
+
+
+def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
+    out = tmp_path / "bench.json"
+    command = [sys.executable, str(RUN), "--quick", "--only", "spark", "--spark", "0.9"]
+    done = subprocess.run(
+        [*command, "--json", str(out)], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [row for row in json.loads(out.read_text())["rows"] if row["group"] == "spark"]
+    assert rows
+    for row in rows:
+        assert row["values"] == {"eventlog": "NOT MEASURED"}
+        assert row["goal"].endswith("not measured")
+        assert ".ci/spark-matrix --install 0.9" in row["note"]

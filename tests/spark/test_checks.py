@@ -10,10 +10,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
+from eventlog.log.snapshot import plan as plan_of
 from eventlog.model.records import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
-from eventlog.readers.spark.shares import OPEN_BYTES, pack
+from eventlog.readers.spark.shares import OPEN_BYTES, pack, share_out
 from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers import append
 
@@ -378,6 +379,16 @@ def test_shares_weigh_about_the_same():
     segments = [segment(number, (number % 7 + 1) * OPEN_BYTES) for number in range(100)]
     loads = [sum(s.bytes + OPEN_BYTES for s in share) for share in pack(segments, 50 * OPEN_BYTES)]
     assert max(loads) - min(loads) <= 8 * OPEN_BYTES
+
+
+def test_tasks_read_far_ahead_only_where_a_request_takes_time(table):
+    snapshot = table.snapshot()
+    plan = plan_of(snapshot)
+
+    def ahead(uri):
+        return share_out(uri, {}, snapshot, plan, plan.schema).reading.ahead_bytes
+
+    assert ahead(table.uri) < ahead("s3://bucket/table")
 
 
 def test_an_expression_that_names_columns_by_their_places_is_refused():
