@@ -25,11 +25,14 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
         chunk = chunk_of(0, "all")
         yield (chunk.start, chunk.end), table
         return
-    micros = chunk_starts(times, layout.granularity)
-    bounds = pc.min_max(micros)
-    if bounds["min"] == bounds["max"]:
-        yield _bounds(bounds["min"].as_py(), layout), table
+    # Most appends are of one chunk: then the first and the last time say so.
+    ends = pc.min_max(times)
+    first_and_last = pa.chunked_array([pa.array([ends["min"], ends["max"]], times.type)])
+    first, last = chunk_starts(first_and_last, layout.granularity).to_pylist()
+    if first == last:
+        yield _bounds(first, layout), table
         return
+    micros = chunk_starts(times, layout.granularity)
     order = pc.sort_indices(micros)
     runs = pc.run_end_encode(micros.combine_chunks().take(order))
     start = 0
@@ -76,7 +79,9 @@ def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
 def within(table: pa.Table, most_bytes: int) -> int:
     """Return how many of the first rows take at most `most_bytes`; at least one row."""
     low, high = 1, int(table.num_rows)
-    if weight(table) <= most_bytes:
+    # The buffers may be shared with other rows, but they are quickly measured.
+    flat = not any(pa.types.is_nested(kind) for kind in table.schema.types)
+    if (flat and table.get_total_buffer_size() <= most_bytes) or weight(table) <= most_bytes:
         return high
     while high - low > 1:
         middle = (low + high) // 2

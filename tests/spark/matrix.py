@@ -96,10 +96,16 @@ def cells_of(report: ET.Element) -> dict[str, Cell]:
         if case.find("failure") is not None or case.find("error") is not None:
             cells[column].failed.append(f"{case.get('classname')}::{case.get('name')}")
         elif skipped is not None:
-            cells[column].skipped.append(str(skipped.get("message")))
+            cells[column].skipped.append(_why(skipped))
         else:
             cells[column].passed += 1
     return cells
+
+
+def _why(skipped: ET.Element) -> str:
+    """Return the reason; that of a whole file is in the text: ('path', line, 'Skipped: why')."""
+    _, of_file, why = (skipped.text or "").rpartition("'Skipped: ")
+    return why.rstrip("')") if of_file else str(skipped.get("message"))
 
 
 def table(rows: Iterable[Row]) -> str:

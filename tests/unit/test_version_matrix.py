@@ -13,7 +13,7 @@ CASES = [
     ("streaming sink", ""),
     ("Spark Connect", '<skipped message="no server"/>'),
     (None, ""),
-    (None, '<skipped message="no sources"/>'),
+    (None, """<skipped message="file">('conftest.py', 7, 'Skipped: no sources')</skipped>"""),
 ]
 
 
