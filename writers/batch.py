@@ -241,7 +241,7 @@ def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
     """
     inside = to_segments(head.entries(low, high))
     for segment in inside:
-        _check_inside(segment.chunk, low, high, "has live rows")
+        _check_inside(segment.chunk, low, high, "live rows")
     return [drop_of(segment) for segment in inside]
 
 
@@ -254,15 +254,20 @@ def overwrite_actions(
         InvalidInput: a new segment lies outside the range.
     """
     for add in adds:
-        _check_inside(add.chunk, low, high, "has new rows")
+        _check_inside(add.chunk, low, high, "new rows")
     needs: list[Action] = [Unchanged(low, high)] if isolation == "serializable" else []
     return [*needs, *drops, *adds]
 
 
 def _check_inside(chunk: str, low: int, high: int, what: str) -> None:
     bounds = parse_chunk(chunk)
+    if bounds.end <= low or bounds.start >= high:
+        raise InvalidInput(
+            f"there are {what} of {chunk}, outside the range of the overwrite: leave them out, or "
+            "widen the range"
+        )
     if bounds.start < low or bounds.end > high:
         raise InvalidInput(
-            f"chunk {chunk} {what} but does not lie inside the range: "
+            f"chunk {chunk} has {what} but does not lie inside the range: "
             "choose bounds at chunk boundaries"
         )

@@ -101,16 +101,19 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     unknown = list(given.keys() - set(wanted.names))
     if unknown:
         unknown.sort(key=list(given).index)
-        index = any(name.startswith("__index_level_") for name in unknown)
         advice = "Drop them, or add them to the table first with Table.add_columns"
-        if index:
+        spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
+        if spelled:
+            advice = f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
+        if any(name.startswith("__index_level_") for name in unknown):
             advice = "Drop the index of a pandas frame with frame.reset_index(drop=True)"
         raise InvalidInput(
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
             f"{', '.join(wanted.names)}. {advice}"
         )
     if len(given) != len(incoming):
-        raise InvalidInput("a column occurs twice in the rows")
+        twice = sorted({name for name in incoming.names if incoming.names.count(name) > 1})
+        raise InvalidInput(f"the rows have two columns {', '.join(map(repr, twice))}: rename one")
     for field in wanted:
         kind = given.get(field.name)
         if kind is None:

@@ -26,6 +26,11 @@ def staged(uri):
     return sum(1 for _ in Table.open(uri).store.list("data/"))
 
 
+def test_what_is_no_frame_of_spark_is_refused(local_uri):
+    with pytest.raises(InvalidInput, match="a Spark DataFrame was expected, not Table"):
+        append(pa.table({"id": [1]}), local_uri, time_column="id")
+
+
 def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
     first = append(events(25), root_uri, time_column="ts", order_by=["id"])
     second = append(events(5, first=25), root_uri)

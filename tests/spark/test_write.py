@@ -142,7 +142,7 @@ def test_overwrite_replaces_everything_or_a_range(events, save, ids, local_uri):
 def test_rows_outside_the_range_are_refused(events, save, local_uri):
     day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
     message = refused(lambda: save(events(3 * DAY), local_uri, "overwrite", replaceWhere=day))
-    assert "chunk 2013-01-07 has new rows but does not lie inside the range" in message
+    assert "new rows of 2013-01-07, outside the range" in message
     assert version(local_uri) == 0
 
 

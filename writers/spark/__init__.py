@@ -20,6 +20,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from eventlog.arguments import whole
+from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
 from eventlog.readers.spark.types import to_arrow
 from eventlog.readers.spark.workers import activate, explained
@@ -144,6 +145,11 @@ def _save(  # noqa: PLR0917 - all that the two public functions are told
     storage_options: Mapping[str, str] | None,
     memory_bytes: int,
 ) -> int:
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidInput(
+            f"a Spark DataFrame was expected, not {type(df).__name__}: write other rows with "
+            "eventlog.writers.append, or make a frame of them with spark.createDataFrame"
+        )
     job = prepare(
         str(uri),
         to_arrow(df.schema),

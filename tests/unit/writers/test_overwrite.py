@@ -63,7 +63,7 @@ def test_ranges_that_are_none_are_refused(table, start, end):
 
 
 def test_rows_outside_the_range_are_refused(table):
-    with pytest.raises(errors.InvalidInput, match="new rows"):
+    with pytest.raises(errors.InvalidInput, match="outside the range of the overwrite"):
         overwrite(table, events(2, days=2), end=DAY_MS)
     assert table.refresh().version == 1
 
