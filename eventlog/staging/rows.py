@@ -101,15 +101,9 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
     unknown = list(given.keys() - set(wanted.names))
     if unknown:
         unknown.sort(key=list(given).index)
-        advice = "Drop them, or add them to the table first with Table.add_columns"
-        spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
-        if spelled:
-            advice = f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
-        if any(name.startswith("__index_level_") for name in unknown):
-            advice = "Drop the index of a pandas frame with frame.reset_index(drop=True)"
         raise InvalidInput(
             f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
-            f"{', '.join(wanted.names)}. {advice}"
+            f"{', '.join(wanted.names)}. {_advice(unknown, wanted)}"
         )
     if len(given) != len(incoming):
         twice = sorted({name for name in incoming.names if incoming.names.count(name) > 1})
@@ -295,6 +289,16 @@ def _castable(value: pa.Array, kind: pa.DataType) -> bool:
     except pa.ArrowException:
         return False
     return True
+
+
+def _advice(unknown: list[str], wanted: pa.Schema) -> str:
+    """Return what to do about columns that the table lacks."""
+    if any(name.startswith("__index_level_") for name in unknown):
+        return "Drop the index of a pandas frame with frame.reset_index(drop=True)"
+    spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
+    if spelled:
+        return f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
+    return "Drop them, or add them to the table first with Table.add_columns"
 
 
 def _shown(value: pa.Array) -> str:

@@ -88,6 +88,18 @@ def test_a_repeated_batch_with_other_rows_is_warned_of(sink, caplog):
     assert "repeated sequence 0 with 3 rows, but version 1 has it with 1" in record.getMessage()
 
 
+def test_a_query_whose_earlier_batches_are_not_in_the_table_is_warned_of(sink, tmp_path, caplog):
+    run(sink, "query", 0, part(1))
+    run(sink, "query", 1, part(2))
+    assert not caplog.records
+    other = {**sink, "path": (tmp_path / "other").as_uri()}
+    for batch in (2, 3):
+        run(other, "query", batch, part(batch))
+    (record,) = caplog.records
+    assert "batch 2 is the first of query query that file:" in record.getMessage()
+    assert rows_of(other["path"]) == [2, 3]
+
+
 def test_a_task_that_does_not_know_its_query_writes_nothing(sink):
     with pytest.raises(InvalidInput, match="use foreachBatch"):
         stage(plan(sink), None, part(1))

@@ -30,6 +30,7 @@ log. With triggers more than a minute apart the two processes start anew: 6 more
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ else:
         To others it hands rows with naive local times, of which an hour a year is ambiguous.
         """
 
+
+logger = logging.getLogger(__name__)
 
 REFRESH_S = 60.0  # how old the head may be that a micro-batch is staged at
 _MAX_OPEN = 16
@@ -169,6 +172,7 @@ class EventLogStreamWriter(_StreamWriter):
             if _repeated(table, app):
                 report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
+            _report_missing(table, app)
             table.log.vouch(adds)  # staged by the tasks of this batch
             commit_staged(table, table.transaction("append", adds, app=app))
             _repeated(table, app)  # raises if a later batch came between
@@ -197,6 +201,22 @@ def _repeated(table: Table, app: App) -> bool:
             table=table.uri,
         )
     return mark is not None and mark.seq == app.seq
+
+
+def _report_missing(table: Table, app: App) -> None:
+    """Warn if the table has no earlier batch of a query that has had some.
+
+    It is no error: a batch without rows commits nothing, and the table forgets a query that rests
+    for longer than `app_retention_days`.
+    """
+    if app.seq and app.id not in table.head().meta.apps:
+        logger.warning(
+            "batch %d is the first of query %s that %s has: if earlier batches had rows, they went "
+            "to another table, or to one that was here before. A new checkpoint writes them here",
+            app.seq,
+            app.id,
+            table.uri,
+        )
 
 
 def make_stream_writer(
