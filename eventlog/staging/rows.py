@@ -298,7 +298,7 @@ def _advice(unknown: list[str], wanted: pa.Schema) -> str:
     spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
     if spelled:
         return f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
-    return "Drop them, or add them to the table first with Table.add_columns"
+    return "Drop them, or add them to the table first: Table.add_columns(all columns, old and new)"
 
 
 def _shown(value: pa.Array) -> str:

@@ -95,7 +95,7 @@ class _Lines:
                 raise ValueError(
                     f"line {number}: unknown columns {unknown[:_SHOWN]}; the table has "
                     f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
-                    "Table.add_columns"
+                    "Table.add_columns(all columns, old and new)"
                 )
         if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)
