@@ -158,6 +158,8 @@ def _through_python(
         shares = [(bytearray(share),) for share in work.shares]
         given = spark.sparkContext.parallelize(shares, max(1, len(shares)))
         frame = spark.createDataFrame(given, SHARE, verifySchema=False)
+        if not schema.fields:
+            return frame.mapInArrow(work.without_shares().places, "place tinyint").select()
         return frame.mapInArrow(work.without_shares().rows, schema)
     if not has_data_sources():
         raise InvalidInput(

@@ -21,6 +21,7 @@ from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
+from eventlog.readers.spark.workers import keeps_rows_without_columns
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
@@ -87,6 +88,14 @@ class Work:
             for share in batch.column(0):
                 yield from self.batches(share.as_py())
 
+    def places(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a null for each row, as column `place`; the argument is that of `rows`.
+
+        For frames without columns: PySpark before 4.1 makes no rows of batches that have none.
+        """
+        for batch in self.rows(given):
+            yield pa.record_batch([pa.nulls(batch.num_rows, pa.int8())], ["place"])
+
 
 def share_out(  # noqa: PLR0917 - what a plan needs to become work
     uri: str,
@@ -140,8 +149,13 @@ def check_columns(given: SparkOptions, schema: StructType) -> None:
     """Check that a schema has the columns that option `columns` names, if it is given.
 
     Raises:
-        InvalidInput: it has not.
+        InvalidInput: it has not; or it has none, and Spark would lose the rows.
     """
+    if not schema.fields and not keeps_rows_without_columns():
+        raise InvalidInput(
+            "Spark 4.0 loses the rows of a data source without columns: name a column, or use "
+            "eventlog.readers.spark.read"
+        )
     columns = given.columns()
     if columns is not None and sorted(columns) != sorted(schema.names):
         raise InvalidInput(

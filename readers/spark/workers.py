@@ -64,7 +64,12 @@ def _share_python(spark: SparkSession) -> None:
         context.pythonExec = sys.executable
         if has_data_sources():
             # Data sources that Spark discovers itself keep the Python that was set when it started.
-            spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
+            try:
+                spark.dataSource.register(importlib.import_module(_SOURCE).DefaultSource)
+            except AnalysisException as error:
+                # 4.0 does not replace what it discovered. The functions do without it.
+                if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                    raise
         _sharing.add(spark)
 
 
@@ -90,6 +95,12 @@ def _check(program: str) -> None:
 def has_data_sources() -> bool:
     """Return whether this PySpark has data sources in Python: 4.0 and later have."""
     return importlib.util.find_spec("pyspark.sql.datasource") is not None
+
+
+def keeps_rows_without_columns() -> bool:
+    """Return whether this PySpark counts the rows of data sources without columns: from 4.1 on."""
+    datasource = importlib.import_module("pyspark.sql.datasource")
+    return hasattr(datasource, "DataSourceStreamArrowWriter")  # came with the same version
 
 
 @contextmanager

@@ -37,12 +37,14 @@ def main(uri):
     del os.environ["PYSPARK_PYTHON"]
     said["rows"] = eventlog.readers.spark.read(spark, uri, engine="arrow").count()
     rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) ts")
+    append(rows, uri)
+    said["all rows"] = eventlog.readers.spark.read(spark, uri).count()
     if source:
-        rows.write.format("eventlog").mode("append").save(uri)
-    else:
-        append(rows, uri)
-    all_rows = source.load(uri) if source else eventlog.readers.spark.read(spark, uri)
-    said["all rows"] = all_rows.count()
+        try:
+            rows.write.format("eventlog").mode("append").save(uri)
+            said["by the data source"] = source.load(uri).count()
+        except AnalysisException as error:
+            said["by the data source"] = str(error)
     sys.stdout.write(json.dumps(said) + "\n")
 
 

@@ -1,5 +1,6 @@
 """Spark's batch reader through Spark: exact rows of one version, pruned, from both engines."""
 
+import functools
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,7 @@ import eventlog.readers.spark
 from eventlog import Table
 from eventlog.errors import InvalidInput, TableNotFound
 from eventlog.readers import scan
-from eventlog.readers.spark.workers import has_data_sources
+from eventlog.readers.spark.workers import has_data_sources, keeps_rows_without_columns
 from eventlog.writers import append, overwrite
 
 if has_data_sources():
@@ -83,10 +84,26 @@ def test_where_and_columns_prune_tasks(table, load):
     assert found.columns == ["name", "id"]
     assert ids(found) == [10, 11, 12, 13, 14]
     assert load(uri, columns='["id"]').count() == 40
-    assert load(uri, columns="").count() == 40
-    # Of two segments in one task the first has no row that passes.
-    assert load(uri, columns="", where="id % 100 = 35").count() == 1
-    assert load(uri, columns="", where="id % 100 = 99").count() == 0
+
+
+@pytest.mark.data_source
+def test_rows_without_columns_are_counted_or_refused(table, load):
+    if keeps_rows_without_columns():
+        assert load(table.uri, columns="").count() == 30
+        # Of two segments in one task the first has no row that passes.
+        assert load(table.uri, columns="", where="id % 100 = 25").count() == 1
+        assert load(table.uri, columns="", where="id % 100 = 99").count() == 0
+    else:
+        with pytest.raises(Exception, match="name a column, or use"):
+            load(table.uri, columns="").count()
+
+
+@pytest.mark.parametrize("engine", ["arrow", "jvm"])
+def test_a_frame_without_columns_has_as_many_rows(spark, table, engine):
+    read = functools.partial(eventlog.readers.spark.read, spark, table.uri, [], engine=engine)
+    assert (read().columns, read().count()) == ([], 30)
+    assert read("id < 12").count() == 12
+    assert read("id = 99").count() == 0
 
 
 def test_versions_and_times(table, load):
