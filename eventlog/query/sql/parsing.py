@@ -288,7 +288,8 @@ class _Reader:
         name = str(node.name)
         if any(node.args.get(part) for part in ("table", "db", "catalog")):
             raise InvalidInput(
-                f"{_shown(node)}: write column names without a table, and quote names with a dot"
+                f"{_shown(node)}: write column names without a table, and quote names with a dot; "
+                "the fields of a struct are filtered in the rows that were read"
             )
         columns = self.schema.columns
         exact = [column for column in columns if column.name == name]
@@ -337,4 +338,7 @@ def _only(node: Any) -> Any:
 
 
 def _unsupported(node: Any) -> InvalidInput:
-    return InvalidInput(f"predicates do not support {_shown(node)} ({type(node).__name__})")
+    return InvalidInput(
+        f"predicates do not support {_shown(node)} ({type(node).__name__}): they compare columns "
+        "with values; filter the rows that were read by anything else"
+    )
