@@ -86,10 +86,10 @@ def _check(program: str) -> None:
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
     except OSError as error:
-        raise InvalidInput(f"{_ADVICE}; it does not start: {error}") from error
+        raise InvalidInput(f"{_ADVICE}; {program} does not start: {error}") from error
     if found.returncode:
-        why = found.stderr.strip().splitlines() or [f"it ended with {found.returncode}"]
-        raise InvalidInput(f"{_ADVICE}; {why[-1][:300]}")
+        why = found.stderr.strip().splitlines() or [f"nothing, and ended with {found.returncode}"]
+        raise InvalidInput(f"{_ADVICE}; {program} says: {why[-1][:300]}")
 
 
 def has_data_sources() -> bool:

@@ -40,7 +40,7 @@ def bare_python(folder):
 def test_a_python_that_was_chosen_is_tried_before_a_job(spark, tmp_path, monkeypatch):
     for program, why in (
         (bare_python(tmp_path / "bare"), "No module named 'msgspec'"),
-        (tmp_path / "absent", "it does not start"),
+        (tmp_path / "absent", "absent does not start"),
     ):
         monkeypatch.setattr(spark.sparkContext, "pythonExec", str(program))
         with pytest.raises(InvalidInput, match=f"set PYSPARK_PYTHON.*{why}"):
@@ -75,7 +75,7 @@ def test_the_drivers_python_is_taken_or_the_error_names_the_setting(tmp_path):
     for how in ("by itself", "chosen") if has_data_sources() else ("chosen",):
         assert "No module named 'msgspec'" in said[how]
         assert "set PYSPARK_PYTHON" in said[how]
-    assert "it does not start" in said["absent"]
+    assert "does not start" in said["absent"]
     assert "set PYSPARK_PYTHON" in said["absent"]
     assert (said["rows"], said["all rows"]) == (2, 5)
     found = said.get("by the data source", 8)
