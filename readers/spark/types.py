@@ -53,17 +53,19 @@ def declared(schema: StructType) -> pa.Schema:
 
 def _arrow(field: StructField) -> pa.DataType:
     try:
-        if not _supported(field.dataType):
-            raise InvalidInput(
-                f"column {field.name!r} has type {field.dataType.simpleString()}, which tables do "
-                "not have: cast it to a string, or to a number with the unit in its name"
-            )
-        return to_arrow_type(field.dataType, **_IN_UTC)
-    except (PySparkException, TypeError, AssertionError) as error:
+        supported = _supported(field.dataType)
+        arrow = to_arrow_type(field.dataType, **_IN_UTC) if supported else pa.null()
+    except (PySparkException, TypeError, ValueError, AssertionError) as error:
         raise InvalidInput(
             f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Arrow "
-            f"equivalent: {error}"
+            f"equivalent ({error}): cast it to a type of tables"
         ) from None
+    if not supported:
+        raise InvalidInput(
+            f"column {field.name!r} has type {field.dataType.simpleString()}, which tables do not "
+            "have: cast it to a string, or to a number with the unit in its name"
+        )
+    return arrow
 
 
 def _supported(kind: DataType) -> bool:

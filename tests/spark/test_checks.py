@@ -41,6 +41,8 @@ SPARK_SCHEMA = StructType.fromJson(
 )
 OVERWRITE_DAY = {"replaceWhere": "ts >= '2013-01-08' AND ts < '2013-01-09'"}
 
+NULLS = types.ArrayType(types.NullType(), containsNull=False)  # of `array()`
+
 
 def events(count, first=0, per_day=10):
     """Rows like those of the fixture of the same name."""
@@ -112,6 +114,10 @@ def test_wrong_options_of_a_write_are_named(table, options, said):
         (with_field("name", "long"), "column 'name' has type int64, and string in the table"),
         (with_field("name", "interval month"), "column 'name' has type interval month"),
         (with_field("name", "interval day to second"), "column 'name' has type duration"),
+        (
+            StructType([*SPARK_SCHEMA.fields[:2], types.StructField("name", NULLS)]),
+            "column 'name' has type array<void>, which has no Arrow equivalent",
+        ),
     ],
 )
 def test_a_schema_that_does_not_fit_is_named(table, schema, said):
