@@ -173,6 +173,10 @@ def test_w3_every_value_comes_back_from_any_spelling(found, source):
     assert shown(scan(table).to_table().sort_by(stable)) == wanted
 
 
+def _times(schema: pa.Schema) -> int:
+    return sum(str(kind).count("timestamp") for kind in schema.types)
+
+
 def handed_over(rows, source, wanted):
     """The rows as another library has them; None where it has not all of these types."""
     if source == "reader":
@@ -190,6 +194,8 @@ def handed_over(rows, source, wanted):
             frame = duckdb.connect().from_arrow(rows)
             held = frame.to_arrow_table()
         alike = shown(held.cast(wanted)) == shown(rows.cast(wanted))
+        # Polars makes times of days in milliseconds, and those are refused as days.
+        alike = alike and _times(held.schema) == _times(wanted)
     except (Exception, pl.exceptions.PanicException):  # noqa: BLE001 - of types they lack
         return None
     return frame if alike else None
