@@ -79,9 +79,7 @@ def _narrow_items(values: pa.Array, *, within_list: bool = False) -> int:
 def within(table: pa.Table, most_bytes: int) -> int:
     """Return how many of the first rows take at most `most_bytes`; at least one row."""
     low, high = 1, int(table.num_rows)
-    # The buffers may be shared with other rows, but they are quickly measured.
-    flat = not any(pa.types.is_nested(kind) for kind in table.schema.types)
-    if (flat and table.get_total_buffer_size() <= most_bytes) or weight(table) <= most_bytes:
+    if weight(table) <= most_bytes:
         return high
     while high - low > 1:
         middle = (low + high) // 2
