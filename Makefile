@@ -55,7 +55,7 @@ check: $(STAMP) ## lint, types and unit tests: one to three minutes
 all-tests: $(STAMP)
 	@$(PYTEST) $(or_note)
 
-test: setup ## lint, types, and every quick test that needs no server: seven minutes or more
+test: setup ## lint, types, and every quick test that needs no server: seven to nine minutes on two cores
 	$(call in_parallel,lint types all-tests)
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.

@@ -10,16 +10,18 @@ import pytest
 RUN = Path(__file__).with_name("run.py")
 
 
+def quick(tmp_path, *arguments, timeout):
+    """Run the benchmark at small sizes; return what it wrote as JSON, and what it printed."""
+    out = tmp_path / "bench.json"
+    command = [sys.executable, str(RUN), "--quick", *arguments, "--json", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(out.read_text()), done.stdout
+
+
 @pytest.mark.bench
 def test_a_quick_run_measures_and_reports(tmp_path):
-    out = tmp_path / "bench.json"
-    command = [sys.executable, str(RUN), "--quick", "--only", "append", "--only", "open"]
-    done = subprocess.run(
-        [*command, "--json", str(out)], capture_output=True, text=True, timeout=150
-    )
-
-    assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(out.read_text())
+    told, printed = quick(tmp_path, "--only", "append", "--only", "open", timeout=150)
     requests = {
         row["work"]: row["values"]["eventlog"]
         for row in told["rows"]
@@ -31,19 +33,13 @@ def test_a_quick_run_measures_and_reports(tmp_path):
     assert not [row for row in told["rows"] if "failed" in row["work"]]
     for name in ("append", "open"):
         assert any(row["group"] == name for row in told["rows"])
-    assert "goals" in done.stdout
+    assert "goals" in printed
 
 
 @pytest.mark.bench
 def test_compaction_is_measured_and_loses_nothing(tmp_path):
-    out = tmp_path / "bench.json"
-    command = [sys.executable, str(RUN), "--quick", "--only", "small-files", "--only", "ongoing"]
-    done = subprocess.run(
-        [*command, "--json", str(out)], capture_output=True, text=True, timeout=250
-    )
-
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = json.loads(out.read_text())["rows"]
+    told, _ = quick(tmp_path, "--only", "small-files", "--only", "ongoing", timeout=250)
+    rows = told["rows"]
     found = {row["work"]: row["values"].get("eventlog") for row in rows}
     assert found["… appends that raised"] == 0
     assert found["… compactions that failed"] == 0
@@ -55,14 +51,8 @@ def test_compaction_is_measured_and_loses_nothing(tmp_path):
 
 
 def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
-    out = tmp_path / "bench.json"
-    command = [sys.executable, str(RUN), "--quick", "--only", "spark", "--spark", "0.9"]
-    done = subprocess.run(
-        [*command, "--json", str(out)], capture_output=True, text=True, timeout=60
-    )
-
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = [row for row in json.loads(out.read_text())["rows"] if row["group"] == "spark"]
+    told, _ = quick(tmp_path, "--only", "spark", "--spark", "0.9", timeout=60)
+    rows = [row for row in told["rows"] if row["group"] == "spark"]
     assert rows
     for row in rows:
         assert row["values"] == {"eventlog": "NOT MEASURED"}

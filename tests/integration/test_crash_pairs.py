@@ -41,7 +41,8 @@ PAIRS = [(*pair, "1") for pair in product(NAMES, NAMES)]
 PAIRS += [("append", "append", "64"), (COMPACT, "append", "64"), (COMPACT, COMPACT, "64")]
 # With a key frame at each commit an operation has more points at which it may end.
 LONG = [(*pair, "64") for pair in product(NAMES, NAMES) if pair != ("append", "append")]
-if "EVENTLOG_CRASH_FULL" in os.environ:
+if FULL:
+    PAIRS, LONG = PAIRS + LONG, []
     PAIRS += [(COMPACT, other, "64") for other in ("replace", "vacuum")]
     PAIRS += [(other, COMPACT, "64") for other in ("append", "replace", "vacuum")]
 
