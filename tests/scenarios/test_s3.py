@@ -158,7 +158,9 @@ run(Table.open(sys.argv[1]), policy=json.decode(sys.argv[2], type=Policy))
 """
 
 
-@pytest.mark.parametrize(("granularity", "at"), [(None, 3), ("month", 1)])
+@pytest.mark.parametrize(
+    ("granularity", "at"), [(None, 3), pytest.param("month", 1, marks=pytest.mark.long)]
+)
 def test_s3_3_the_claim_of_a_killed_runner_holds_nobody_up_for_ever(place, granularity, at):
     policy = Policy(small_task_bytes=0, max_tasks=1, claim_bytes=0, granularity=granularity)
     table = fed(place)

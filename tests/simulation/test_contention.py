@@ -13,7 +13,8 @@ def alone():
 
 
 @pytest.mark.parametrize(
-    ("writers", "times", "requests"), [(2, 1.0, 5), (4, 1.3, 6), (8, 2.5, 7), (32, 8.0, 9)]
+    ("writers", "times", "requests"),
+    [(2, 1.0, 5), (4, 1.3, 6), (8, 2.5, 7), pytest.param(32, 8.0, 9, marks=pytest.mark.long)],
 )
 def test_many_writers_append_faster_than_one_and_none_of_them_waits_for_long(
     writers, times, requests, alone

@@ -46,7 +46,9 @@ def jobs(spark):
 
 
 @pytest.mark.scenario("S3.7")
-@pytest.mark.parametrize("root_uri", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize(
+    "root_uri", [pytest.param("local", marks=pytest.mark.long), "s3"], indirect=True
+)
 def test_s3_7_spark_driver_compacts_a_thousand_chunks(spark, root_uri, elsewhere):
     """A thousand of them in a directory; fewer on S3, where the server runs in this process."""
     chunks = 60 if root_uri.startswith("s3:") else 1_000

@@ -38,6 +38,7 @@ def demo(*arguments):
     )
 
 
+@pytest.mark.demo
 def test_demo_on_s3_is_exact_and_its_engines_agree():
     done = demo("--json")
     assert done.returncode == 0, done.stderr

@@ -72,6 +72,7 @@ def test_s3_7_lambda_compacts_what_a_spark_job_appended(stack, root, events, sav
     assert in_order(load(root, version=before.version)) == rows
 
 
+@pytest.mark.soak  # what queue tests show without Spark
 @pytest.mark.scenario("S3.7")
 def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
     stack, root, events, save, load
