@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.arguments import names
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, common
 from eventlog.compaction.planner.planning import Plan, explain, judged, known_of, plan
 from eventlog.compaction.planner.scoring import Verdict
+from eventlog.compaction.planner.slices import merges
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.records import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
+from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.slices import Run, runs, span
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -151,9 +155,13 @@ def compact(
 def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
     """List the time chunks as compaction sees them: segments by size, and its verdict on each.
 
-    The totals alone, also of older times or of a condition, `eventlog ls --chunks` shows.
+    Of a keyed table the slices: which segments count in which buckets. The totals alone, also of
+    older times or of a condition, `eventlog ls --chunks` shows.
     """
     snapshot = place.open().snapshot(version)
+    if keyed_of(snapshot.layout) is not None:
+        _show_slices(snapshot, policy, place)
+        return
     known, entries = known_of(snapshot), snapshot.entries()
     bounds = sorted({policy.target_bytes // 64, policy.target_bytes // 8, policy.good_bytes})
     bounds.append(policy.target_bytes + 1)
@@ -193,6 +201,63 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
 
 
 COMMANDS = [compact, chunks]
+
+
+def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
+    """List neighbouring buckets in which the same segments count."""
+    found = runs(to_segments(snapshot.entries()))
+    tasks = merges(
+        found, policy, table=snapshot.header.table, version=snapshot.version,
+        granularity=snapshot.layout.granularity,
+    )  # fmt: skip
+    due = [run for run in found if any(_merges(task, run) for task in tasks)]
+    if place.as_json:
+        for run in found:
+            terminal.json_line(_run_json(run, merge=run in due))
+        return
+    terminal.table(
+        ("chunk", "buckets", "bases", "late", "logs", "base bytes", "log bytes", "newest", "merge"),
+        (
+            (
+                run.chunk,
+                f"{run.first} to {run.last}",
+                *(terminal.count(len(of)) for of in (run.base, run.late, run.logs)),
+                *(size_text(sum(s.bytes for s in of)) for of in (run.base, run.logs)),
+                terminal.count(max(span(s)[1] for s in run.segments)),
+                "due" if run in due else "",
+            )
+            for run in found
+        ),
+        right=("bases", "late", "logs", "base bytes", "log bytes", "newest"),
+    )
+    terminal.note(
+        f"{count_text(len(found), 'run')} of slices at version {snapshot.version}; {len(due):,} to "
+        "merge. Shared segments are counted in each run"
+    )
+
+
+def _merges(task: Task, run: Run) -> bool:
+    """Return whether a task merges the slices of a run."""
+    at = task.buckets
+    return (
+        at is not None
+        and task.chunks == (run.chunk,)
+        and at.first <= run.first
+        and run.last <= at.last
+    )
+
+
+def _run_json(run: Run, *, merge: bool) -> dict[str, Any]:
+    kinds = {"bases": run.base, "late": run.late, "logs": run.logs}
+    return {
+        "chunk": run.chunk,
+        "first": run.first,
+        "last": run.last,
+        **{kind: len(of) for kind, of in kinds.items()},
+        **{f"{kind}_bytes": sum(s.bytes for s in of) for kind, of in kinds.items()},
+        "newest": max(span(segment)[1] for segment in run.segments),
+        "merge": merge,
+    }
 
 
 def _bytes(mib: float | None) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import inf
 from typing import Literal
 
@@ -18,14 +18,17 @@ from msgspec.structs import replace
 
 from eventlog import Ms, Table
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.rewrite import Progress, Rewritten, rewrite
-from eventlog.compaction.tasks import Task
+from eventlog.compaction.rewriting.rewrite import Progress, Pulse, Rewritten, rewrite
+from eventlog.compaction.rewriting.slices import MergedSlices, droppable, merge_slices
+from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
+from eventlog.format.segments import to_segments
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Action, Release, Replace, Transaction
+from eventlog.model.records import Action, Merge, Release, Replace, Segment, Transaction
 from eventlog.state.delta import drop_of
+from eventlog.state.keyed.slices import still_due, taken_in
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
 from eventlog.table.writer import writer_name
@@ -114,9 +117,7 @@ def perform(
     """
     attempt = _Attempt(t, task, policy, deadline_s)
     try:
-        outcome = attempt.run(
-            lambda pulse: rewrite(t, task, policy, progress=progress, pulse=pulse)
-        )
+        outcome = attempt.run(lambda pulse: _work(t, task, policy, progress, pulse))
     except _OutOfTime:
         outcome = attempt.outcome("out of time", error=f"it was given {deadline_s} s")
     # against outcome-of-foreseen-errors-only
@@ -127,6 +128,15 @@ def perform(
     if not outcome.ok:
         logger.warning("task %s: %s: %s", task.id, outcome.status, outcome.error)
     return outcome
+
+
+def _work(
+    t: Table, task: Task, policy: Policy, progress: Progress | None, pulse: Pulse
+) -> Rewritten | MergedSlices:
+    """Stage the segments that take the place of the task's inputs."""
+    if task.buckets is not None:
+        return merge_slices(t, task, policy, pulse)
+    return rewrite(t, task, policy, progress=progress, pulse=pulse)
 
 
 def needs_claim(task: Task, policy: Policy) -> bool:
@@ -140,16 +150,24 @@ def cuts_anew(task: Task) -> bool:
     return cuts != {task.granularity}
 
 
-def replacement(t: Table, task: Task, made: Rewritten, lease: Lease | None) -> Transaction:
+def replacement(
+    t: Table, task: Task, made: Rewritten | MergedSlices, lease: Lease | None
+) -> Transaction:
     """Return the transaction that replaces the inputs with the new segments.
 
     It releases the claim that it carries.
     """
-    # against rewrite-that-does-not-say-so
-    actions: list[Action] = [Replace(version=task.version, deletes=0)]
-    # against drops-read-again-at-the-commit
-    actions += [drop_of(segment) for segment in task.inputs]
-    actions += made.adds
+    actions: list[Action]
+    if isinstance(made, MergedSlices):
+        # Inputs that other slices still need stay; the last of them to be merged drops them.
+        drops = droppable(made, _live_in(t, task.chunks[0]), t.head().version + 1)
+        actions = [made.merge, *(drop_of(s) for s in drops), *made.adds]
+    else:
+        # against rewrite-that-does-not-say-so
+        actions = [Replace(version=task.version, deletes=0)]
+        # against drops-read-again-at-the-commit
+        actions += [drop_of(segment) for segment in task.inputs]
+        actions += made.adds
     if lease is not None:  # against claim-not-given-up
         actions.append(Release(lease.token.id, lease.token.token))
     formed = t.transaction(
@@ -162,6 +180,21 @@ def replacement(t: Table, task: Task, made: Rewritten, lease: Lease | None) -> T
     return replace(formed, id=task.id)  # against task-under-a-fresh-id
 
 
+def _live_in(t: Table, chunk: str) -> list[Segment]:
+    """Return the live segments of a chunk at the newest version that the handle has read."""
+    bounds = parse_chunk(chunk)
+    entries = to_segments(t.head().entries(bounds.start, bounds.end))
+    return [segment for segment in entries if segment.chunk == chunk]
+
+
+def _drop_taken_in(t: Table, chunk: str) -> None:
+    """Drop the segments that count in no slice any more: two merges at once each left them."""
+    left = taken_in(_live_in(t, chunk))
+    if left:
+        with suppress(CommitConflict):  # another did it
+            t.commit(t.transaction("compact", [drop_of(segment) for segment in left]))
+
+
 class _Attempt:
     """One attempt at one task."""
 
@@ -172,7 +205,7 @@ class _Attempt:
         self._deadline_s = inf if deadline_s is None else self._started_s + deadline_s
         self._lease: Lease | None = None
 
-    def run(self, work: Callable[[Callable[[], None]], Rewritten]) -> Outcome:
+    def run(self, work: Callable[[Pulse], Rewritten | MergedSlices]) -> Outcome:
         """Do what remains of the task."""
         t, task = self._t, self._task
         if not task.inputs:
@@ -201,6 +234,8 @@ class _Attempt:
             version = commit_staged(t, replacement(t, task, made, self._lease))
             if self._lease is not None:
                 self._lease.forget()
+        if task.buckets is not None:
+            _drop_taken_in(t, task.chunks[0])
         return self.outcome(
             "done",
             version=version,
@@ -242,6 +277,8 @@ class _Attempt:
         another segment.
         """
         task = self._task
+        if task.buckets is not None:
+            return self._already_merged(head, task.buckets)
         live = head.live([drop_of(segment) for segment in task.inputs])
         # against segment-that-came-back-taken-for-the-old
         gone = [s for s in task.inputs if live.get(s.id) != s]
@@ -252,6 +289,23 @@ class _Attempt:
             return self.outcome("done", version=version)
         why = f"{len(gone)} of {len(task.inputs)} inputs are no longer live, such as {gone[0].id}"
         return self.outcome("superseded", error=f"{why} of chunk {gone[0].chunk}")
+
+    def _already_merged(self, head: Snapshot, at: Buckets) -> Outcome | None:
+        """Return the outcome if the inputs do not count in their slices any more."""
+        task, chunk = self._task, self._task.chunks[0]
+        bounds = parse_chunk(chunk)
+        entries = to_segments(head.entries(bounds.start, bounds.end))
+        live = {s.id: s for s in entries if s.chunk == chunk}
+        inputs = tuple(sorted(s.id for s in task.inputs))
+        merge = Merge(task.version, chunk, at.first, at.last, at.low, at.high, inputs, 0, 0)
+        why = still_due(merge, list(live.values()))
+        # against restored-slice-taken-for-the-old
+        if why is None and all(live.get(s.id) == s for s in task.inputs):
+            return None
+        version = find_transaction(self._t.log, task.id, task.version + 1, head.version)
+        if version is not None:
+            return self.outcome("done", version=version)
+        return self.outcome("superseded", error=why or "its inputs were restored meanwhile")
 
     def _claim(self) -> Lease | Outcome:
         task = self._task

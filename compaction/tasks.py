@@ -18,6 +18,22 @@ from eventlog.model.records import Granularity, Segment
 Color = Literal["red", "black"]
 
 
+class Buckets(Struct, frozen=True, forbid_unknown_fields=True):
+    """The slices that a task of a keyed table merges: buckets of a chunk, and spans of versions.
+
+    Attributes:
+        first: the first bucket.
+        last: the last bucket.
+        low: the first version whose rows are merged.
+        high: the last one.
+    """
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+
 class Task(Struct, frozen=True, forbid_unknown_fields=True):
     """Rewrite these segments into the fewest good ones.
 
@@ -35,6 +51,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
         reason: the rule and its numbers, as text.
         after: ids of tasks that must end first. They make segments in this task's chunks, so its
             inputs must be looked up again then (`eventlog.compaction.planner.planning.renewed`).
+        buckets: in a keyed table, the slices that it merges; its inputs may count in others, too.
     """
 
     id: str
@@ -45,6 +62,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     priority: float
     reason: str
     after: tuple[str, ...] = ()
+    buckets: Buckets | None = None
 
     @property
     def bytes(self) -> int:
@@ -62,7 +80,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
         return "black" if self.after else "red"
 
 
-def task_id(table: str, granularity: Granularity, inputs: Iterable[tuple[str, int]]) -> str:
+def task_id(table: str, granularity: str, inputs: Iterable[tuple[str, int]]) -> str:
     """Return the id of the task that rewrites the segments of these (id, version), in this order.
 
     It is the id of a transaction, which takes effect once. Versions are included because work that

@@ -26,6 +26,7 @@ from eventlog.model.records import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
+from eventlog.readers.keyed import Slices
 from eventlog.recovery import fallback
 from eventlog.state.scan import ScanPlan
 from eventlog.state.small.holds import check_kept
@@ -157,6 +158,10 @@ class Scan:
         if known is not None:
             return known
         try:
+            if self.plan.rule is not None:
+                bare = replace(self.reading, schema=pa.schema([]))
+                slices = Slices(bare, self.plan.rule)
+                return sum(batch.num_rows for batch in slices.batches(self.plan.runs))
             return self.reading.count(self.plan.in_scan_order())
         except DataLoss as error:
             if not self.fallback:
@@ -173,7 +178,10 @@ class Scan:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the version's own segments."""
         try:
-            yield from self.reading.batches(self.plan.in_scan_order())
+            if self.plan.rule is not None:
+                yield from Slices(self.reading, self.plan.rule).batches(self.plan.runs)
+            else:
+                yield from self.reading.batches(self.plan.in_scan_order())
         except DataLoss as error:
             if not self.fallback:
                 self._advise(error)
@@ -247,6 +255,10 @@ def scan(
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
+    if fallback and plan.rule is not None:
+        raise InvalidInput(
+            "fallback is for tables without a key: what a merge left out is not kept"
+        )
     reading = Reading(
         store=t.store,
         version=plan.version,

@@ -5,5 +5,6 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 """
 
 from eventlog.writers.batch import append, overwrite
+from eventlog.writers.keyed import delete, upsert
 
-__all__ = ["append", "overwrite"]
+__all__ = ["append", "delete", "overwrite", "upsert"]

@@ -25,7 +25,9 @@ from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.staging.upserts import incoming
 from eventlog.state.delta import drop_of
+from eventlog.state.keyed.rule import OP, keyed_of
 from eventlog.state.small import rules
 from eventlog.table.restage import commit_staged
 
@@ -66,19 +68,28 @@ def append(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    app = make_app(app_id, app_seq)
+    return add_rows(t, data, "append", make_app(app_id, app_seq), memory_bytes)
+
+
+def add_rows(t: Table, data: Any, operation: str, app: App | None, memory_bytes: int) -> int:
+    """Stage and commit rows that conflict with nothing; return the committed version.
+
+    Raises: as `append`.
+    """
     head = t.head()
     done = already(head, app)
     if done is not None:
         t.verify(WINDOW_S)
-        report_mismatch(t, head, app, getattr(data, "num_rows", None))
+        # In a keyed table rows of one key are merged before they are stored.
+        rows_now = None if keyed_of(head.layout) else getattr(data, "num_rows", None)
+        report_mismatch(t, head, app, rows_now)
         return done
     rows = to_reader(data)
     head = _fitting_head(t, head, rows.schema)
     adds = stage(t, head, rows, memory_bytes)
     if not adds and app is None:
         return head.version
-    transaction = t.transaction("append", adds, read_version=head.version, app=app)
+    transaction = t.transaction(operation, adds, read_version=head.version, app=app)
     return commit_staged(t, transaction)
 
 
@@ -184,12 +195,12 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> 
             )
 
 
-def _fitting_head(t: Table, head: Snapshot, incoming: pa.Schema) -> Snapshot:
+def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot:
     """Return the head, or refresh it if the rows do not fit the schema that the handle has.
 
     Columns may have been added since, or a column that the rows lack may have become nullable.
     """
-    given = set(incoming.names)
+    given = {*given_schema.names} - ({OP} if keyed_of(head.layout) else set())
     columns = head.stored_schema.columns
     fit = given <= {c.name for c in columns} and all(c.nullable or c.name in given for c in columns)
     return head if fit else t.refresh()
@@ -204,11 +215,15 @@ def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
         Unavailable: the store does not answer.
     """
     reader = to_reader(rows)
-    check_columns(reader.schema, head.schema, head.layout.time_column)
+    recipe = Recipe.of(head)
+    wanted = head.schema
+    if recipe.rule is not None:
+        wanted = incoming(wanted, recipe.rule, reader.schema)
+    check_columns(reader.schema, wanted, head.layout.time_column)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
-        with t.verifying(), Stager(t.store, t.clock, Recipe.of(head), memory_bytes) as stager:
-            for batch in batches(reader, head.schema, head.layout.time_column):
+        with t.verifying(), Stager(t.store, t.clock, recipe, memory_bytes) as stager:
+            for batch in batches(reader, wanted, head.layout.time_column):
                 stager.write(batch)
             adds = stager.finish()
     except InvalidInput:

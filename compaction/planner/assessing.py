@@ -37,6 +37,7 @@ from eventlog.model.records import (
     Granularity,
     Segment,
 )
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.assessment import MAX_STATES, is_current
 
 # An analysis without news is recorded anyway after this many versions: the next plan reads the
@@ -76,6 +77,8 @@ def record(
         results: how each task ended.
         now_ms: the time in ms UTC; the table's clock if None.
     """
+    if keyed_of(t.head().layout) is not None:
+        return None  # slices are planned from their segments alone
     now = t.clock.now_ms() if now_ms is None else now_ms
     after = plan(t, policy, now_ms=now)
     known = known_of(t.snapshot(after.version))

@@ -31,6 +31,7 @@ from eventlog.compaction.planner.candidates import (
     task_of,
 )
 from eventlog.compaction.planner.scoring import Verdict, score
+from eventlog.compaction.planner.slices import merges
 from eventlog.compaction.planner.spans import (
     Sums,
     TargetChunk,
@@ -43,11 +44,14 @@ from eventlog.compaction.planner.spans import (
 )
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
-from eventlog.errors import Corrupt, NotFound
+from eventlog.errors import Corrupt, InvalidInput, NotFound
 from eventlog.format.places import first_key
+from eventlog.format.segments import to_segments
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
+from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.slices import runs
 from eventlog.state.small.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]
@@ -140,6 +144,8 @@ def plan(
     """
     chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    if keyed_of(snapshot.layout) is not None:
+        return _of_slices(snapshot, chosen, now_ms)
     known = known_of(snapshot)
     now = snapshot.header.time if now_ms is None else now_ms
     changed = _changed(t, snapshot, known, chosen)
@@ -148,6 +154,32 @@ def plan(
     entries = _read(snapshot, changed, chosen)
     since = known.analysed.version if known.analysed else None
     return plan_entries(entries, known, chosen, now, since=since)
+
+
+def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
+    """Return the plan for a keyed table, whose slices are merged."""
+    granularity = snapshot.layout.granularity
+    found = runs(to_segments(snapshot.entries()))
+    tasks = merges(
+        found,
+        policy,
+        table=snapshot.header.table,
+        version=snapshot.version,
+        granularity=granularity,
+    )
+    return Plan(
+        table=snapshot.header.table,
+        version=snapshot.version,
+        time=snapshot.header.time if now_ms is None else now_ms,
+        granularity=granularity,
+        policy=policy,
+        since=None,
+        verdicts=(),
+        spans=len({run.chunk for run in found}),
+        empty=0,
+        tasks=tuple(tasks[: policy.max_queue]),
+        skipped=(),
+    )
 
 
 def explain(
@@ -168,6 +200,10 @@ def explain(
     """
     chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    if keyed_of(snapshot.layout) is not None:
+        raise InvalidInput(
+            "a keyed table is merged by slices, not by chunks: `plan` has a reason for each task"
+        )
     known = known_of(snapshot)
     granularity = chosen.granularity or known.granularity
     target_chunk = home(parse_chunk(text(chunk, "chunk")), granularity)

@@ -37,20 +37,33 @@ _ROWS = 20  # of `eventlog log`, by default
     help="Take the columns from this Parquet file.",
 )
 @click.option("--time-column", required=True, help="Event-time column: a timestamp or a date.")
-@click.option("--granularity", type=click.Choice(GRANULARITIES), default="day", show_default=True)
-@click.option("--order-by", multiple=True, help="Sort rows within a segment by it. Repeatable.")
+@click.option(
+    "--granularity",
+    type=click.Choice(GRANULARITIES),
+    help="Size of time chunks. Default: day; with --key: all.",
+)
+@click.option(
+    "--order-by",
+    multiple=True,
+    help="Sort rows within a segment by it. Repeatable. With --key: the column that orders the "
+    "rows of a key.",
+)
+@click.option("--key", multiple=True, help="Merge rows with the same value of it. Repeatable.")
+@click.option("--buckets", type=click.IntRange(min=1), help="With --key: number of buckets.")
 @click.option(
     "--property", "properties", metavar="NAME=VALUE", multiple=True, callback=pairs,
     help="A property of the table. Repeatable.",
 )  # fmt: skip
-def create(
+def create(  # noqa: PLR0913 - one argument an option
     place: Place,
     *,
     text: str | None,
     like: str | None,
     time_column: str,
-    granularity: str,
+    granularity: str | None,
     order_by: Sequence[str],
+    key: Sequence[str],
+    buckets: int | None,
     properties: dict[str, str],
 ) -> None:
     """Create a table."""
@@ -62,6 +75,8 @@ def create(
         time_column=time_column,
         granularity=granularity,
         order_by=[name for part in order_by for name in names(part, "--order-by")],
+        key=[name for part in key for name in names(part, "--key")],
+        buckets=buckets,
         properties=properties,
         storage_options=place.storage_options,
     )
@@ -69,7 +84,7 @@ def create(
         terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
     else:
         columns = count_text(len(table.head().schema.names), "column")
-        terminal.say(f"created {table.uri}: {columns}, chunks by {granularity}")
+        terminal.say(f"created {table.uri}: {columns}, chunks by {table.head().layout.granularity}")
 
 
 @click.command("log")

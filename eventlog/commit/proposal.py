@@ -79,7 +79,7 @@ def propose(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
         min_writer=FORMAT_VERSION,
-        features=(),
+        features=fold.features(effect.meta),
         table=table_id,
         version=version,
         prev=head.commit_hash if head else None,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Add, Segment
@@ -105,6 +107,9 @@ def check_entry(segment: Segment) -> None:
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
         raise Corrupt(f"segment {segment.id} has statistics that are not in order of columns")
+    place = segment.slice
+    if not isinstance(place, UnsetType) and None in (place.low, place.high, place.ordinal):
+        raise Corrupt(f"segment {segment.id} has a slice without versions or ordinal")
 
 
 def check_object(entry: Add | Segment) -> None:

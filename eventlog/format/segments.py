@@ -14,15 +14,17 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import UNSET, UnsetType
 
 from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.chunks import chunk_name, parse_chunk
-from eventlog.model.records import Add, ColumnStats, Drop, Segment, Tail
+from eventlog.model.records import Add, ColumnStats, Drop, Segment, Slice, Tail
 
 _FIXED = pa.schema(
     [
@@ -41,12 +43,35 @@ _FIXED = pa.schema(
         ("tail_sha256", pa.binary(32)),
     ]
 )
+# In keyed tables, between those and the statistics.
+_SLICE = pa.schema(
+    [
+        ("slice_kind", pa.string()),
+        ("slice_first", pa.int64()),
+        ("slice_last", pa.int64()),
+        ("slice_low", pa.int64()),
+        ("slice_high", pa.int64()),
+        ("slice_level", pa.int64()),
+        ("slice_ordinal", pa.int64()),
+    ]
+)
+_OF_COMMIT = ("low", "high", "ordinal")  # what an add leaves to its commit
+_SLICE_KINDS = ("base", "late", "log")
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Columns of unique values, for which a dictionary would only take more space.
 _PLAIN = ("id", "checksum", "hash", "tail_sha256")
 _TAIL = ("tail_size", "tail_sha256")
-_COUNTS = ("epoch", "version", "partition", "rows", "bytes", "schema", "tail_size")
+_COUNTS = (
+    "epoch",
+    "version",
+    "partition",
+    "rows",
+    "bytes",
+    "schema",
+    "tail_size",
+    *(name for name in _SLICE.names if name != "slice_kind"),
+)
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
@@ -91,6 +116,7 @@ def to_segments(table: pa.Table) -> list[Segment]:
             fixed["schema"],
             _stats_rows(table),
             _tails(table),
+            _slices(table),
         )
     )
 
@@ -214,6 +240,12 @@ def spill(
     columns["version"] = [None if o else a.version for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
     columns["partition"] = [None if o else a.partition for a, o in zip(added, own, strict=True)]  # type: ignore[union-attr]
     columns["hash"] = [None] * len(added)
+    if any(not isinstance(a.slice, UnsetType) for a in added):
+        left = [_left_to_commit(a) if o else a.slice for a, o in zip(added, own, strict=True)]
+        for name in _OF_COMMIT:
+            columns[f"slice_{name}"] = [
+                None if isinstance(place, UnsetType) else getattr(place, name) for place in left
+            ]
     chunks = [parse_chunk(drop.chunk) for drop in dropped]
     gone: dict[str, list[Any]] = {name: [None] * len(dropped) for name in _FIXED.names}
     gone |= {
@@ -227,8 +259,15 @@ def spill(
     return table.append_column(_SPILL_ACTION, marks)
 
 
-def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]]:
+def from_spill(
+    table: pa.Table, version: int, *, actions: bool = False
+) -> tuple[list[Segment], list[Drop]]:
     """Return the adds and drops of a spill object named by the commit of `version`.
+
+    Args:
+        table: the object.
+        version: the version of the commit.
+        actions: they are actions of a transaction: their slices leave to the commit what they do.
 
     Raises:
         Corrupt: a row is neither an add nor a drop, or the versions and partitions of adds are not
@@ -258,7 +297,8 @@ def from_spill(table: pa.Table, version: int) -> tuple[list[Segment], list[Drop]
         ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
         kept = kept.set_column(4, _FIXED.field(4), versions.fill_null(version))
         partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
-        return to_segments(kept.set_column(5, _FIXED.field(5), partitions)), drops
+        kept = kept.set_column(5, _FIXED.field(5), partitions)
+        return to_segments(kept if actions else _with_spans(kept, version)), drops
     except (TypeError, AttributeError) as error:
         raise Corrupt(f"a spill object has rows that violate the format: {error}") from None
 
@@ -279,9 +319,55 @@ def _fixed_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
     }
 
 
+def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
+    """Return the columns of the places in slices; none where no entry has one."""
+    places = [None if isinstance(entry.slice, UnsetType) else entry.slice for entry in entries]
+    if not any(places):
+        return {}
+    names = [name.removeprefix("slice_") for name in _SLICE.names]
+    return {f"slice_{n}": [None if p is None else getattr(p, n) for p in places] for n in names}
+
+
+def _left_to_commit(entry: Add | Segment) -> Slice | UnsetType:
+    """Return the place of an own add of a commit, without what that determines."""
+    place = entry.slice
+    if isinstance(place, UnsetType) or isinstance(entry, Add):
+        return place
+    if place.low == entry.version and not place.level:
+        place = msgspec.structs.replace(place, low=None, high=None)
+    if place.ordinal == entry.partition:
+        place = msgspec.structs.replace(place, ordinal=None)
+    return place
+
+
+def _with_spans(table: pa.Table, version: int) -> pa.Table:
+    """Return the adds of a spill with the spans and ordinals that they leave to their commit."""
+    if "slice_kind" not in table.column_names:
+        return table
+    placed = pc.is_valid(table.column("slice_kind"))
+    for name in ("slice_low", "slice_high"):
+        column = table.column(name)
+        filled = pc.if_else(pc.and_(placed, pc.is_null(column)), version, column)
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, _SLICE.field(name), filled)
+    ordinals = pc.coalesce(table.column("slice_ordinal"), table.column("partition"))
+    at = table.schema.get_field_index("slice_ordinal")
+    ordinals = pc.if_else(placed, ordinals, pa.scalar(None, pa.int64()))
+    return table.set_column(at, _SLICE.field("slice_ordinal"), ordinals)
+
+
+def _slices(table: pa.Table) -> list[Slice | UnsetType]:
+    if "slice_kind" not in table.column_names:
+        return [UNSET] * table.num_rows
+    columns = [table.column(name).to_pylist() for name in _SLICE.names]
+    return [UNSET if row[0] is None else Slice(*row) for row in zip(*columns, strict=True)]
+
+
 def _table(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
-    arrays = [pa.array(columns[field.name], field.type) for field in _FIXED]
-    fields = list(_FIXED)
+    columns = _slice_columns(entries) | columns
+    present = [*_FIXED, *(field for field in _SLICE if field.name in columns)]
+    arrays = [pa.array(columns[field.name], field.type) for field in present]
+    fields = list(present)
     by_column: dict[int, dict[int, ColumnStats]] = {}
     for row, entry in enumerate(entries):
         for stat in entry.stats:
@@ -371,18 +457,43 @@ def _conform(table: pa.Table) -> pa.Table:
             table = table.cast(exact)
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
+    _check_slices(table)
     _check_counts(table)
     return table
+
+
+def _check_slices(table: pa.Table) -> None:
+    """Refuse places in slices of which a part is missing, or of an unknown kind."""
+    if "slice_kind" not in table.column_names:
+        return
+    spilled = _SPILL_ACTION.name in table.column_names
+    kinds = table.column("slice_kind")
+    absent = pc.is_null(kinds)
+    for name in _SLICE.names:
+        missing = pc.is_null(table.column(name))
+        if name.removeprefix("slice_") in _OF_COMMIT and spilled:
+            if pc.any(pc.and_(absent, pc.invert(missing)), min_count=0).as_py():
+                raise Corrupt("a frame object has incomplete slices")
+        elif not missing.equals(absent):
+            raise Corrupt("a frame object has incomplete slices")
+    low, high = (pc.is_null(table.column(name)) for name in ("slice_low", "slice_high"))
+    if not low.equals(high):
+        raise Corrupt("a frame object has incomplete slices")
+    if not pc.all(
+        pc.is_in(kinds.drop_null(), value_set=pa.array(_SLICE_KINDS)), min_count=0
+    ).as_py():
+        raise Corrupt("a frame object has a slice of an unknown kind")
 
 
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
 def _exact(schema: pa.Schema) -> pa.Schema:
     """Check the columns of a decoded frame object, and return them with their exact types."""
-    fixed, fields = set(_FIXED.names), []
+    fixed, fields = {*_FIXED.names, *_SLICE.names}, []
     for field in schema:
         stem, _, number = field.name.partition("_")
         if field.name in fixed:
-            fields.append(_FIXED.field(field.name))
+            own = _FIXED if field.name in _FIXED.names else _SLICE
+            fields.append(own.field(field.name))
         elif field.name == _SPILL_ACTION.name:
             fields.append(_SPILL_ACTION)
         elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
@@ -392,7 +503,10 @@ def _exact(schema: pa.Schema) -> pa.Schema:
             fields.append(pa.field(field.name, field.type if kept else pa.int64()))
         else:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
-    if [name for name in schema.names if name in fixed] != _FIXED.names:
+    if [name for name in schema.names if name in fixed] not in (
+        _FIXED.names,
+        [*_FIXED.names, *_SLICE.names],
+    ):
         raise Corrupt("a frame object lacks a column of a segment entry")
     wanted = {f"{stem}_{n}" for n in _stats_ids(schema.names) for stem in ("min", "max", "nulls")}
     stats = [name for name in schema.names if name not in fixed and name != _SPILL_ACTION.name]
@@ -403,7 +517,8 @@ def _exact(schema: pa.Schema) -> pa.Schema:
 
 def _check_counts(table: pa.Table) -> None:
     """Refuse what JSON could not say either (FORMAT.md R5.2)."""
-    for name in (*_COUNTS, *(name for name in table.column_names if name.startswith("nulls_"))):
+    counts = [name for name in _COUNTS if name in table.column_names]
+    for name in (*counts, *(name for name in table.column_names if name.startswith("nulls_"))):
         least = pc.min(table.column(name)).as_py()
         if least is not None and least < 0:
             raise Corrupt(f"a frame object has a negative count in its column {name!r}")

@@ -159,13 +159,18 @@ class Snapshot:
 
         Args:
             where: SQL text or a pyarrow expression; segments without matching rows are left out, as
-                far as their statistics show that.
+                far as their statistics show that, and in a keyed table those that a scan of the
+                others need not read.
             chunks: chunks or chunk names; only segments that overlap them are returned.
 
         Raises:
             InvalidInput: the predicate or a chunk name is invalid.
             Corrupt: neither the key frame nor the commits before it give the entries.
         """
+        if where is None:
+            # Of a keyed table a scan need not read all of them.
+            question = scan.question(self.state, chunks=chunks)
+            return self._ask(replace(question, rule=None)).segments()
         return plan(self, where=where, chunks=chunks).segments()
 
     def chunks(self) -> list[ChunkTotals]:

@@ -55,7 +55,7 @@ def unpack(commit: Commit, fetch: Fetch) -> Commit:
     unpacked = []
     for transaction in commit.transactions:
         if transaction.spill is not None:
-            added, dropped = _unspill(transaction.spill, version, fetch)
+            added, dropped = _unspill(transaction.spill, version, fetch, actions=True)
             adds = tuple(add_of(segment) for segment in added)
             actions = (*transaction.actions, *adds, *dropped)
             transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
@@ -102,8 +102,10 @@ def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) ->
     return Spill(digest, len(body), adds, drops)
 
 
-def _unspill(spill: Spill, version: int, fetch: Fetch) -> tuple[list[Segment], list[Drop]]:
-    added, dropped = segments.from_spill(fetch(spill), version)
+def _unspill(
+    spill: Spill, version: int, fetch: Fetch, *, actions: bool = False
+) -> tuple[list[Segment], list[Drop]]:
+    added, dropped = segments.from_spill(fetch(spill), version, actions=actions)
     if (len(added), len(dropped)) != (spill.adds, spill.drops):
         raise Corrupt(
             f"a spill object has {len(added)} adds and {len(dropped)} drops; its commit states "

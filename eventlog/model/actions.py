@@ -6,7 +6,7 @@ what they do.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from eventlog.model.entries import (
     Analysed,
@@ -19,6 +19,7 @@ from eventlog.model.entries import (
     Int,
     Layout,
     Schema,
+    Slice,
     Sweep,
     Tail,
 )
@@ -36,6 +37,7 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
     schema: Count
     stats: tuple[ColumnStats, ...] = ()
     tail: Tail | None = None
+    slice: Slice | UnsetType = UNSET
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_fields=True):
@@ -232,6 +234,36 @@ class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unk
     deletes: Count
 
 
+class Merge(Struct, frozen=True, tag="merge", tag_field="action", forbid_unknown_fields=True):
+    """Precondition: adds of the transaction are the merged rows of a run of slices.
+
+    The slices are the buckets from `first` to `last` of a chunk, the run is everything in them
+    that lies between the versions `low` and `high`. The adds of this chunk, these buckets and these
+    versions take its place.
+
+    Attributes:
+        version: the version that the merge was planned at.
+        chunk: the time chunk.
+        first: the first bucket.
+        last: the last bucket.
+        low: the first version of the run.
+        high: the last version of the run.
+        inputs: ids of the segments that were merged, in ascending order.
+        rows: number of their rows in these buckets.
+        superseded: number of those that are not in an added base or log.
+    """
+
+    version: Count
+    chunk: str
+    first: Count
+    last: Count
+    low: Count
+    high: Count
+    inputs: tuple[str, ...]
+    rows: Count
+    superseded: Count
+
+
 class SetGranularity(
     Struct, frozen=True, tag="set_granularity", tag_field="action", forbid_unknown_fields=True
 ):
@@ -291,6 +323,7 @@ Action = (
     | Restore
     | SameSegments
     | Replace
+    | Merge
     | SetGranularity
     | Assess
     | SetClock

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from msgspec import UNSET, Struct, UnsetType
 from msgspec import Meta as Bounds
-from msgspec import Struct
 
 Granularity = Literal["hour", "day", "month", "year", "all"]
 ClaimKind = Literal["exclusive", "shared"]
 Holder = Literal["pin", "claim", "replica"]
 Standing = Literal["stable", "unstable", "deferred"]
+SliceKind = Literal["base", "late", "log"]
 GRANULARITIES: tuple[Granularity, ...] = ("hour", "day", "month", "year", "all")
 
 # Every integer of the format fits a signed 64-bit integer (FORMAT.md "Canonical JSON").
@@ -42,12 +43,33 @@ class Schema(Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[Column, ...]
 
 
+class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
+    """What makes a table keyed: its rows are found by key, in buckets.
+
+    Attributes:
+        key: names of the key columns.
+        buckets: number of buckets that keys are hashed to (`eventlog.format.buckets`).
+    """
+
+    key: tuple[str, ...]
+    buckets: Count
+
+
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """How rows are arranged in segments: event-time column, chunk size, sort order."""
+    """How rows are arranged in segments.
+
+    Attributes:
+        time_column: the event-time column.
+        granularity: the size of time chunks.
+        order_by: the columns that rows of a segment are sorted by; in a keyed table at most one,
+            which orders the rows of a key.
+        keyed: absent in a table without a key.
+    """
 
     time_column: str
     granularity: Granularity
     order_by: tuple[str, ...] = ()
+    keyed: Keyed | UnsetType = UNSET
 
 
 # A table has millions of entries and statistics, none of which can be part of a reference cycle:
@@ -74,6 +96,33 @@ class Tail(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     sha256: str
 
 
+class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The place of a segment in the slices of a keyed table (FORMAT.md "Keyed tables").
+
+    A slice is one bucket of one time chunk.
+
+    Attributes:
+        kind: `log`: rows as they were written, with deletes. `base`: the result of merging all
+            that came before, one row a key. `late`: what a base does not show and later rows may
+            depend on.
+        first: the first bucket that it has rows of.
+        last: the last one.
+        low: the version of the first commit whose rows it has; in an `add` null, for its own.
+        high: the version of the last one; null as `low`.
+        level: how many merges its rows went through.
+        ordinal: orders segments of one span; null in an `add`, for its ordinal among the segments
+            that its commit adds. A restore keeps it.
+    """
+
+    kind: SliceKind
+    first: Count
+    last: Count
+    low: Count | None
+    high: Count | None
+    level: Count
+    ordinal: Count | None = None
+
+
 class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One immutable Parquet object of rows of exactly one time chunk.
 
@@ -89,6 +138,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         schema: id of the schema that the segment was written with.
         stats: statistics of the leading columns, ordered by column id.
         tail: the tail of the object; None if it is small enough to be checked in one piece.
+        slice: its place in the slices of a keyed table; absent in other tables.
     """
 
     id: str
@@ -102,6 +152,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     schema: Count
     stats: tuple[ColumnStats, ...] = ()
     tail: Tail | None = None
+    slice: Slice | UnsetType = UNSET
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,6 +13,10 @@ from eventlog.arguments import is_unicode, shown
 from eventlog.errors import InvalidInput
 
 USER_PREFIX = "user."
+# The merge rule of a keyed table (`eventlog.state.keyed.rule`): set at creation, and never changed.
+MERGE = "merge"
+MERGE_COLUMN = "merge."
+MERGE_GROUP = "merge.group."
 _MAX_TEXT = 4096
 
 
@@ -40,6 +44,12 @@ SETTINGS: dict[str, Setting] = {
     "segment_bytes": Setting(
         128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"
     ),
+    "bucket_bytes": Setting(
+        8 * 2**20, 2**10, 2**30, "Arrow bytes above which an upsert writes a segment a bucket"
+    ),
+    "tombstone_hours": Setting(
+        168, 0, 876_000, "hours for which a delete hides older rows that arrive later"
+    ),
 }
 TEXT_SETTINGS = {"stats_columns": "leading columns, or names (a,b or JSON), that get statistics"}
 
@@ -52,6 +62,11 @@ def setting(properties: Mapping[str, str], name: str) -> int:
     return min(max(value, rule.low), rule.high)
 
 
+def is_merge(name: str) -> bool:
+    """Return whether a property is part of a keyed table's merge rule."""
+    return name == MERGE or name.startswith(MERGE_COLUMN)
+
+
 def check_property(name: str, value: str | None) -> None:
     """Check one property that a user wants to set; None removes it.
 
@@ -62,7 +77,7 @@ def check_property(name: str, value: str | None) -> None:
         raise InvalidInput(f"property {shown(name)} must be a string, not {shown(value)}")
     if not is_unicode(name + (value or "")):
         raise InvalidInput(f"property {name[:80]!r} is not valid Unicode")
-    if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS:
+    if name.startswith(USER_PREFIX) or name in TEXT_SETTINGS or is_merge(name):
         if len(name) > 255 or (value is not None and len(value) > _MAX_TEXT):
             raise InvalidInput(f"property {name[:80]!r} is longer than {_MAX_TEXT} characters")
         return

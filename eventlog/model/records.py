@@ -23,6 +23,7 @@ from eventlog.model.actions import (
     Drop,
     Fence,
     Horizon,
+    Merge,
     PropertyChange,
     Release,
     Renew,
@@ -53,9 +54,12 @@ from eventlog.model.entries import (
     Granularity,
     Holder,
     Int,
+    Keyed,
     Layout,
     Schema,
     Segment,
+    Slice,
+    SliceKind,
     Spill,
     Standing,
     Sweep,
@@ -66,6 +70,7 @@ __all__ = [
     "FORMAT_NAME",
     "FORMAT_VERSION",
     "GRANULARITIES",
+    "KEYED_FEATURE",
     "KNOWN_FEATURES",
     "Ack",
     "Action",
@@ -97,8 +102,10 @@ __all__ = [
     "Horizon",
     "Int",
     "KeyFrame",
+    "Keyed",
     "Layout",
     "Leaf",
+    "Merge",
     "Meta",
     "Pin",
     "PropertyChange",
@@ -117,6 +124,8 @@ __all__ = [
     "SetPin",
     "SetProperties",
     "SetSchema",
+    "Slice",
+    "SliceKind",
     "Spill",
     "Standing",
     "Sweep",
@@ -132,7 +141,8 @@ __all__ = [
 
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
-KNOWN_FEATURES: frozenset[str] = frozenset()
+KEYED_FEATURE = "keyed"  # the table has slices
+KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE})
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):

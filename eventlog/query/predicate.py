@@ -34,6 +34,11 @@ MAX_EXPRESSION_BYTES = 64 * 2**20
 class Predicate(Protocol):
     """The interface of a predicate. Entries are tables with the columns of `format.segments`."""
 
+    @property
+    def schema(self) -> Schema:
+        """The table's schema."""
+        ...
+
     def to_arrow(self) -> pc.Expression:
         """Return the filter over rows of the table's Arrow schema."""
         ...

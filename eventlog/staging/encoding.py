@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import UNSET, UnsetType
 
 from eventlog import limits
 from eventlog.clock import Clock
@@ -23,9 +24,10 @@ from eventlog.format import codec, keys, parts
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.properties import setting
-from eventlog.model.records import Add, Column, ColumnStats, Layout, Schema, Tail
+from eventlog.model.records import Add, Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
 from eventlog.model.schema import to_arrow
 from eventlog.staging.cutting import bounded, weight, within
+from eventlog.state.keyed.rule import MergeRule, keyed_of, stored_rule
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 
@@ -54,6 +56,8 @@ class Recipe:
         layout: time column, granularity, sort order.
         stats_columns: the columns that get statistics.
         segment_bytes: Arrow bytes of a chunk that fill a segment.
+        rule: the merge rule of a keyed table; None for others.
+        bucket_bytes: in a keyed table: Arrow bytes above which an upsert writes a segment a bucket.
     """
 
     epoch: int
@@ -61,6 +65,8 @@ class Recipe:
     layout: Layout
     stats_columns: tuple[Column, ...]
     segment_bytes: int
+    rule: MergeRule | None = None
+    bucket_bytes: int = 0
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Recipe:
@@ -74,11 +80,23 @@ class Recipe:
             epoch=snapshot.version,
             schema=snapshot.stored_schema,
             layout=layout,
-            stats_columns=stats.stats_columns(
-                snapshot.stored_schema, setting_text, layout.time_column
+            stats_columns=_with_key(
+                stats.stats_columns(snapshot.stored_schema, setting_text, layout.time_column),
+                snapshot.stored_schema,
+                keyed_of(layout),
             ),
             segment_bytes=setting(snapshot.properties, "segment_bytes"),
+            rule=stored_rule(layout, snapshot.stored_schema, snapshot.properties),
+            bucket_bytes=setting(snapshot.properties, "bucket_bytes"),
         )
+
+
+def _with_key(
+    columns: tuple[Column, ...], schema: Schema, keyed: Keyed | None
+) -> tuple[Column, ...]:
+    """Return the columns that get statistics, with those of the key: look-ups prune by them."""
+    wanted = {column.name for column in columns} | set(keyed.key if keyed else ())
+    return tuple(column for column in schema.columns if column.name in wanted)
 
 
 class Encoded(NamedTuple):
@@ -101,6 +119,7 @@ class SegmentWriter:
         watch: called with all rows, right before they are encoded.
         group_bytes: Arrow bytes that fill a row group.
         path: a file for the encoded bytes, so that only waiting rows are held in memory.
+        schema: that of the rows; the recipe's if None.
     """
 
     def __init__(
@@ -112,11 +131,12 @@ class SegmentWriter:
         watch: Callable[[pa.Table], None] | None = None,
         group_bytes: int = _GROUP_BYTES,
         path: Path | None = None,
+        schema: pa.Schema | None = None,
     ) -> None:
         self._clock, self._recipe, self._watch = clock, recipe, watch
         self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
         self._sink = io.BytesIO() if path is None else path.open("w+b")
-        schema = to_arrow(recipe.schema)
+        schema = to_arrow(recipe.schema) if schema is None else schema
         self._file = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, **_parquet(schema))
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
@@ -162,8 +182,16 @@ class SegmentWriter:
         self._sizes.append(_sizes(group))
         self.encoded_rows += group.num_rows
 
-    def seal(self) -> tuple[Add, memoryview]:
+    def abandon(self) -> None:
+        """Close the file, whose rows are not needed any more."""
+        self._file.close()
+        self._sink.close()
+
+    def seal(self, place: Slice | UnsetType = UNSET) -> tuple[Add, memoryview]:
         """Return the action that will add the segment, and the bytes of its object.
+
+        Args:
+            place: its place in the slices of a keyed table.
 
         If the bytes are in a file, the file is unlinked; they stay available while referenced.
         """
@@ -181,6 +209,7 @@ class SegmentWriter:
             encoded,
             rows=self.rows,
             column_stats=stats.merge(self._groups),
+            place=place,
         )
         return add, encoded.body
 
@@ -266,6 +295,7 @@ def make_add(
     *,
     rows: int,
     column_stats: tuple[ColumnStats, ...],
+    place: Slice | UnsetType = UNSET,
 ) -> Add:
     """Return the action that adds a segment under a fresh id.
 
@@ -276,6 +306,7 @@ def make_add(
         encoded: its object.
         rows: their number.
         column_stats: their statistics.
+        place: its place in the slices of a keyed table.
     """
     return Add(
         id=clock.token(),  # against attempts-share-keys
@@ -287,4 +318,5 @@ def make_add(
         schema=recipe.schema.id,
         stats=column_stats,
         tail=encoded.tail,
+        slice=place,
     )

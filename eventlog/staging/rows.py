@@ -159,8 +159,17 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return _fits_nested(kind, wanted)
 
 
-def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Table | Problem:
-    """Return the batch as a table of exactly the wanted schema, or the first problem in it."""
+def conform(
+    batch: pa.RecordBatch, wanted: pa.Schema, time_column: str, *, time_required: bool = True
+) -> pa.Table | Problem:
+    """Return the batch as a table of exactly the wanted schema, or the first problem in it.
+
+    Args:
+        batch: the rows.
+        wanted: the schema.
+        time_column: name of the event-time column.
+        time_required: whether each row must have an event time, whatever the schema says.
+    """
     columns = []
     for field in wanted:
         at = batch.schema.get_field_index(field.name)
@@ -168,7 +177,8 @@ def conform(batch: pa.RecordBatch, wanted: pa.Schema, time_column: str) -> pa.Ta
         cast = _cast(values, field, text_time=field.name == time_column and _is_text(values.type))
         if isinstance(cast, Problem):
             return cast
-        if cast.null_count and (not field.nullable or field.name == time_column):
+        is_time = time_required and field.name == time_column
+        if cast.null_count and (not field.nullable or is_time):
             why = "event times are null" if field.name == time_column else "values are null"
             return Problem(field.name, why, cast.null_count, _example_row(batch, cast))
         columns.append(cast)

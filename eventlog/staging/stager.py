@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from eventlog import limits
 from eventlog.arguments import whole
@@ -18,8 +19,9 @@ from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
 from eventlog.model import stats
 from eventlog.model.chunks import chunk_name
-from eventlog.model.records import Add
+from eventlog.model.records import Add, Slice
 from eventlog.model.schema import to_arrow
+from eventlog.staging import upserts
 from eventlog.staging.cutting import bounded, sort_rows, split
 from eventlog.staging.decoding import PIECE_BYTES, even, pieces
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
@@ -76,7 +78,7 @@ class Stager:
         self._pending_bytes = 0
         self._open: dict[tuple[int, int], _Open] = {}
         self._open_bytes = 0
-        self._uploads: Uploads[Add] = Uploads(_UPLOADS, self._budget // 2)
+        self._uploads: Uploads[list[Add]] = Uploads(_UPLOADS, self._budget // 2)
         self._staged: list[Add] = []
         self._problems: dict[tuple[str, str], Problem] = {}
         self.rows = 0
@@ -103,7 +105,7 @@ class Stager:
                 self._take(part)
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        table = conform(batch, self._wanted, self._recipe.layout.time_column)
+        table = self._conformed(batch)
         if isinstance(table, Problem):
             self._note(table)
             return
@@ -112,6 +114,20 @@ class Stager:
         # One large batch must give the same segments as several small ones.
         for rows in bounded(table, table.num_rows, self._piece_bytes):
             self._hold(rows)
+
+    def _conformed(self, batch: pa.RecordBatch) -> pa.Table | Problem:
+        """Return the rows in the form in which they are held, or the first problem in them."""
+        rule, layout = self._recipe.rule, self._recipe.layout
+        if rule is None:
+            return conform(batch, self._wanted, layout.time_column)
+        wanted = upserts.incoming(self._wanted, rule, batch.schema)
+        # A delete of a key that is unique in the table needs no event time.
+        timeless = wanted is not self._wanted and layout.granularity == "all"
+        table = conform(batch, wanted, layout.time_column, time_required=not timeless)
+        if isinstance(table, Problem):
+            return table
+        chunked_by = None if layout.granularity == "all" else layout.time_column
+        return upserts.checked(table, self._wanted, rule, chunked_by)
 
     def _hold(self, rows: pa.Table) -> None:
         size = rows.nbytes
@@ -141,7 +157,8 @@ class Stager:
         self._split()
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
-        staged = [*self._uploads.results(), *self._staged]
+        uploaded = (add for adds in self._uploads.results() for add in adds)
+        staged = [*uploaded, *self._staged]
         return sorted(staged, key=lambda add: add.chunk)
 
     def _note(self, problem: Problem) -> None:
@@ -178,15 +195,29 @@ class Stager:
         chunk = self._open.pop(bounds)
         self._open_bytes -= chunk.size
         if last and not self._uploads.under_way():
-            self._staged.append(self._write_segment(bounds, chunk.parts))
+            self._staged += self._write_segments(bounds, chunk.parts)
             return
-        self._uploads.add(chunk.size, self._write_segment, bounds, chunk.parts)
+        self._uploads.add(chunk.size, self._write_segments, bounds, chunk.parts)
 
-    def _write_segment(self, bounds: tuple[int, int], parts: list[pa.Table]) -> Add:
+    def _write_segments(self, bounds: tuple[int, int], parts: list[pa.Table]) -> list[Add]:
         recipe = self._recipe
         table = pa.concat_tables(parts)
+        if recipe.rule is not None:
+            cuts = upserts.cut(table, self._wanted, recipe.rule, recipe.bucket_bytes)
+            return [
+                self._write_segment(
+                    bounds, cut.rows, Slice("log", cut.first, cut.last, None, None, 0)
+                )
+                for cut in cuts
+            ]
         if recipe.layout.order_by:
             table = sort_rows(table, recipe.layout.order_by)
+        return [self._write_segment(bounds, table)]
+
+    def _write_segment(
+        self, bounds: tuple[int, int], table: pa.Table, place: Slice | UnsetType = UNSET
+    ) -> Add:
+        recipe = self._recipe
         encoded = encode(table)
         column_stats = stats.compute(table, recipe.stats_columns)
         add = make_add(
@@ -196,6 +227,7 @@ class Stager:
             encoded,
             rows=table.num_rows,
             column_stats=column_stats,
+            place=place,
         )
         put_segment(self._store, self._clock, add, encoded.body)
         return add

@@ -13,6 +13,7 @@ from eventlog.model.records import (
     Add,
     Drop,
     Horizon,
+    Merge,
     Replace,
     Restore,
     Schema,
@@ -71,7 +72,7 @@ def appends(version: int, taken: Sequence[Transaction]) -> Appends:
 
 def _rewrites(transaction: Transaction) -> bool:
     """Return whether the adds of a transaction have rows that its drops had."""
-    return any(isinstance(action, Replace) for action in transaction.actions)
+    return any(isinstance(action, Replace | Merge) for action in transaction.actions)
 
 
 def _changes_rows(transaction: Transaction) -> bool:

@@ -92,4 +92,5 @@ def add_of(segment: Segment) -> Add:
         schema=segment.schema,
         stats=segment.stats,
         tail=segment.tail,
+        slice=segment.slice,
     )

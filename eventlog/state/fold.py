@@ -15,6 +15,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
+    KEYED_FEATURE,
     Add,
     Changes,
     Commit,
@@ -30,6 +31,8 @@ from eventlog.model.records import (
     Unchanged,
 )
 from eventlog.state.delta import drop_of
+from eventlog.state.keyed import slices
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small import claims, rules, timing
 
 
@@ -66,6 +69,10 @@ class View(Protocol):
 
     def hash_sum(self) -> str:
         """Return the sum of the entry hashes of the live segments, as 64 hexadecimal digits."""
+        ...
+
+    def chunk(self, name: str) -> Sequence[Segment]:
+        """Return the live segments of a time chunk of a keyed table."""
         ...
 
 
@@ -123,6 +130,10 @@ class State:
         """See `View.hash_sum`."""
         return segments_sum(self.header, self.meta)
 
+    def chunk(self, name: str) -> Sequence[Segment]:
+        """See `View.chunk`."""
+        return [s for s in self.segments.values() if s.chunk == name]
+
 
 @dataclass(frozen=True, slots=True)
 class NoState:
@@ -145,6 +156,10 @@ class NoState:
     def hash_sum(self) -> str:
         """See `View.hash_sum`."""
         return codec.hex_hash(0)
+
+    def chunk(self, name: str) -> Sequence[Segment]:  # noqa: ARG002
+        """See `View.chunk`."""
+        return []
 
 
 def segments_sum(header: Header, meta: Meta) -> str:
@@ -254,6 +269,12 @@ def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, st
     return totals, codec.hex_hash(total_hash)
 
 
+def features(meta: Meta) -> tuple[str, ...]:
+    """Return the features that readers of a table with this small state need."""
+    keyed = meta.layout is not None and keyed_of(meta.layout) is not None
+    return (KEYED_FEATURE,) if keyed else ()
+
+
 def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
     """Return the header's summary of what a commit changed.
 
@@ -292,6 +313,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
         schema=add.schema,
         stats=add.stats,
         tail=add.tail,
+        slice=slices.placed(add, version, partition),
     )
 
 
@@ -313,7 +335,17 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
         return reason
     version, first = view.version + 1, len(so_far.adds)
     adds = tuple(segment_of(add, version, first + k) for k, add in enumerate(added))
+    reason = slices.problem(txn, meta, adds, drops, lambda name: _live_chunk(name, view, so_far))
+    if reason:  # against slices-never-judged
+        return reason
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+
+
+def _live_chunk(name: str, view: View, so_far: Effect) -> list[Segment]:
+    """Return the live segments of a chunk after the transactions before."""
+    gone = {s.id for s in so_far.drops}
+    live = [*view.chunk(name), *(s for s in so_far.adds if s.chunk == name)]
+    return [s for s in live if s.id not in gone]
 
 
 def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Meta | str:
@@ -409,6 +441,8 @@ def _check_fresh(state: State | None, header: Header, effect: Effect) -> None:
 
 def _check_header(state: State | None, commit: Commit, effect: Effect) -> None:
     header = commit.header
+    if header.features != features(effect.meta):
+        raise Corrupt("the header's features are not those of the table", version=header.version)
     before, meta = (state.header, state.meta) if state else (None, Meta())
     totals, state_hash = after(before, meta, effect)
     folded = {

@@ -7,22 +7,27 @@ Its answer is a view that contains exactly what the fold may look up for those t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.errors import InvalidInput
 from eventlog.format import segments
+from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.records import (
     Add,
     Drop,
     Leaf,
+    Merge,
     Meta,
     SameSegments,
     Segment,
     Transaction,
     Unchanged,
 )
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.questions import overlapping
 from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState
@@ -41,6 +46,7 @@ class Known:
             it.
         segments: the segments that were looked up, by id; None for one that is not live.
         arrivals: the results of `arrived`, by (start, end, after).
+        chunks: the live segments of the chunks of a keyed table that were looked up, by name.
     """
 
     version: int
@@ -48,6 +54,7 @@ class Known:
     hashes: str | None
     segments: Mapping[str, Segment | None]
     arrivals: Mapping[tuple[int, int, int], Segment | None]
+    chunks: Mapping[str, Sequence[Segment]] = field(default_factory=dict)
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
         """See `fold.View.live`."""
@@ -67,6 +74,10 @@ class Known:
         if self.hashes is None:
             raise LookupError("none of these transactions needs the sum of the entry hashes")
         return self.hashes
+
+    def chunk(self, name: str) -> Sequence[Segment]:
+        """See `fold.View.chunk`."""
+        return self.chunks.get(name, ())  # a name that is no chunk has no segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,8 @@ class Judging:
             for start, end, after in _ranges(judged):
                 if state.base.version > after:
                     wanted.update(leaf.sha256 for leaf in state.leaves(start, end))
+            for chunk in _changed_slices(judged, state.meta):
+                wanted.update(leaf.sha256 for leaf in state.leaves(chunk.start, chunk.end))
         return state.leaves(keep=lambda leaf: leaf.sha256 in wanted) if wanted else []
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> Known:
@@ -117,6 +130,10 @@ class Judging:
             hashes=state.hash_sum() if compared else None,
             segments=known,
             arrivals=_arrivals(_ranges(judged), state, leaves),
+            chunks={
+                chunk.name: _live_in(chunk, state, leaves)
+                for chunk in _changed_slices(judged, state.meta)
+            },
         )
 
     def _judged(self, state: VersionState) -> Sequence[Transaction]:
@@ -150,6 +167,33 @@ class Judging:
     def _is_foreign(self, add: Add) -> bool:
         """Return whether this program did not make the id for exactly this upload."""
         return (add.id, add.epoch, add.chunk) not in self.fresh
+
+
+def _changed_slices(transactions: Iterable[Transaction], meta: Meta) -> list[TimeChunk]:
+    """Return the chunks whose segments the fold looks at, because slices of theirs would change."""
+    if meta.layout is None or keyed_of(meta.layout) is None:
+        return []
+    names = {
+        action.chunk
+        for txn in transactions
+        for action in txn.actions
+        if isinstance(action, Merge | Drop)
+    }
+    found = []
+    for name in sorted(names):
+        with suppress(InvalidInput):  # such a chunk has no segments
+            found.append(parse_chunk(name))
+    return found
+
+
+def _live_in(
+    chunk: TimeChunk, state: VersionState, leaves: Mapping[str, pa.Table]
+) -> Sequence[Segment]:
+    """Return the live segments of exactly this chunk."""
+    entries = segments.concat([state.below(leaves), state.added])
+    starts = pc.equal(entries.column("chunk_start"), chunk.start)
+    ends = pc.equal(entries.column("chunk_end"), chunk.end)
+    return segments.to_segments(entries.filter(pc.and_(starts, ends)))
 
 
 def _ranges(transactions: Iterable[Transaction]) -> list[tuple[int, int, int]]:

@@ -116,7 +116,7 @@ def build(
     frame = KeyFrame(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
-        features=(),
+        features=header.features,
         table=header.table,
         version=header.version,
         commit=commit_hash,

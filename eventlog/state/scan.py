@@ -23,6 +23,9 @@ from eventlog.model.schema import check_time_column, names, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
+from eventlog.state.keyed.pruning import is_plain, prune
+from eventlog.state.keyed.rule import MergeRule, stored_rule
+from eventlog.state.keyed.slices import Run, runs
 from eventlog.state.questions import Entries
 from eventlog.state.version import VersionState
 
@@ -71,6 +74,9 @@ class ScanPlan:
         predicate: the row filter, or None.
         pruning: how the other segments were pruned.
         covered: whether every row of the segments is known to pass the filter.
+        rule: the merge rule of a keyed table; None for others.
+        runs: in a keyed table: which of the segments count in which buckets, less the segments that
+            cannot have a key that passes.
     """
 
     version: int
@@ -80,6 +86,8 @@ class ScanPlan:
     predicate: Predicate | None
     pruning: Pruning
     covered: bool
+    rule: MergeRule | None = None
+    runs: tuple[Run, ...] = ()
 
     @property
     def filter(self) -> pc.Expression | None:
@@ -98,6 +106,10 @@ class ScanPlan:
         """Return the exact number of rows of the result; None if rows must be read to count."""
         if self.filter is not None and self.entries.num_rows:
             return None
+        if self.rule is not None:
+            plain = all(is_plain(run) for run in self.runs)
+            bases = {s.id: s.rows for run in self.runs for s in run.base}
+            return sum(bases.values()) if plain else None
         return pc.sum(self.entries.column("rows"), min_count=0).as_py()  # type: ignore[no-any-return]
 
 
@@ -126,13 +138,17 @@ class Scan:
     end: int | None
     time_column: Column
     checked: bool = False
+    rule: MergeRule | None = None
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
         """Return the leaves that may contain segments to read."""
         return [
             leaf
             for leaf in self._in_time(state)
-            if self.predicate is None or self.predicate.leaf_may_match(leaf, self.time_column.name)
+            # In a keyed table a segment that is not read may decide that another does not count.
+            if self.predicate is None
+            or self.rule is not None
+            or self.predicate.leaf_may_match(leaf, self.time_column.name)
         ]
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> ScanPlan:
@@ -142,6 +158,8 @@ class Scan:
             Corrupt: an entry that would be left out does not match its hash.
         """
         entries = Entries(self.start, self.end, checked=False).answer(state, leaves)
+        if self.rule is not None:
+            return self._of_slices(state, entries, self.rule)
         chosen = _choose(entries, self.spans, self.predicate, self.time_column)
         verification.check_hashes(chosen.trusted, state.base)
         total, in_time = state.header.totals.segments, chosen.in_time
@@ -162,6 +180,35 @@ class Scan:
                 read=chosen.entries.num_rows,
             ),
             covered=chosen.covered,
+        )
+
+    def _of_slices(self, state: VersionState, entries: pa.Table, rule: MergeRule) -> ScanPlan:
+        """Return the plan for a keyed table."""
+        verification.check_hashes(entries, state.base)
+        if self.spans is not None:
+            entries = entries.filter(_overlap(entries, self.spans))
+        kept = prune(runs(segments.to_segments(entries)), self.predicate, rule, self.time_column)
+        read = {s.id: s for run in kept for s in run.segments}
+        chosen = segments.from_segments(list(read.values()))
+        plain = all(is_plain(run) for run in kept)
+        total = state.header.totals.segments
+        return ScanPlan(
+            version=state.version,
+            schema=self.schema,
+            table_schema=self.table_schema,
+            entries=chosen,
+            predicate=self.predicate,
+            pruning=Pruning(
+                considered=total,
+                by_chunk=total - entries.num_rows,
+                by_leaf=0,
+                by_statistics=entries.num_rows - chosen.num_rows,
+                read=chosen.num_rows,
+            ),
+            covered=self.predicate is None
+            or (plain and self.predicate.covers(chosen, self.time_column.name)),
+            rule=rule,
+            runs=tuple(kept),
         )
 
     def of(self, chosen: Sequence[Segment], version: int) -> ScanPlan:
@@ -214,7 +261,7 @@ def question(
     Raises:
         InvalidInput: a column is unknown or named twice, or the predicate or a chunk name is
             invalid.
-        Corrupt: the table has no schema or no layout.
+        Corrupt: the table has no schema or no layout, or a merge rule that does not fit them.
     """
     stored = state.stored_schema
     table_schema = to_arrow(stored)
@@ -223,7 +270,8 @@ def question(
     time_column = check_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
-    return Scan(schema, table_schema, row_filter, spans, start, end, time_column)
+    rule = stored_rule(state.layout, stored, state.meta.properties)
+    return Scan(schema, table_schema, row_filter, spans, start, end, time_column, rule=rule)
 
 
 def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Schema) -> pa.Schema:

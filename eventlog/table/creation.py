@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
 import pyarrow as pa
 
 from eventlog import arguments
+from eventlog.errors import InvalidInput
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import check_property
 from eventlog.model.records import (
     Action,
+    Keyed,
     Layout,
     PropertyChange,
     SetLayout,
@@ -22,31 +25,66 @@ from eventlog.model.records import (
 )
 from eventlog.model.schema import check_order, check_time_column, from_arrow
 from eventlog.model.stats import PROPERTY, stats_columns
+from eventlog.state.keyed.rule import DEFAULT_BUCKETS, check_keyed, check_values, rule_of
 
 
 def creation(
     schema: pa.Schema,
     time_column: str,
-    granularity: str,
+    granularity: str | None,
     order_by: str | Iterable[str] | None,
     properties: Mapping[str, str] | None,
+    *,
+    key: str | Iterable[str] = (),
+    buckets: int | None = None,
 ) -> list[Action]:
     """Return the actions of version 0.
+
+    The columns of a key, and the column that orders its rows, cannot be null.
 
     Raises:
         InvalidInput: an argument is wrong.
     """
-    stored = from_arrow(arguments.schema(schema))
-    check_time_column(stored, time_column)
     listed = [order_by] if isinstance(order_by, str) else order_by
     order = tuple([] if listed is None else arguments.name_list(listed, "order_by"))
+    keyed = _keyed(key, buckets)
+    schema = arguments.schema(schema)
+    if keyed is not None:
+        schema = _required(schema, (*keyed.key, *order))
+    stored = from_arrow(schema)
+    check_time_column(stored, time_column)
     check_order(stored, order, "order_by")
     wanted = arguments.mapping(properties, "properties")
     changes = property_changes(wanted, {})
     stats_columns(stored, wanted.get(PROPERTY), time_column)
+    if granularity is None:
+        granularity = "day" if keyed is None else "all"
     layout = Layout(time_column, check_granularity(granularity), order)
+    if keyed is not None:
+        layout = msgspec.structs.replace(layout, keyed=keyed)
+        check_keyed(layout, stored)
+        check_values(rule_of(layout, stored, wanted), stored, time_column)
+    else:
+        rule_of(layout, stored, wanted)
     actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
     return [*actions, SetProperties(changes)] if changes else actions
+
+
+def _keyed(key: str | Iterable[str], buckets: int | None) -> Keyed | None:
+    """Return what makes the table keyed; None without a key."""
+    columns = tuple(arguments.name_list([key] if isinstance(key, str) else key, "key"))
+    if not columns:
+        if buckets is not None:
+            raise InvalidInput("buckets are for keyed tables: give `key`, too")
+        return None
+    count = DEFAULT_BUCKETS if buckets is None else arguments.whole(buckets, "buckets", 1)
+    return Keyed(columns, count)
+
+
+def _required(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return the schema with these columns not nullable."""
+    wanted = set(names)
+    return pa.schema([f.with_nullable(f.nullable and f.name not in wanted) for f in schema])
 
 
 def property_changes(

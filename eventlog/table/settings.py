@@ -10,12 +10,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from eventlog.arguments import mapping
-from eventlog.errors import CommitConflict
+from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model.chunks import check_granularity
+from eventlog.model.properties import is_merge
 from eventlog.model.records import SetClock, SetGranularity, SetProperties, SetSchema
 from eventlog.model.schema import extend
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
+from eventlog.state.keyed.rule import check_keyed
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
@@ -25,6 +27,12 @@ from eventlog.table.ports import OpenTable
 def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> int:
     """See `Table.set_properties`."""
     head = table.refresh()
+    fixed = sorted(name for name in mapping(properties, "properties") if is_merge(name))
+    if fixed:
+        raise InvalidInput(
+            f"property {fixed[0]} is part of the merge rule, which a table gets when it is created "
+            "and keeps: it gives every version its answer"
+        )
     changes = property_changes(mapping(properties, "properties"), head.properties)
     setting = {**head.properties, **properties}.get(PROPERTY)
     stats_columns(head.stored_schema, setting, head.layout.time_column)
@@ -33,7 +41,9 @@ def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> in
 
 def add_columns(table: OpenTable, schema: pa.Schema) -> int:
     """See `Table.add_columns`."""
-    successor = extend(table.refresh().stored_schema, schema)
+    head = table.refresh()
+    successor = extend(head.stored_schema, schema)
+    check_keyed(head.layout, successor)
     return table.commit(table.transaction("schema", [SetSchema(successor)]))
 
 

@@ -27,7 +27,6 @@ from eventlog.errors import (
     CommitConflict,
     EventLogError,
     InvalidInput,
-    UnsupportedFormat,
     VersionNotFound,
 )
 from eventlog.log import diff, history
@@ -75,8 +74,8 @@ class Table:
         schema: pa.Schema,
         *,
         time_column: str,
-        granularity: str = "day",
-        key: Iterable[str] = (),
+        granularity: str | None = None,
+        key: str | Iterable[str] = (),
         buckets: int | None = None,
         order_by: str | Iterable[str] | None = None,
         properties: Mapping[str, str] | None = None,
@@ -92,11 +91,15 @@ class Table:
             uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
             schema: the Arrow schema of the rows.
             time_column: the event-time column, a timestamp or a date.
-            granularity: of the time chunks: hour, day, month, year or all.
-            key: reserved for keyed tables, which this release does not support.
-            buckets: reserved, as `key`.
-            order_by: columns by which rows are sorted inside a segment.
-            properties: table properties (FORMAT.md R7.5).
+            granularity: of the time chunks: hour, day, month, year or all; `day` if None, and in a
+                keyed table `all`. A key is unique within its chunk, so in a keyed table with
+                smaller chunks the event time of a key must never change.
+            key: the columns that identify a row; they make the table a keyed one, which merges rows
+                of one key (docs/guides/keyed.md). They cannot be null.
+            buckets: of a keyed table: into how many parts keys are divided; 16 if None.
+            order_by: columns by which rows are sorted inside a segment. In a keyed table one
+                column, whose values decide which row of a key is the later one.
+            properties: table properties (FORMAT.md R7.5), and of a keyed table its merge rule.
             storage_options: override the AWS environment; see `eventlog.store.options`.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
@@ -104,13 +107,10 @@ class Table:
         Raises:
             AlreadyExists: there is already a table at `uri`.
             InvalidInput: an argument is wrong, or the store ignores preconditions.
-            UnsupportedFormat: a keyed table was requested.
         """
-        if not isinstance(key, tuple | list) or key or buckets is not None:
-            raise UnsupportedFormat(
-                "keyed tables (key=, buckets=) need a later release of eventlog"
-            )
-        actions = creation(schema, time_column, granularity, order_by, properties)
+        actions = creation(
+            schema, time_column, granularity, order_by, properties, key=key, buckets=buckets
+        )
         table = cls(store or open_store(uri, storage_options, clock), clock)
         check_absent(table.store)
         table_id = table.clock.token()

@@ -63,7 +63,8 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
     many small segments; `choose_engine` tells which and why. Both engines return the same rows,
     also under filters that are added to the DataFrame later. Filters on floats are not pushed into
     Parquet, which would lose -0.0, nor filters on dates and instants that may be before 1901, which
-    would lose days of 1582.
+    would lose days of 1582. In a keyed table rows of one key are merged in the tasks, by engine
+    `arrow`; `jvm` reads what compaction has merged.
 
     Costs three requests for the newest version and two for any other, and those for the leaves and
     segments that pass `columns` and `where`.

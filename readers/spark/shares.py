@@ -17,11 +17,14 @@ from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.query.predicate import Where
 from eventlog.readers.fragments import Reading
+from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.spark import slices
 from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
+from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
@@ -59,11 +62,13 @@ class Work:
 
     Attributes:
         reading: how segments become batches.
-        shares: the segments of each task, as JSON.
+        shares: the segments of each task, or in a keyed table its runs of slices, as JSON.
+        rule: the merge rule of a keyed table; None for others.
     """
 
     reading: Reading
     shares: Sequence[bytes]
+    rule: MergeRule | None = None
 
     def without_shares(self) -> Work:
         """Return the same without shares, for tasks that are each given one."""
@@ -76,7 +81,10 @@ class Work:
             DataLoss: a segment that the version needs is missing or damaged.
             Unavailable: the store does not answer; Spark retries the task.
         """
-        yield from self.reading.batches(_segments.decode(share))
+        if self.rule is None:
+            yield from self.reading.batches(_segments.decode(share))
+        else:
+            yield from Slices(self.reading, self.rule).batches(slices.decode(share))
 
     def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do what `batches` does; the form that `DataFrame.mapInArrow` calls.
@@ -124,10 +132,23 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
         table=snapshot.header.table,
     )
-    if reading.store.near:
+    if reading.store.near and plan.rule is None:  # merging reads logs again where it has less
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
+    if plan.rule is not None:
+        return Work(reading, _of_slices(plan, target_bytes), plan.rule)
     shares = pack(plan.in_scan_order(), target_bytes)
     return Work(reading, [msgspec.json.encode(share) for share in shares])
+
+
+def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:
+    """Return the shares of a plan for a keyed table."""
+    plain = slices.plain_of(plan.runs)
+    bases = [segment for run in plain.values() for segment in run.segments]
+    shares = [
+        *([plain[s.id] for s in share] for share in pack(bases, target_bytes)),
+        *slices.merging_shares(plan.runs, target_bytes, OPEN_BYTES),
+    ]
+    return [slices.encode(share) for share in shares]
 
 
 def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:

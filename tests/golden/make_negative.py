@@ -186,7 +186,7 @@ def commits() -> list[dict[str, Any]]:
             "R5.4",
             UNSUPPORTED,
             year,
-            ('"features":[]', '"features":["keyed"]'),
+            ('"features":[]', '"features":["unheard"]'),
         ),
         commit(
             "a newer writer is needed", "R5.4", SAME, year, ('"min_writer":1', '"min_writer":2')
@@ -367,7 +367,10 @@ def frames() -> list[dict[str, Any]]:
         ),
         root("a root for a newer reader", "R5.4", at, ('"min_reader":1', '"min_reader":2')),
         root(
-            "a root with an unknown feature", "R5.4", at, ('"features":[]', '"features":["keyed"]')
+            "a root with an unknown feature",
+            "R5.4",
+            at,
+            ('"features":[]', '"features":["unheard"]'),
         ),
         root(
             "a root of another table",
@@ -712,13 +715,76 @@ def _pending() -> str:
     raise AssertionError
 
 
+def keyed() -> list[dict[str, Any]]:
+    """Cases of keyed tables."""
+    name = "keyed"
+    at, first, plain = (name, 6), (name, 1), ("year", 2)
+    add = text_of(name, log_key(6)).split('"delta":')[1]
+    placed = re.search(r'"slice":\{"kind":"log",[^}]*"low":6[^}]*\}', add)[0]
+    beside = one("year", 2, r'"stats":[^}]*"tail":null\}\],"drops"')
+    known = '"features":["keyed"]'
+
+    def entry_with(change: str, what: str, rule: str, put: str) -> dict[str, Any]:
+        return commit(change, rule, what, at, (placed, put))
+
+    no_span = placed.replace('"low":6,"high":6', '"low":null,"high":null')
+    return [
+        commit("another feature", "R5.4", UNSUPPORTED, first, (known, '"features":["keyed","x"]')),
+        commit("a keyed table without its feature", "R15.1", FOLD, at, (known, '"features":[]')),
+        commit(
+            "the feature of keyed tables without a key",
+            "R15.1",
+            FOLD,
+            plain,
+            ('"features":[]', known),
+        ),
+        entry_with("a slice that is null", REFUSE, "R5.1", '"slice":null'),
+        entry_with("an entry whose slice has no versions", REFUSE, "R15.3", no_span),
+        entry_with(
+            "a slice of an unknown kind", REFUSE, "R15.3", placed.replace('"log"', '"redo"')
+        ),
+        entry_with(
+            "a slice of other buckets", REFUSE, "R9.6", placed.replace('"first":0', '"first":1')
+        ),
+        commit("no slice in a keyed table", "R15.3", REFUSE, at, ("," + placed + "}", "}")),
+        commit(
+            "a null for a slice without a key",
+            "R5.1",
+            REFUSE,
+            plain,
+            (beside, beside.replace('"tail":null}', '"tail":null,"slice":null}')),
+        ),
+        case(
+            "no log segment",
+            "R7.7",
+            LOST,
+            (name, _last(name)),
+            {"key": _live_segment(name), "absent": True},
+        ),
+    ]
+
+
+def _last(name: str) -> int:
+    """Return the newest version of a table."""
+    logs = (TABLES / name / "_log").glob("????????????.json")
+    return TOP - int(min(path.name for path in logs).removesuffix(".json"))
+
+
+def _live_segment(name: str) -> str:
+    """Return the key of a segment that is live in the newest version."""
+    text = text_of(name, log_key(_last(name))).split('"delta":')[1]
+    found = re.search(r'"id":"(\w+)","chunk":"(\w+)","epoch":(\d+)', text)
+    assert found
+    return f"data/{int(found[3]):012d}/{found[2]}/{found[1]}.parquet"
+
+
 def main() -> int:
     """Write the cases, one a line."""
     lines = [
         json.dumps(one, separators=(",", ":"), ensure_ascii=False)
         for one in [
             *(*commits(), *limits(), *deltas(), *histories()),
-            *(*frames(), *own_roots(), *objects()),
+            *(*frames(), *own_roots(), *objects(), *keyed()),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

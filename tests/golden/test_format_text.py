@@ -9,17 +9,24 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from golden.keyed_reader import bucket, exact
 from golden.vectors import TABLES
 
 import eventlog
 from eventlog import Table
 from eventlog.format import keys, segments
+from eventlog.format.buckets import bucket_of
 from eventlog.model import entries, records
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Action, Meta
+from eventlog.model.records import Action, Meta, Slice
+from eventlog.model.schema import arrow_type
 from eventlog.model.stats import lower_text, upper_text
+from eventlog.staging import merging
+from eventlog.state.keyed import slices
+from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.small.timing import effective
 
 TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
@@ -197,10 +204,88 @@ def test_the_section_of_an_action_names_its_fields_in_order():
     for action in Action.__args__:
         tag = action.__struct_config__.tag
         (own,) = [s for s in sections if f"`{tag}`" in s.split("\n")[0]]
-        shown = json.loads(re.search(rf'^{{"action":"{tag}".*', own, re.MULTILINE)[0])
-        assert list(shown) == ["action", *action.__struct_fields__]
+        samples = re.findall(rf'^{{"action":"{tag}".*', own, re.MULTILINE)
+        shown = [list(json.loads(sample)) for sample in samples]
+        fields = zip(action.__struct_fields__, _defaults(action), strict=True)
+        always = [name for name, default in fields if default is not msgspec.UNSET]
+        assert ["action", *always] in shown
+        assert max(shown, key=len) == ["action", *action.__struct_fields__]
         named = set(re.findall(r"`(\w+)`", own))
         assert named >= set(action.__struct_fields__), tag
+
+
+def _defaults(struct):
+    """The defaults of all fields; those of the first ones may have none."""
+    missing = len(struct.__struct_fields__) - len(struct.__struct_defaults__)
+    return [None] * missing + list(struct.__struct_defaults__)
+
+
+def test_buckets_are_those_of_the_table():
+    shown = [row for row in rows(section("1.7.1")) if len(row) == 5 and row[2].isdigit()]
+    assert len(shown) == 18
+    for types, value, hashed, of_16, of_32 in shown:
+        kinds = types.split(", ")
+        texts = [""] if value == "(empty)" else value.split(", ")
+        key = [_scalar(kind, text) for kind, text in zip(kinds, texts, strict=True)]
+        assert [bucket_of(key, 2**n) for n in (4, 5)] == [int(of_16), int(of_32)]
+        assert bucket_of(key, 2**30) == int(hashed) % 2**30
+        plain = [_plain(kind, scalar) for kind, scalar in zip(kinds, key, strict=True)]
+        assert bucket(plain, kinds, 2**31) == int(hashed) % 2**31
+
+
+def _scalar(kind, text):
+    if kind == "binary":
+        return pa.scalar(bytes.fromhex(text))
+    values = pa.array([text.removesuffix("Z")])
+    zone = None if kind.startswith("timestamp_ntz") else "UTC"
+    if kind.startswith("timestamp"):
+        return values.cast(pa.timestamp("us")).cast(pa.timestamp("us", zone))[0]
+    return values.cast(arrow_type(kind))[0]
+
+
+def _plain(kind, scalar):
+    return exact(pa.chunked_array([pa.array([scalar.as_py()], scalar.type)]), kind)[0]
+
+
+def test_what_counts_in_slices_is_that_of_the_table():
+    shown = [row for row in rows(section("2.6.1")) if len(row) == 6 and row[4].isdigit()]
+    assert len(shown) == 6
+    spread = lambda text: [int(n) for n in text.split(" … ")]
+    entries = {}
+    for name, kind, buckets, versions, level, _ in shown:
+        place = Slice(kind, *spread(buckets), *spread(versions), int(level))
+        entries[name] = records.Segment(name, "all", 0, 9, 0, 1, 1, "", 1, slice=place)
+    counting = {name: [] for name in entries}
+    for run in slices.runs(entries.values()):
+        for one in run.segments:
+            counting[one.id] += range(run.first, run.last + 1)
+    assert {row[0]: [int(n) for n in row[5].split(",")] for row in shown} == counting
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"), [row for row in rows(section("4.4.1")) if len(row) == 2 and ";" in row[0]]
+)
+def test_rows_of_a_key_become_what_the_text_says(text, seen):
+    partial = "x=" in text
+    rule = {"kind": "partial", "order": None} if partial else {"kind": "last", "order": "o"}
+    made = []
+    for part in text.split("; "):
+        row = {"k": 1, "_op": "d" if part.startswith("delete") else "u"}
+        for word in part.removeprefix("delete").split():
+            name, equals, value = word.partition("=")
+            row |= {name: None if value == "null" else int(value)} if equals else {"v": name}
+        made.append(row)
+    kinds = {"k": "int64", "o": "int64", "x": "int64", "y": "int64", "v": "string", "_op": "string"}
+    schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+    given = pa.Table.from_pylist(made, schema=schema)
+    found = merging.shown(given, MergeRule(("k",), 1, functions={}, orders={}, **rule)).to_pylist()
+    expected = [seen.split(":")[0].split()[0]] if not partial else seen.split()
+    if expected == ["none"]:
+        assert found == []
+    elif partial:
+        assert [f"{n}={found[0][n] or 'null'}" for n in ("x", "y")] == expected
+    else:
+        assert [found[0]["v"]] == expected
 
 
 def _names(cell):

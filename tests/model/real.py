@@ -28,7 +28,7 @@ NOT_COMPARED = {"schema", "properties", "clock"}
 # The package's action: the model's action, and the fields of the package's that it covers. A new
 # action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
-    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail"),
+    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail slice"),
     actions.Drop: (rules.Drop, "id chunk hash"),
     actions.SetLayout: (rules.SetLayout, "layout"),
     actions.Unchanged: (rules.Unchanged, "start end"),
@@ -49,9 +49,11 @@ ACTIONS: dict[type, tuple[type, str]] = {
     actions.SetGranularity: (rules.SetGranularity, "old new"),
     actions.Assess: (rules.Assess, "old analysed chunks"),
 }
+# `slice` is of keyed tables, which `property/test_keyed.py` compares with a model of their rows.
 # These affect neither segments nor vacuum; `unit/state/test_fold.py` tests them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
+    actions.Merge,  # keyed tables have a model of their own (tests/property/test_keyed.py)
 }
 
 

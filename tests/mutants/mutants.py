@@ -5,8 +5,9 @@ from mutants.compactions import COMPACTIONS
 from mutants.frames import FRAMES
 from mutants.replacements import REPLACEMENTS
 from mutants.rules import RULES
+from mutants.slices import SLICES
 from mutants.sweeps import SWEEPS
 
-MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SWEEPS)
+MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -23,10 +23,10 @@ from mutants.swap import (
 # Hazards without a guard that could be removed have no mutant.
 HAZARDS = {
     *(f"C{n}" for n in range(1, 9)),
-    *(f"F{n}" for n in range(1, 11)),
+    *(f"F{n}" for n in range(1, 12)),
     *(f"P{n}" for n in range(1, 5)),
     *(f"V{n}" for n in range(1, 7)),
-    *("K1", "K2", "K3", "K6", "K7", "K8"),  # K4 and K5 are of keyed tables
+    *(f"K{n}" for n in range(1, 9)),
     *("R1", "R3", "I1", "I3", "I4", "G5"),
 }
 QUICK = {

@@ -49,6 +49,8 @@ HAZARDS = {
     "K1": "what a replace drops is live just before",
     "K2": "a claim that was lost voids the commit",
     "K3": "a claim ends by a commit, not by a clock",
+    "K4": "a merge of slices lies where its inputs lay: what it was not planned on stays above it",
+    "K5": "a merge of slices takes a run without a gap; a base has nothing below it",
     "K6": "a rewrite loses and doubles no row, and changes no value",
     "K7": "a rewrite drops the segments of its plan; later ones are kept",
     "K8": "planning reaches a fixed point, and lets a chunk rest after its task failed",
@@ -91,6 +93,11 @@ SCENARIOS = {
     "S3.5": "a late segment makes exactly its chunk unstable",
     "S3.6": "explain at any past version",
     "S3.7": "Spark compacts 1,000 chunks; Lambda from S3 events, twice and at once",
+    "S4.1": "file slices of the document: what completes after a merge was planned lies above it",
+    "S4.2": "writers of the same keys never fail; the table is what they wrote, as they ended",
+    "S4.3": "a late event loses to a newer one that was merged before",
+    "S4.4": "deletes, rows that come again, two streams that fill the columns of one row",
+    "S4.5": "every version stays as it was, whatever is merged later",
 }
 
 # Mark -> the names that it may have.

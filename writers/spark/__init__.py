@@ -1,4 +1,4 @@
-"""Writes of Spark DataFrames: `append` and `overwrite`, on Spark 3.5 and later.
+"""Writes of Spark DataFrames, on Spark 3.5 and later: append, overwrite, upsert and delete.
 
 Imports eventlog, readers and pyspark (extra `spark`). Tasks stage segments
 (`DataFrame.mapInArrow`), the driver commits them as one transaction. The data source `eventlog` of
@@ -8,7 +8,7 @@ options (`eventlog.writers.spark.source`).
 TIMESTAMP_NTZ, DATE and STRING values written to columns of instants are read as UTC, whatever the
 session's zone, as with every other writer; `cast("timestamp")` in the DataFrame uses the session's
 zone. A new table has the columns of the DataFrame, all of them nullable, as with Spark's own file
-sources.
+sources, but for those of a key and the one that orders its rows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from eventlog.readers.spark.types import to_arrow
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.writers.batch import make_app
-from eventlog.writers.spark.jobs import STAGED, Creation, Replacement, prepare
+from eventlog.writers.spark.creation import Creation
+from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
 
-__all__ = ["append", "overwrite"]
+__all__ = ["append", "delete", "overwrite", "upsert"]
 
 
 def append(  # noqa: PLR0913 - the public API
@@ -37,7 +38,10 @@ def append(  # noqa: PLR0913 - the public API
     *,
     time_column: str | None = None,
     granularity: str | None = None,
-    order_by: Sequence[str] | None = None,
+    order_by: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    buckets: int | None = None,
+    merge: str | None = None,
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
@@ -46,18 +50,23 @@ def append(  # noqa: PLR0913 - the public API
 ) -> int:
     """Append the rows of a DataFrame and return the committed version.
 
-    An append never conflicts with other commits. Without rows and without an app id nothing is
-    committed, and the newest known version is returned. Costs two requests to open the table (three
-    if it has a key frame), one for each segment, and one to commit; one more if the job takes
-    longer than a second, to see that it is still the same table.
+    To a keyed table the rows are upserted, see `upsert`. An append never conflicts with other
+    commits. Without rows and without an app id nothing is committed, and the newest known version
+    is returned. Costs two requests to open the table (three if it has a key frame), one for each
+    segment, and one to commit; one more if the job takes longer than a second, to see that it is
+    still the same table.
 
     Args:
         df: the rows. Its tasks need eventlog installed.
         uri: the table's root.
         time_column: the event-time column; creates the table if it is absent. An existing table
-            must have the same one; so too for `granularity` and `order_by`.
-        granularity: of the time chunks of a new table: hour, day (if None), month, year or all.
+            must have the same one; so too for what else creates a table, but its properties.
+        granularity: of the time chunks of a new table: hour, day, month, year or all; `day` if
+            None, and in a keyed table `all`.
         order_by: columns by which rows are sorted inside a segment of a new table.
+        key: makes a new table a keyed one; see `upsert`, and there for `buckets` and `merge`.
+        buckets: see `upsert`.
+        merge: see `upsert`.
         properties: properties of a new table (FORMAT.md R7.5).
         app_id: with `app_seq`, makes the append idempotent: an append whose sequence is not above
             the last one of this id stages and commits nothing.
@@ -75,8 +84,104 @@ def append(  # noqa: PLR0913 - the public API
             and sequence, or call `Table.find_transaction`.
         Unavailable: the store does not answer; nothing was committed.
     """
-    creation = Creation(time_column, granularity, order_by, properties or {})
-    return _save(df, uri, creation, None, app_id, app_seq, storage_options, memory_bytes)
+    creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
+    options = app_id, app_seq, storage_options, memory_bytes
+    return _save(df, uri, "append", creation, None, *options)
+
+
+def upsert(  # noqa: PLR0913 - the public API
+    df: DataFrame,
+    uri: str,
+    *,
+    time_column: str | None = None,
+    granularity: str | None = None,
+    order_by: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    buckets: int | None = None,
+    merge: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Insert rows, or merge them with those of the same key; return the committed version.
+
+    Nothing is read, and no other commit is in conflict. What becomes of several rows of a key is
+    the table's merge rule (docs/guides/keyed.md). Rows of one DataFrame that no column orders count
+    in the order of its partitions, and in these as they come. Costs as `append`.
+
+    Args:
+        df: the rows. Beside the table's columns they may have `_op`: `u` or null for rows to merge,
+            `d` for keys to delete, whose other columns are ignored but for the event time and the
+            one that orders rows. Under the rule `partial` columns that are missing keep their
+            values, as do those in which a row is null.
+        uri: see `append`.
+        time_column: see `append`.
+        granularity: see `append`. A key is unique within its time chunk: unless this is `all`, the
+            event time of a key must never change.
+        order_by: of a new table: the column whose values decide which row of a key is the later
+            one. Without it the order of commits does.
+        key: of a new table: the columns that identify a row.
+        buckets: of a new table: into how many parts keys are divided; 16 if None.
+        merge: the merge rule: `last` (of a new table, if None), `first`, `partial` or `aggregate`.
+            An existing table must have it. Say `partial` where `df` lacks columns whose values are
+            to be kept: under another rule they become null.
+        properties: see `append`. Those named `merge.<column>` and `merge.group.<column>` are part
+            of the merge rule.
+        app_id: see `append`.
+        app_seq: see `append`.
+        storage_options: see `append`.
+        memory_bytes: see `append`.
+
+    Raises:
+        InvalidInput: see `append`; or the table has no key, or another merge rule.
+        TableNotFound: see `append`.
+        CommitConflict: see `append`.
+        CommitUnknown: see `append`.
+        Unavailable: see `append`.
+    """
+    creation = Creation(
+        time_column, granularity, order_by, properties or {}, key, buckets, merge, keyed=True
+    )
+    options = app_id, app_seq, storage_options, memory_bytes
+    return _save(df, uri, "upsert", creation, None, *options)
+
+
+def delete(
+    keys: DataFrame,
+    uri: str,
+    *,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Delete the rows of the given keys from a keyed table; return the committed version.
+
+    The keys are gone from this version on, whatever was committed before it; a row that is
+    committed later counts again. Nothing is read, and no other commit is in conflict. To delete
+    what a predicate selects, give the keys that `eventlog.readers.spark.read` finds with it.
+
+    Args:
+        keys: the key columns, and in a table of chunks smaller than `all` the event time. With the
+            column that orders rows, a delete has a place among them: later values of it count,
+            whenever they are committed.
+        uri: see `append`.
+        app_id: see `append`.
+        app_seq: see `append`.
+        storage_options: see `append`.
+        memory_bytes: see `append`.
+
+    Raises:
+        InvalidInput: see `append`; or the table has no key, or the columns are not those of a key.
+        TableNotFound: there is no table.
+        CommitConflict: see `append`.
+        CommitUnknown: see `append`.
+        Unavailable: see `append`.
+    """
+    options = app_id, app_seq, storage_options, memory_bytes
+    return _save(keys, uri, "delete", Creation(keyed=True), None, *options)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -90,7 +195,10 @@ def overwrite(  # noqa: PLR0913 - the public API
     read_version: int | None = None,
     time_column: str | None = None,
     granularity: str | None = None,
-    order_by: Sequence[str] | None = None,
+    order_by: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    buckets: int | None = None,
+    merge: str | None = None,
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
@@ -116,6 +224,9 @@ def overwrite(  # noqa: PLR0913 - the public API
         time_column: see `append`.
         granularity: see `append`.
         order_by: see `append`.
+        key: see `append`.
+        buckets: see `append`.
+        merge: see `append`.
         properties: see `append`.
         app_id: see `append`.
         app_seq: see `append`.
@@ -124,20 +235,21 @@ def overwrite(  # noqa: PLR0913 - the public API
 
     Raises:
         InvalidInput: see `append`; or rows are outside the range, or a bound is inside a chunk.
-        CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
-            added to the range; nothing was committed.
+        CommitConflict: a segment of the range was replaced meanwhile, or with `serializable` added.
         CommitUnknown: see `append`.
         TableNotFound: see `append`.
         Unavailable: see `append`.
     """
-    creation = Creation(time_column, granularity, order_by, properties or {})
+    creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
     replacement = Replacement(where, start, end, isolation, read_version)
-    return _save(df, uri, creation, replacement, app_id, app_seq, storage_options, memory_bytes)
+    options = app_id, app_seq, storage_options, memory_bytes
+    return _save(df, uri, "append", creation, replacement, *options)
 
 
-def _save(  # noqa: PLR0917 - all that the two public functions are told
+def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
     df: DataFrame,
     uri: str,
+    operation: Operation,
     creation: Creation,
     replacement: Replacement | None,
     app_id: str | None,
@@ -158,6 +270,7 @@ def _save(  # noqa: PLR0917 - all that the two public functions are told
         replacement=replacement,
         app=make_app(app_id, app_seq),
         memory_bytes=whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES),
+        operation=operation,
     )
     if job.done is not None:
         return job.done

@@ -10,46 +10,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
-from eventlog.errors import AlreadyExists, CommitConflict, InvalidInput, TableNotFound
+from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.history import find_transaction
 from eventlog.model.records import Action, Add, App, Transaction
 from eventlog.query.moments import Moment
+from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.state.keyed.rule import rule_of
 from eventlog.state.version import VersionState
-from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, overwrite_actions, range_drops, to_range
+from eventlog.writers.keyed import as_deletes, check_keys, deletes_schema, rule_or_refuse, timed_by
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
+from eventlog.writers.spark.creation import Creation, open_or_create
 
 logger = logging.getLogger(__name__)
 
+Operation = Literal["append", "upsert", "delete"]
 _adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """How to create the table if it is absent; an existing one must agree with what is given.
-
-    Attributes:
-        time_column: the event-time column; None: an absent table is an error.
-        granularity: of the time chunks; None: day.
-        order_by: columns by which rows are sorted inside a segment.
-        properties: table properties, for a new table only.
-    """
-
-    time_column: str | None = None
-    granularity: str | None = None
-    order_by: Sequence[str] | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +72,7 @@ class Job:
         isolation: the isolation of an overwrite, `carry` or `serializable`.
         memory_bytes: bound on the memory for rows in a task, in bytes.
         done: a version that includes the job's (app id, sequence), or None.
+        deletes: the schema of the rows that delete the given keys; None: the rows are as given.
     """
 
     table: Table
@@ -94,11 +83,16 @@ class Job:
     isolation: str
     memory_bytes: int
     done: int | None
+    deletes: pa.Schema | None = None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Do what the function `stage` does, unless the job is done already."""
         if self.done is not None:
             return b"[]"
+        rule, deletes = self.recipe.rule, self.deletes
+        if rule is not None and deletes is not None:
+            timed = timed_by(self.recipe.layout)
+            batches = (as_deletes(batch, deletes, rule, timed) for batch in batches)
         return stage(self.table, self.recipe, batches, self.memory_bytes)
 
     def stage_rows(
@@ -176,9 +170,14 @@ def stage(
 
 
 def adds_of(staged: Iterable[bytes]) -> list[Add]:
-    """Return what tasks staged (`stage`), in one order whatever the order of the tasks was."""
+    """Return what tasks staged (`stage`), by chunk.
+
+    Args:
+        staged: the results in the order of the tasks. In a keyed table the rows of a key count in
+            the order of the adds, so it must be the same whenever the job is run again.
+    """
     adds = (add for message in staged for add in _adds.decode(message))
-    return sorted(adds, key=lambda add: (add.chunk, add.id))
+    return sorted(adds, key=lambda add: add.chunk)
 
 
 STAGED = "adds binary"  # the schema of `Job.stage_rows`, as Spark spells it
@@ -193,6 +192,7 @@ def prepare(
     replacement: Replacement | None = None,
     app: App | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    operation: Operation = "append",
 ) -> Job:
     """Return the job of one save, after all checks that are possible before a task runs.
 
@@ -207,6 +207,7 @@ def prepare(
         replacement: what to replace; None appends.
         app: the app id and sequence of the unit of work.
         memory_bytes: bound on the memory for rows in a task, in bytes.
+        operation: what the rows are for, unless they replace others; to `delete` they are keys.
 
     Raises:
         InvalidInput: an argument, or the columns, do not fit; no task runs.
@@ -216,7 +217,8 @@ def prepare(
         choice(replacement.isolation, "isolation", ("carry", "serializable"))
     table = open_or_create(uri, storage_options, incoming, creation or Creation())
     head = table.head()
-    check_columns(incoming, head.schema, head.layout.time_column)
+    deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
+    check_rows(incoming if deletes is None else deletes, head)
     done = already(head, app)
     _report_older(head, app)
     before, replaces = head, None
@@ -231,79 +233,35 @@ def prepare(
         head=head.state,
         recipe=Recipe.of(head),
         transaction=table.transaction(
-            "append" if replaces is None else "overwrite",
-            (),
-            read_version=before.version,
-            app=app,
+            "overwrite" if replacement else operation, (), read_version=before.version, app=app
         ),
         replaces=replaces,
         isolation=replacement.isolation if replacement else "carry",
         memory_bytes=memory_bytes,
         done=done,
+        deletes=deletes,
     )
 
 
-def open_or_create(
-    uri: str,
-    storage_options: Mapping[str, str] | None,
-    incoming: pa.Schema,
-    creation: Creation,
-) -> Table:
-    """Return the table; create it if it is absent and a time column is given.
-
-    Args:
-        uri: the table's root.
-        storage_options: see `eventlog.store.options`.
-        incoming: the columns of a new table.
-        creation: how to create it.
+def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
+    """Return the schema of the rows that delete keys with these columns.
 
     Raises:
-        InvalidInput: the existing table contradicts `creation`.
-        TableNotFound: the table is absent and no time column is given.
+        InvalidInput: the columns are not those of a key.
     """
-    store = open_store(uri, storage_options)
-    try:
-        return check_agrees(Table.open(uri, store=store), creation)
-    except TableNotFound as error:
-        if creation.time_column is None:
-            raise TableNotFound(
-                "there is no table here: give option timeColumn, or argument time_column (and "
-                "granularity), to create one",
-                table=error.table or store.uri,
-            ) from None
-    try:
-        return Table.create(
-            uri,
-            incoming,
-            time_column=creation.time_column,
-            granularity=creation.granularity or "day",
-            order_by=creation.order_by,
-            properties=creation.properties,
-            store=store,
-        )
-    except AlreadyExists:  # another job created it meanwhile
-        return check_agrees(Table.open(uri, store=store), creation)
+    check_keys(keys, head, rule_or_refuse(head, uri))
+    return deletes_schema(keys, head.schema)
 
 
-def check_agrees(table: Table, creation: Creation) -> Table:
-    """Return the table, if it is as `creation` would have made it.
+def check_rows(incoming: pa.Schema, head: Snapshot) -> None:
+    """Check the columns of rows before a task runs; those of a keyed table may have `_op`.
 
     Raises:
-        InvalidInput: it has another time column, granularity or order.
+        InvalidInput: a column is unknown, missing, or of a type that does not fit.
     """
-    layout = table.head().layout
-    for name, wanted, actual in (
-        ("timeColumn", creation.time_column, layout.time_column),
-        ("granularity", creation.granularity, layout.granularity),
-        ("orderBy", creation.order_by and list(creation.order_by), list(layout.order_by)),
-    ):
-        if wanted is not None and wanted != actual:
-            raise InvalidInput(
-                f"option {name} is {wanted!r}, but the existing table has {actual!r}: "
-                "leave it out, or choose another path",
-                table=table.uri,
-            )
-    return table
+    rule = rule_of(head.layout, head.stored_schema, head.properties)
+    wanted = head.schema if rule is None else upserts.incoming(head.schema, rule, incoming)
+    check_columns(incoming, wanted, head.layout.time_column)
 
 
 def _report_older(head: Snapshot, app: App | None) -> None:

@@ -5,7 +5,8 @@ Imports eventlog, readers and pyspark (extra `spark`). It runs the jobs of
 
 Modes and options of `df.write.format("eventlog")`:
 
-- `append`: never conflicts with other commits.
+- `append`: never conflicts with other commits. In a keyed table rows are merged with those of
+  their key, and a column `_op` tells deletes (`d`) from upserts (`u`, or null).
 - `overwrite`: replaces the whole table, or whole time chunks with `replaceWhere`, or `start` and
   `end`. Segments that other writers add meanwhile are carried forward unless `isolation` is
   `serializable`.
@@ -13,6 +14,8 @@ Modes and options of `df.write.format("eventlog")`:
   carried forward, or are a conflict. Without it rows added between the read and the save are
   replaced unseen.
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
+- `key`, `buckets`, `merge`: make the new table a keyed one. An existing one must have the same:
+  with `merge` `partial` a frame may lack columns, whose values are kept.
 - `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
 - `memoryBytes`: bound on the memory for rows in one task (512 MiB).
 - `storage.<name>`: storage options. They are sent to the executors with the job. Without them each
@@ -23,15 +26,18 @@ A job that saves from several threads must call `eventlog.readers.spark.activate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from eventlog.errors import InvalidInput
+from eventlog.model.properties import MERGE_COLUMN, MERGE_GROUP
 from eventlog.readers.spark.options import (
     OVERWRITE_NAMES,
+    PROPERTY_PREFIX,
     READ_NAMES,
     STREAM_READ_NAMES,
     SparkOptions,
@@ -40,7 +46,8 @@ from eventlog.readers.spark.options import (
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.writers.batch import make_app
-from eventlog.writers.spark.jobs import Creation, Job, Replacement, prepare
+from eventlog.writers.spark.creation import Creation
+from eventlog.writers.spark.jobs import Job, Replacement, prepare
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +102,7 @@ def make_writer(
             given.path,
             to_arrow(schema),
             storage_options=given.storage,
-            creation=creation_of(given),
+            creation=creation_of(given, schema.names),
             replacement=_replacement(given) if overwrite else None,
             app=make_app(given.named.get("appId"), given.whole("appSeq")),
             memory_bytes=given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
@@ -104,14 +111,46 @@ def make_writer(
     )
 
 
-def creation_of(given: SparkOptions) -> Creation:
-    """Return what the options say about the creation of the table."""
+def creation_of(given: SparkOptions, columns: Sequence[str]) -> Creation:
+    """Return what the options say about the creation of the table.
+
+    Args:
+        given: the options.
+        columns: the names of the columns of the rows.
+
+    Raises:
+        InvalidInput: an option is wrong.
+    """
     return Creation(
         time_column=given.named.get("timeColumn"),
         granularity=given.named.get("granularity"),
         order_by=given.columns("orderBy"),
-        properties=given.properties,
+        properties={_spelled(name, columns): value for name, value in given.properties.items()},
+        key=given.columns("key"),
+        buckets=given.whole("buckets", low=1),
+        merge=given.named.get("merge"),
     )
+
+
+def _spelled(name: str, columns: Sequence[str]) -> str:
+    """Return a property's name, with the column in it spelled as in the rows.
+
+    Spark lower-cases the names of options.
+
+    Raises:
+        InvalidInput: several columns differ in capitals only.
+    """
+    start = next((start for start in (MERGE_GROUP, MERGE_COLUMN) if name.startswith(start)), None)
+    if start is None:
+        return name
+    wanted = name.removeprefix(start)
+    found = [column for column in columns if column.lower() == wanted.lower()]
+    if len(found) > 1:
+        raise InvalidInput(
+            f"option {PROPERTY_PREFIX}{name} may be of column {' or '.join(found)}, because Spark "
+            "keeps no capitals of it: create the table with eventlog.writers.spark.append"
+        )
+    return start + (found[0] if found else wanted)
 
 
 def _replacement(given: SparkOptions) -> Replacement:

@@ -4,8 +4,8 @@ Imports eventlog, readers and pyspark (extra `spark`). On Spark 3.5, and whereve
 than an append, `foreachBatch` with `eventlog.writers.spark.append` does the same.
 
 Options of `df.writeStream.format("eventlog")`, in output mode `append`: `timeColumn`,
-`granularity`, `orderBy` and `property.<name>` create the table if it is absent; `memoryBytes` and
-`storage.<name>` are as for a batch (`eventlog.writers.spark.source`).
+`granularity`, `orderBy`, `key`, `buckets`, `merge` and `property.<name>` create the table if it is
+absent; `memoryBytes` and `storage.<name>` are as for a batch (`eventlog.writers.spark.source`).
 
 Every micro-batch is one append with the app id and sequence (query id, batch id), so that the
 batch which Spark repeats after a crash takes effect once. The query id lies in the checkpoint: a
@@ -54,11 +54,11 @@ from eventlog.readers.spark.options import (
 )
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import report_mismatch
-from eventlog.writers.spark.jobs import Creation, adds_of, check_agrees, open_or_create, stage
+from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
+from eventlog.writers.spark.jobs import adds_of, check_rows, stage
 from eventlog.writers.spark.source import creation_of
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def make_stream_writer(
     )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     place = (given.path, tuple(sorted(given.storage.items())))
-    table = _opened(place, to_arrow(schema), creation_of(given))
+    table = _opened(place, to_arrow(schema), creation_of(given, schema.names))
     return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES)
 
 
@@ -297,8 +297,7 @@ def _opened(place: _Place, incoming: pa.Schema, creation: Creation) -> Table:
         known = _Open(table, table.clock.elapsed_s())
         _open.put(place, known)
     table = check_agrees(known.table, creation)
-    head = table.head()
-    check_columns(incoming, head.schema, head.layout.time_column)
+    check_rows(incoming, table.head())
     return table
 
 
@@ -316,9 +315,8 @@ def _look(known: _Open, incoming: pa.Schema) -> None:
 
 
 def _fit(incoming: pa.Schema, table: Table) -> bool:
-    head = table.head()
     try:
-        check_columns(incoming, head.schema, head.layout.time_column)
+        check_rows(incoming, table.head())
     except InvalidInput:
         return False
     return True

@@ -11,7 +11,7 @@ import msgspec
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
-from eventlog.model.properties import setting
+from eventlog.model.properties import is_merge, setting
 from eventlog.model.records import (
     Ack,
     Add,
@@ -24,6 +24,7 @@ from eventlog.model.records import (
     Drop,
     Fence,
     Horizon,
+    Merge,
     Meta,
     Published,
     Release,
@@ -43,6 +44,7 @@ from eventlog.model.records import (
     Unpin,
 )
 from eventlog.model.schema import check_successor
+from eventlog.state.keyed.rule import keyed_of, successor_problem
 from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000
@@ -76,7 +78,11 @@ def can_be_published(txn: Transaction) -> bool:
     the state that it lands on.
     """
     kinds = {type(action) for action in txn.actions}
-    return is_append(txn) or (Replace in kinds and kinds <= {Replace, Drop, Add, Release})
+    rewrites = any(
+        rewriting in kinds and kinds <= {rewriting, Drop, Add, Release}
+        for rewriting in (Replace, Merge)
+    )
+    return is_append(txn) or rewrites
 
 
 def mark_published(meta: Meta, txn_id: str, mark: Published) -> Meta:
@@ -108,12 +114,15 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
         case SetGranularity():
             return _set_granularity(action, meta)
         case SetSchema():
-            reason = check_successor(meta.schema, action.schema) if meta.schema else None
+            reason = None
+            if meta.schema is not None:
+                reason = check_successor(meta.schema, action.schema)
+                reason = reason or successor_problem(meta.layout, action.schema)
             if reason:
                 return f"the schema was changed meanwhile: {reason}"
             return msgspec.structs.replace(meta, schema=action.schema)
         case SetProperties():
-            return _set_properties(action, meta)
+            return _set_properties(action, meta, version)
         case Fence():
             return holds.raise_fence(action, meta, version)
         case Horizon():
@@ -148,6 +157,8 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
 
 
 def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
+    if meta.layout is not None and keyed_of(meta.layout) is not None:
+        return "the granularity of a keyed table never changes: a key is unique in its chunk"
     now = meta.layout.granularity if meta.layout else None
     if meta.layout is None or now != action.old:  # against granularity-changed-unseen
         return f"the granularity was changed meanwhile: it is {now!r}"
@@ -155,9 +166,12 @@ def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, layout=layout)
 
 
-def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
+def _set_properties(action: SetProperties, meta: Meta, version: int) -> Meta | str:
     properties = dict(meta.properties)
+    keyed = meta.layout is not None and keyed_of(meta.layout) is not None
     for change in action.changes:
+        if keyed and version > 0 and is_merge(change.name):  # against merge-rule-changed
+            return f"property {change.name!r} is part of the merge rule, which never changes"
         now = properties.pop(change.name, None)
         if now != change.old:  # against property-changed-unseen
             return f"property {change.name!r} was changed meanwhile: it is {now!r}"

@@ -14,6 +14,7 @@ from eventlog.format import keys
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.types import to_spark
+from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.scan import ScanPlan
 
 # The JVM must read all files of the version or fail, never skip one.
@@ -55,6 +56,8 @@ def through_jvm(spark: SparkSession, root: str, plan: ScanPlan, late: frozenset[
 
 def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     """Return what keeps Spark's own Parquet reader from returning exactly these rows."""
+    if any(not is_plain(run) for run in plan.runs):
+        return "cannot merge the rows of a key (compaction does so once and for all)"
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (

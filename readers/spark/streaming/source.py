@@ -36,6 +36,7 @@ from pyspark.sql.types import StructType
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.log import history
+from eventlog.model.records import Layout
 from eventlog.query.moments import to_ms
 from eventlog.readers.spark.options import (
     WRITE_NAMES,
@@ -55,6 +56,7 @@ from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset,
 from eventlog.readers.spark.streaming.tail import Tail
 from eventlog.state import scan
 from eventlog.state.appends import Appends
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.store.location import open_store
 
 try:
@@ -208,8 +210,14 @@ class Source:
 
     @cached_property
     def tail(self) -> Tail:
-        """The versions of the table."""
-        return Tail(self.table)
+        """The versions of the table.
+
+        Raises:
+            InvalidInput: it is a keyed table.
+        """
+        tail = Tail(self.table)
+        _check_unkeyed(tail.start.layout, self.table.uri)
+        return tail
 
     @property
     def table_id(self) -> str:
@@ -359,4 +367,21 @@ def make_stream_reader(
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
     check_columns(given, schema)
+    if pinned is not None:
+        _check_unkeyed(pinned.state.layout, given.path)
     return EventLogStreamReader(Source(given, schema, pinned))
+
+
+def _check_unkeyed(layout: Layout, uri: str) -> None:
+    """Check that a stream can read a table.
+
+    Raises:
+        InvalidInput: it is a keyed one, whose rows replace and remove others.
+    """
+    if keyed_of(layout) is not None:
+        raise InvalidInput(
+            "a keyed table cannot be read as a stream: its rows replace and remove others. Read "
+            "whole versions, spark.read with option version or eventlog.readers.spark.read, or "
+            "stream from what is upserted into it",
+            table=uri,
+        )

@@ -89,10 +89,9 @@ def test_bad_arguments_create_nothing(arguments):
     assert not list(store.list(""))
 
 
-@pytest.mark.parametrize("keyed", [{"key": ["name"]}, {"buckets": 4}])
-def test_keyed_tables_need_a_later_release(keyed):
-    with pytest.raises(errors.UnsupportedFormat):
-        create(**keyed)
+def test_buckets_need_a_key():
+    with pytest.raises(errors.InvalidInput, match="give `key`"):
+        create(buckets=4)
 
 
 # --- versions and times ---------------------------------------------------------------------------

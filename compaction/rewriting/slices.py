@@ -1,0 +1,407 @@
+"""Merging slices of a keyed table: a run of their segments becomes a base, or a log.
+
+Imports eventlog and readers only. Rows are sorted by bucket, key and commit order, on disk if they
+do not fit into memory, and merged key by key; so memory does not depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import Table
+from eventlog.compaction.policy import Policy
+from eventlog.compaction.rewriting.external_sort import sort_rows
+from eventlog.compaction.rewriting.outputs import check_opens
+from eventlog.compaction.tasks import Buckets, Task
+from eventlog.errors import InvalidInput, VersionNotFound
+from eventlog.format.buckets import buckets_of
+from eventlog.format.segments import to_segments
+from eventlog.log.history import version_at
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.properties import setting
+from eventlog.model.records import Add, Merge, Segment, Slice, SliceKind
+from eventlog.model.schema import to_arrow
+from eventlog.readers.fragments import Reading
+from eventlog.staging import merging
+from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
+from eventlog.staging.upserts import in_order
+from eventlog.state.fold import segment_of
+from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule
+from eventlog.state.keyed.slices import Run, applied, runs, slice_of, span, taken_in
+
+_BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
+_GROUP_BYTES = 8 * 2**20  # Arrow bytes of a row group: a look-up by key reads few of them
+_HOUR_MS = 3_600_000
+_SHARED = 4  # inputs below this fraction (1 / _SHARED) of `bucket_bytes` give one shared segment
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSlices:
+    """What merging staged.
+
+    Attributes:
+        adds: the new segments.
+        merge: the action that says what they replace.
+        rows: number of rows of the inputs in these buckets.
+        bytes: total size of the new objects.
+    """
+
+    adds: tuple[Add, ...]
+    merge: Merge
+    rows: int
+    bytes: int
+
+
+def merge_slices(
+    t: Table, task: Task, policy: Policy, pulse: Callable[[], None] | None = None
+) -> MergedSlices:
+    """Merge the slices of a task and stage the segments that take their place.
+
+    Args:
+        t: the table; its newest known version is the epoch of the staged segments.
+        task: a task of a keyed table.
+        policy: sizes and memory.
+        pulse: called between batches of rows; an exception from it ends the work.
+
+    Raises:
+        DataLoss: an input is missing or damaged.
+        InvalidInput: a sum does not fit its column.
+        Unavailable: the store does not answer.
+        OSError: the disk is full.
+    """
+    head = t.head()
+    recipe = Recipe.of(head)
+    if task.buckets is None or recipe.rule is None:
+        raise InvalidInput("this is no task of a keyed table")
+    bounds = parse_chunk(task.chunks[0])
+    live = [
+        s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunks[0]
+    ]
+    work = _Work(t, task, task.buckets, recipe, recipe.rule, policy, pulse or (lambda: None))
+    return work.run(runs(live))
+
+
+def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
+    """Return the version up to which tombstones may be forgotten; -1: none may.
+
+    An older value that lies above the merge was hidden by its tombstone, so nothing may lie there
+    that was committed when the merge was planned (FORMAT.md R15.14).
+    """
+    above = (s for run in here for s in run.segments if span(s)[0] > high)
+    if any(segment.version <= task.version for segment in above):
+        return -1
+    planned = t.snapshot(task.version)
+    hours = setting(planned.properties, "tombstone_hours")
+    try:
+        return version_at(t.log, planned, planned.header.time - hours * _HOUR_MS)
+    except VersionNotFound:
+        return -1
+
+
+def droppable(made: MergedSlices, live: Sequence[Segment], version: int) -> list[Segment]:
+    """Return which inputs count in no slice once the merge has taken effect.
+
+    Args:
+        made: the merge.
+        live: the live segments of its chunk, before it.
+        version: the version that it takes effect in.
+    """
+    after = [segment_of(add, version, number) for number, add in enumerate(made.adds)]
+    gone = {segment.id for segment in taken_in([*live, *after])}
+    return [s for s in live if s.id in gone and s.id in made.merge.inputs]
+
+
+@dataclass
+class _Work:
+    """Merges the slices of one task."""
+
+    t: Table
+    task: Task
+    buckets: Buckets
+    recipe: Recipe
+    rule: MergeRule
+    policy: Policy
+    pulse: Callable[[], None]
+    adds: list[Add] = field(default_factory=list)
+    read: int = 0
+    made: int = 0
+    level: int = 0
+    bottom: bool = False
+    folder: str = ""
+    here: Sequence[Run] = ()
+    forgotten: int | None = None
+
+    def run(self, found: Sequence[Run]) -> MergedSlices:
+        """Merge, given which segments count in which buckets now."""
+        at, inputs = self.buckets, {s.id for s in self.task.inputs}
+        here = [r for r in found if r.first <= at.last and at.first <= r.last]
+        bottom = all(span(s)[1] >= at.low for run in here for s in run.segments)
+        level = 1 + max(slice_of(s).level for s in self.task.inputs)
+        with TemporaryDirectory(prefix="eventlog-merge-") as folder:
+            self.folder, self.level, self.bottom = folder, level, bottom
+            self.here = here
+            rows = self._rows([r for r in here if inputs & {s.id for s in r.segments}])
+            order = [_BUCKET, *self.rule.key, self._rank]
+            memory = self.policy.memory_bytes // 2
+            ordered = sort_rows(rows, order, memory_bytes=memory, directory=folder)
+            self._write(_whole_keys(ordered, [_BUCKET, *self.rule.key]))
+        merge = Merge(
+            version=self.task.version,
+            chunk=self.task.chunks[0],
+            first=at.first,
+            last=at.last,
+            low=at.low,
+            high=at.high,
+            inputs=tuple(sorted(inputs)),
+            rows=self.read,
+            superseded=self.read - self.made,
+        )
+        adds = tuple(self.adds)
+        return MergedSlices(adds, merge, self.read, sum(add.bytes for add in adds))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        """The schema of rows of logs."""
+        fields = [
+            f.with_nullable(f.name not in self.rule.key) for f in to_arrow(self.recipe.schema)
+        ]
+        return pa.schema([*fields, pa.field(OP, pa.string()), pa.field(VERSION, pa.int64())])
+
+    @property
+    def _rank(self) -> str:
+        """The name of a column that the table does not have."""
+        name = _RANK
+        while name in self._schema.names:
+            name += " "
+        return name
+
+    def _rows(self, here: Sequence[Run]) -> Iterator[pa.Table]:
+        """Yield the rows of the inputs in these buckets, with bucket and commit order."""
+        schema, rank = self._schema, 0
+        base = to_arrow(self.recipe.schema)
+        late_keys = self._late_keys(here)
+        for segment in sorted(self.task.inputs, key=applied):
+            counting = _buckets_of(segment, here, self.buckets)
+            is_base = slice_of(segment).kind == "base"
+            for rows in self._batches(segment, base if is_base else schema):
+                self.pulse()
+                found = buckets_of(rows, self.rule.key, self.rule.buckets)
+                mask = pc.is_in(found, value_set=pa.array(sorted(counting), pa.int32()))
+                if slice_of(segment).kind != "late":
+                    self.read += pc.sum(mask).as_py() or 0
+                if is_base and late_keys.num_rows:  # its late rows say it better
+                    told = merging.among(rows, late_keys, self.rule.key)
+                    mask = pc.and_(mask, pc.invert(told))
+                numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
+                rank += rows.num_rows
+                stored = slice_of(segment).level > 0
+                filled = _as_log(rows, schema, span(segment)[0], stored=stored)
+                filled = filled.append_column(_BUCKET, found).append_column(self._rank, numbers)
+                yield filled.filter(mask)
+
+    def _late_keys(self, here: Sequence[Run]) -> pa.Table:
+        """Return the keys of which late segments have rows."""
+        late = [s for s in self.task.inputs if slice_of(s).kind == "late"]
+        keys = to_arrow(self.recipe.schema)
+        schema = pa.schema([keys.field(name) for name in self.rule.key])
+        parts = [pa.Table.from_batches([], schema)]
+        for segment in late:
+            counting = pa.array(sorted(_buckets_of(segment, here, self.buckets)), pa.int32())
+            for rows in self._batches(segment, schema):
+                found = buckets_of(rows, self.rule.key, self.rule.buckets)
+                parts.append(rows.filter(pc.is_in(found, value_set=counting)))
+        return merging.distinct(pa.concat_tables(parts), self.rule.key)
+
+    def _batches(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
+        head = self.t.head()
+        reading = Reading(
+            self.t.store,
+            head.version,
+            schema,
+            schema,
+            ahead_bytes=self.policy.memory_bytes // 8,
+            table=head.header.table,
+        )
+        for batch in reading.batches([segment]):
+            yield pa.Table.from_batches([batch])
+
+    def _write(self, pieces: Iterable[pa.Table]) -> None:
+        """Write the merged rows: one segment for all buckets if they are few, else one a bucket."""
+        at = self.buckets
+        shared = self.task.bytes * _SHARED <= self.recipe.bucket_bytes
+        main = _Outputs(self, "base" if self.bottom else "log")
+        late = _Outputs(self, "late")
+        present: set[int] = set()
+        try:
+            for piece in pieces:
+                self.pulse()
+                buckets = piece.column(_BUCKET)
+                rows = piece.drop_columns([_BUCKET, self._rank])
+                for bucket in pc.unique(buckets).to_pylist():
+                    part = rows if shared else rows.filter(pc.equal(buckets, bucket))
+                    place = (at.first, at.last) if shared else (bucket, bucket)
+                    present.update(range(place[0], place[1] + 1))
+                    self._merge(part, place, main, late)
+                    if shared:
+                        break
+            for bucket in range(at.first, at.last + 1):
+                if bucket not in present:  # a bucket without rows has its inputs taken in, too
+                    place = (at.first, at.last) if shared else (bucket, bucket)
+                    present.update(range(place[0], place[1] + 1))
+                    self._merge(pa.Table.from_batches([], self._schema), place, main, late)
+            main.close()
+            late.close()
+        except BaseException:
+            main.abandon()
+            late.abandon()
+            raise
+
+    def _merge(
+        self, rows: pa.Table, place: tuple[int, int], main: _Outputs, late: _Outputs
+    ) -> None:
+        kept = merging.kept(rows, self.rule, bottom=self.bottom)
+        if not self.bottom:
+            kept = _by_key(kept, self.rule)
+            self.made += kept.num_rows
+            main.write(place, kept)
+            return
+        shown = merging.shown(kept, self.rule).cast(to_arrow(self.recipe.schema))
+        self.made += shown.num_rows
+        main.write(place, shown)
+        telling = merging.telling(self._remembered(kept), self.rule)
+        if telling.num_rows:
+            late.write(place, telling)
+
+    def _remembered(self, kept: pa.Table) -> pa.Table:
+        """Return the rows without tombstones that need hide nothing any more."""
+        deleted = pc.fill_null(pc.equal(kept.column(OP), DELETE), False)
+        if not pc.any(deleted, min_count=0).as_py():
+            return kept
+        if self.forgotten is None:  # asked once, and only where there are tombstones
+            self.forgotten = _forgettable(self.t, self.task, self.here, self.buckets.high)
+        old = pc.less_equal(kept.column(VERSION), self.forgotten)
+        return kept.filter(pc.invert(pc.and_(deleted, pc.fill_null(old, False))))
+
+
+class _Outputs:
+    """Writes the segments of one kind, one after another."""
+
+    def __init__(self, work: _Work, kind: SliceKind) -> None:
+        self._work, self._kind = work, kind
+        self._writer: SegmentWriter | None = None
+        self._place = (-1, -1)
+
+    def write(self, place: tuple[int, int], rows: pa.Table) -> None:
+        """Write rows of these buckets, in their order."""
+        full = self._writer is not None and (
+            self._writer.encoded_bytes + self._writer.held_bytes // 4
+            >= self._work.policy.target_bytes
+        )
+        if place != self._place or full:
+            self.close()
+        if self._writer is None:
+            self._place = place
+            self._writer = self._opened(rows.schema)
+        self._writer.write(rows)
+
+    def abandon(self) -> None:
+        """Give up the segment being written."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+
+    def close(self) -> None:
+        """Complete the segment being written, and store it."""
+        if self._writer is None:
+            return
+        work, at = self._work, self._work.buckets
+        place = Slice(self._kind, *self._place, at.low, at.high, work.level)
+        add, body = self._writer.seal(place)
+        check_opens(add, body, work.t.store.uri)
+        put_segment(work.t.store, work.t.clock, add, body)
+        work.adds.append(add)
+        self._writer = None
+
+    def _opened(self, schema: pa.Schema) -> SegmentWriter:
+        work = self._work
+        return SegmentWriter(
+            work.t.clock,
+            work.recipe,
+            work.task.chunks[0],
+            group_bytes=_GROUP_BYTES,
+            path=Path(work.folder, f"{self._kind}-{len(work.adds)}.parquet"),
+            schema=schema,
+        )
+
+
+def _as_log(rows: pa.Table, schema: pa.Schema, version: int, *, stored: bool) -> pa.Table:
+    """Return rows of a segment with `_op`, and with the version of each delete.
+
+    Args:
+        rows: rows of a base, or of a log or late segment.
+        schema: that of the result.
+        version: the commit of the segment's rows, where all are of one.
+        stored: whether the segment has the versions itself.
+    """
+    if OP not in rows.column_names:
+        rows = rows.append_column(OP, pa.nulls(rows.num_rows, pa.string()))
+        rows = rows.append_column(VERSION, pa.nulls(rows.num_rows, pa.int64()))
+    elif not stored:
+        deleted = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
+        versions = pc.if_else(deleted, version, pa.scalar(None, pa.int64()))
+        at = rows.schema.get_field_index(VERSION)
+        rows = rows.set_column(at, VERSION, versions)
+    return rows.select(schema.names).cast(schema)
+
+
+def _whole_keys(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield sorted rows in tables that have all rows of each of their keys."""
+    rest: pa.Table | None = None
+    for table in tables:
+        rows = table if rest is None else pa.concat_tables([rest, table])
+        if not rows.num_rows:
+            continue
+        ends = _of_last_key(rows, key)
+        first = rows.num_rows - ends
+        rest = rows.slice(first)
+        if first:
+            yield rows.slice(0, first)
+    if rest is not None and rest.num_rows:
+        yield rest
+
+
+def _of_last_key(rows: pa.Table, key: Sequence[str]) -> int:
+    """Return how many of the last rows have the key of the last one; rows are sorted by key."""
+    low, high = 0, rows.num_rows - 1
+    last = [rows.column(name)[high] for name in key]
+    while low < high:
+        middle = (low + high) // 2
+        same = all(
+            rows.column(name)[middle].equals(value) for name, value in zip(key, last, strict=True)
+        )
+        low, high = (low, middle) if same else (middle + 1, high)
+    return int(rows.num_rows) - low
+
+
+def _by_key(rows: pa.Table, rule: MergeRule) -> pa.Table:
+    """Return rows in the order of bucket and key; those of one key stay in theirs."""
+    return in_order(rows, rule)[0]
+
+
+def _buckets_of(segment: Segment, here: Sequence[Run], at: Buckets) -> set[int]:
+    """Return the buckets of the task in which a segment counts."""
+    place = slice_of(segment)
+    return {
+        bucket
+        for run in here
+        if any(s.id == segment.id for s in run.segments)
+        for bucket in range(
+            max(run.first, place.first, at.first), min(run.last, place.last, at.last) + 1
+        )
+    }

@@ -1,0 +1,395 @@
+"""Rows of one key become one row: the merge rules of keyed tables, on Arrow tables. No I/O.
+
+Rows are given in commit order. A row is an upsert or, by its column `_op`, a delete. A delete with
+an order value has a place among the rows of its key, like any row. One without is a barrier: it
+hides what was committed before it, whatever that says of its order (FORMAT.md "Merge rules").
+
+`shown` is what a reader sees. `kept` is the least set of rows that has the same effect as the given
+ones, whatever is merged with it later: what a log becomes, and where it says more than the shown
+rows do, what is stored beside a base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from eventlog.state.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
+
+_WIDE_SUM = pa.decimal256(76, 0)
+
+
+def shown(rows: pa.Table, rule: MergeRule) -> pa.Table:
+    """Return one row for each key that is present after all rows were applied.
+
+    Args:
+        rows: in commit order; the columns `rule.needed(…)` of those wanted, and `_op` if there are
+            deletes.
+        rule: the merge rule.
+
+    Returns:
+        The columns of `rows` without `_op` and `_version`, in no particular order of keys.
+
+    Raises:
+        InvalidInput: a sum does not fit its column.
+    """
+    return _Rows(rows, rule).shown()
+
+
+def kept(rows: pa.Table, rule: MergeRule, *, bottom: bool) -> pa.Table:
+    """Return the rows that have the same effect as the given ones, whatever comes before or after.
+
+    Args:
+        rows: in commit order, with all columns of the table; `_op` and `_version` if there are
+            deletes. Each delete has the version of its commit in `_version`.
+        rule: the merge rule.
+        bottom: nothing can come before them.
+
+    Returns:
+        The columns of `rows`; the rows of a key are in commit order.
+
+    Raises:
+        InvalidInput: a sum does not fit its column.
+    """
+    return _Rows(rows, rule).kept(bottom=bottom)
+
+
+def telling(rows: pa.Table, rule: MergeRule) -> pa.Table:
+    """Return those of the kept rows that say more than the shown row of their key does.
+
+    Args:
+        rows: what `kept` returned for the bottom of a slice.
+        rule: the merge rule.
+    """
+    keys = _keys(rows, rule.key)
+    counted = _grouped(keys, [("row", "count")])
+    several = counted.filter(pc.greater(counted.column("row_count"), 1))
+    told = among(rows, several.select(_aliases(rule.key)).rename_columns(list(rule.key)), rule.key)
+    return rows.filter(pc.or_(told, _deleted(rows)))
+
+
+def among(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return which rows have one of the given keys.
+
+    Args:
+        rows: rows with the key columns.
+        keys: a table with the key columns.
+        key: their names.
+    """
+    if not keys.num_rows or not rows.num_rows:
+        return pa.repeat(pa.scalar(False), rows.num_rows)
+    if len(key) == 1:
+        values = keys.column(key[0])
+        return pc.is_in(_whole(rows.column(key[0])), value_set=_whole(values))
+    left = _keys(rows, key)
+    right = _keys(keys, key).select(_aliases(key)).group_by(_aliases(key)).aggregate([])
+    hits = left.join(right, keys=_aliases(key), join_type="left semi", use_threads=False)
+    return pc.is_in(_numbers(rows.num_rows), value_set=_whole(hits.column("row")))
+
+
+def distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the keys of the rows, each once."""
+    keys = _keys(rows, key).select(_aliases(key))
+    return keys.group_by(_aliases(key), use_threads=False).aggregate([]).rename_columns(list(key))
+
+
+class _Rows:
+    """The rows to merge, as columns; a row is named by its number, which is its commit order."""
+
+    def __init__(self, rows: pa.Table, rule: MergeRule) -> None:
+        self.rows, self.rule = rows, rule
+        self.values = [name for name in rows.column_names if name not in (*rule.key, OP, VERSION)]
+        self.keys = _keys(rows, rule.key)
+        self.deleted = _deleted(rows)
+        self.has_deletes = bool(pc.any(self.deleted, min_count=0).as_py())
+        self.alive = pc.invert(self.deleted)
+        self._orders: dict[str | None, tuple[pa.Array, pa.Array]] = {}
+
+    def shown(self) -> pa.Table:
+        rule = self.rule
+        if rule.kind in ("last", "first"):
+            won = self._winners()
+            picked = self.rows.take(won.filter(self.alive.take(won)))
+            return picked.select([n for n in picked.column_names if n not in (OP, VERSION)])
+        alive = self._alive()
+        sources = self._sources(alive)
+        keys = self.keys.take(sources.column("first_min"))
+        columns = {
+            name: keys.column(alias)
+            for name, alias in zip(rule.key, _aliases(rule.key), strict=True)
+        }
+        for place, name in enumerate(self.values):
+            columns[name] = self._value(name, place, sources, alive)
+        wanted = [n for n in self.rows.column_names if n not in (OP, VERSION)]
+        return pa.table(
+            [columns[n] for n in wanted],
+            schema=pa.schema([self.rows.schema.field(n) for n in wanted]),
+        )
+
+    def kept(self, *, bottom: bool) -> pa.Table:
+        rule = self.rule
+        barriers = pa.nulls(0, pa.int64())
+        if self.has_deletes and not bottom and (rule.order is not None or rule.kind != "last"):
+            barriers = self._last_barriers()
+        if rule.kind == "last":
+            won = self._winners()
+            if rule.order is None and bottom:
+                won = won.filter(self.alive.take(won))
+            return self._take([won, barriers])
+        alive = self._alive()
+        if rule.kind == "first":
+            return self._take([self._firsts(alive), barriers])
+        deletes = self._last_deletes()
+        if rule.kind == "partial" and rule.order is None and not rule.orders:
+            return self._with(self.shown(), barriers)
+        if rule.kind == "partial":
+            sources = self._sources(alive)
+            named = [_whole(sources.column(f"v{n}")) for n in range(len(self.values))]
+            # A key is present even if none of its values counts.
+            empty = pa.repeat(pa.scalar(True), sources.num_rows)
+            for column in named:
+                empty = pc.and_(empty, pc.is_null(column))
+            bare = _whole(sources.column("first_min")).filter(empty)
+            return self._take([*named, bare, deletes, barriers])
+        return self._with(self._aggregated(alive), barriers)
+
+    def _with(self, merged: pa.Table, barriers: pa.Array) -> pa.Table:
+        """Return merged rows after the barriers of their keys."""
+        fields = self.rows.schema
+        columns = []
+        for field in fields:
+            if field.name == OP:
+                columns.append(pa.repeat(pa.scalar(UPSERT, field.type), merged.num_rows))
+            elif field.name in merged.column_names:
+                columns.append(merged.column(field.name))
+            else:
+                columns.append(pa.nulls(merged.num_rows, field.type))
+        upserts = pa.table(columns, schema=fields)
+        return pa.concat_tables([self.rows.take(barriers), upserts])
+
+    def _take(self, numbers: Iterable[pa.Array]) -> pa.Table:
+        """Return the rows of these numbers, each once, in commit order."""
+        together = pa.concat_arrays([n.cast(pa.int64()) for n in numbers])
+        once = pc.unique(together.drop_null())
+        return self.rows.take(once.take(pc.sort_indices(once)))
+
+    def _positions(self, order: str | None) -> tuple[pa.Array, pa.Array]:
+        """Return the place of each row in the order of a column, and the row of each place."""
+        if order not in self._orders:
+            numbers = _numbers(self.rows.num_rows)
+            if order is None:
+                self._orders[order] = numbers, numbers
+            else:
+                # Stable: equal values stay in commit order.
+                column = _whole(self.rows.column(order))
+                nulls = numbers.filter(pc.is_null(column))
+                valid = numbers.filter(pc.is_valid(column))
+                ranked = valid.take(pc.sort_indices(column.drop_null()))
+                by = pa.concat_arrays([nulls, ranked])
+                self._orders[order] = pc.sort_indices(by).cast(pa.int64()), by
+        return self._orders[order]
+
+    def _barred(self) -> pa.Array:
+        """Return which deletes are barriers."""
+        if self.rule.order is None or not self.rule.ordered_deletes:
+            return self.deleted
+        return pc.and_(self.deleted, pc.is_null(_whole(self.rows.column(self.rule.order))))
+
+    def _last_barriers(self) -> pa.Array:
+        """Return the number of the last barrier of each key that has one."""
+        return self._best(self._barred(), _numbers(self.rows.num_rows), "max")
+
+    def _behind_barriers(self) -> pa.Array | None:
+        """Return which rows no barrier hides; None: there is no barrier."""
+        barred = self._barred()
+        if not pc.any(barred, min_count=0).as_py():
+            return None
+        numbers = _numbers(self.rows.num_rows)
+        return pc.greater(numbers, self._of_key(self._best(barred, numbers, "max"), numbers))
+
+    def _of_key(self, rows: pa.Array, values: pa.Array) -> pa.Array:
+        """Return for each row the value of the one among `rows` with its key; -1 without one."""
+        aliases = _aliases(self.rule.key)
+        right = self.keys.select(aliases).take(rows).append_column("value", values.take(rows))
+        joined = self.keys.join(right, keys=aliases, join_type="left outer", use_threads=False)
+        joined = joined.select(["row", "value"]).sort_by("row")
+        return pc.fill_null(_whole(joined.column("value")), -1)
+
+    def _best(self, mask: pa.Array, places: pa.Array, function: str) -> pa.Array:
+        """Return the row of the least or greatest place of each key, among rows in the mask."""
+        chosen = self.keys.append_column("place", places).filter(mask)
+        best = _grouped(chosen, [("place", function)]).column(f"place_{function}")
+        return _whole(best)
+
+    def _winners(self) -> pa.Array:
+        """Return the row that decides each key under `last` or `first`."""
+        if self.rule.kind == "first":
+            return self._firsts(self._alive())
+        places, rows = self._positions(self.rule.order)
+        mask = self._behind_barriers() if self.has_deletes and self.rule.order is not None else None
+        if mask is None:
+            mask = pa.repeat(pa.scalar(True), len(places))
+        elif self.rule.order is not None:
+            mask = pc.and_(mask, pc.invert(self._barred()))
+        return rows.take(self._best(mask, places, "max"))
+
+    def _firsts(self, alive: pa.Array) -> pa.Array:
+        places, rows = self._positions(self.rule.order)
+        return rows.take(self._best(alive, places, "min"))
+
+    def _last_deletes(self) -> pa.Array:
+        """Return the ordered delete of the greatest place of each key that has one."""
+        if not self.has_deletes or not self.rule.ordered_deletes:
+            return pa.nulls(0, pa.int64())
+        places, rows = self._positions(self.rule.order)
+        mask = pc.and_(self.deleted, pc.invert(self._barred()))
+        behind = self._behind_barriers()
+        if behind is not None:
+            mask = pc.and_(mask, behind)
+        return rows.take(self._best(mask, places, "max"))
+
+    def _alive(self) -> pa.Array:
+        """Return which upserts no delete hides."""
+        if not self.has_deletes:
+            return self.alive
+        mask = self.alive
+        behind = self._behind_barriers()
+        if behind is not None:
+            mask = pc.and_(mask, behind)
+        deletes = self._last_deletes()
+        if len(deletes):
+            places, _ = self._positions(self.rule.order)
+            mask = pc.and_(mask, pc.greater(places, self._of_key(deletes, places)))
+        return mask
+
+    def _sources(self, alive: pa.Array) -> pa.Table:
+        """Return for each key: a row of it, and by column the row that its value comes from."""
+        table = self.keys.append_column("first", _numbers(self.rows.num_rows))
+        functions: list[tuple[str, str]] = [("first", "min")]
+        for place, name in enumerate(self.values):
+            places, _ = self._positions(self.rule.order_of(name))
+            usable = pc.is_valid(_whole(self.rows.column(name)))
+            order = self.rule.order_of(name)
+            if order is not None and order != name:
+                usable = pc.and_(usable, pc.is_valid(_whole(self.rows.column(order))))
+            nothing = pa.nulls(len(places), pa.int64())
+            table = table.append_column(f"p{place}", pc.if_else(usable, places, nothing))
+            functions.append((f"p{place}", "min" if self._function(name) == "first" else "max"))
+        found = _grouped(table.filter(alive), functions)
+        columns = {"first_min": found.column("first_min")}
+        for place, name in enumerate(self.values):
+            _, rows = self._positions(self.rule.order_of(name))
+            function = "min" if self._function(name) == "first" else "max"
+            columns[f"v{place}"] = rows.take(_whole(found.column(f"p{place}_{function}")))
+        return pa.table(columns)
+
+    def _function(self, name: str) -> str:
+        return self.rule.functions.get(name, "last") if self.rule.kind == "aggregate" else "last"
+
+    def _value(self, name: str, place: int, sources: pa.Table, alive: pa.Array) -> pa.Array:
+        """Return the merged values of a column, in the order of the keys of `sources`."""
+        function = self._function(name)
+        column = _whole(self.rows.column(name))
+        if function in ("last", "first"):
+            return column.take(_whole(sources.column(f"v{place}")))
+        return self._reduced(name, column, "sum" if function == "count" else function, alive)
+
+    def _reduced(self, name: str, column: pa.Array, function: str, alive: pa.Array) -> pa.Array:
+        kind = column.type
+        whole = pa.types.is_integer(kind)
+        if function == "sum":
+            # Exact, whatever the order: partial sums may exceed the type of the column.
+            scale = 0 if whole else kind.scale
+            column = column.cast(pa.decimal128(19, 0) if whole else kind)
+            column = column.cast(pa.decimal256(76 - 0, scale) if not whole else _WIDE_SUM)
+        elif pa.types.is_floating(kind):
+            column = pc.add(column, pa.scalar(0.0, kind))  # -0.0 becomes 0.0
+        first = pc.if_else(alive, _numbers(len(column)), pa.nulls(len(column), pa.int64()))
+        table = self.keys.append_column("value", column).append_column("first", first)
+        found = _grouped(table.filter(alive), [("value", function), ("first", "min")])
+        # `_sources` groups the same rows, so the keys come in the same order.
+        merged = _whole(found.column(f"value_{function}"))
+        try:
+            return merged.cast(kind)
+        except pa.ArrowInvalid:
+            raise InvalidInput(
+                f"the sum of column {name!r} does not fit {kind}: give the table a wider column"
+            ) from None
+
+    def _aggregated(self, alive: pa.Array) -> pa.Table:
+        """Return the merged rows, and a row for each value that has another order than they."""
+        merged = self.shown()
+        order = self.rule.order
+        if order is None:
+            return merged
+        sources = self._sources(alive)
+        main = _whole(merged.column(order))
+        orders = _whole(self.rows.column(order))
+        extras: list[pa.Table] = []
+        for place, name in enumerate(self.values):
+            if self._function(name) not in ("last", "first") or name == order:
+                continue
+            source = _whole(sources.column(f"v{place}"))
+            apart = pc.fill_null(pc.not_equal(orders.take(source), main), False)
+            if not pc.any(apart, min_count=0).as_py():
+                continue
+            position = merged.schema.get_field_index(name)
+            field = merged.schema.field(name)
+            blank = pc.if_else(apart, pa.nulls(len(apart), field.type), _whole(merged.column(name)))
+            extras.append(self._extra(name, source.filter(apart)))
+            merged = merged.set_column(position, field.with_nullable(True), blank)
+        if not extras:
+            return merged
+        schema = pa.schema([field.with_nullable(True) for field in merged.schema])
+        return pa.concat_tables([part.cast(schema) for part in [merged, *extras]])
+
+    def _extra(self, name: str, source: pa.Array) -> pa.Table:
+        """Return rows that say nothing but the values of one column, and their order."""
+        rows = self.rows.take(source)
+        says = (*self.rule.key, name, self.rule.order)
+        columns = [
+            rows.column(field.name) if field.name in says else pa.nulls(rows.num_rows, field.type)
+            for field in rows.schema
+            if field.name not in (OP, VERSION)
+        ]
+        names = [field.name for field in rows.schema if field.name not in (OP, VERSION)]
+        return pa.table(columns, names)
+
+
+def _keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the key columns and the number of each row.
+
+    The columns are renamed: Arrow parses a name that starts with a dot as a path.
+    """
+    columns = [_whole(rows.column(name)) for name in key]
+    return pa.table([*columns, _numbers(rows.num_rows)], [*_aliases(key), "row"])
+
+
+def _aliases(key: Sequence[str]) -> list[str]:
+    return [f"k{place}" for place in range(len(key))]
+
+
+def _grouped(table: pa.Table, functions: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return the aggregates of each key, keys in the order in which they first come."""
+    aliases = [name for name in table.column_names if name.startswith("k")]
+    return table.group_by(aliases, use_threads=False).aggregate(list(functions))
+
+
+def _deleted(rows: pa.Table) -> pa.Array:
+    if OP not in rows.column_names:
+        return pa.repeat(pa.scalar(False), rows.num_rows)
+    return pc.fill_null(pc.equal(_whole(rows.column(OP)), DELETE), False)
+
+
+def _numbers(count: int) -> pa.Array:
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)

@@ -1,0 +1,152 @@
+"""Rows of a keyed table on their way in: upserts and deletes become log segments. No I/O.
+
+A column `_op` tells deletes (`d`) from upserts (`u`, or null). A small transaction becomes one
+segment with rows of many buckets, a large one a segment a bucket (FORMAT.md "Log segments").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.format.buckets import buckets_of
+from eventlog.staging import merging
+from eventlog.staging.rows import Problem
+from eventlog.state.keyed.rule import DELETE, OP, UPSERT, MergeRule
+
+_BUCKET = ""  # no table has such a column: column names are not empty
+
+
+class Cut(NamedTuple):
+    """Rows of one log segment, and the buckets from `first` to `last` that they lie in."""
+
+    first: int
+    last: int
+    rows: pa.Table
+
+
+def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
+    """Return the schema that the rows of a writer are brought to.
+
+    Args:
+        table: the table's.
+        rule: its merge rule.
+        given: what the writer has; with `_op`, a row may be a delete, which has only a key.
+    """
+    if OP not in given.names:
+        return table
+    fields = [field.with_nullable(field.nullable or field.name not in rule.key) for field in table]
+    return pa.schema([*fields, pa.field(OP, pa.string())])
+
+
+def checked(
+    rows: pa.Table, table: pa.Schema, rule: MergeRule, chunked_by: str | None = None
+) -> pa.Table | Problem:
+    """Return the rows as they are merged, or the first problem in them.
+
+    Args:
+        rows: with the schema of `incoming`.
+        table: the table's schema.
+        rule: its merge rule.
+        chunked_by: the event-time column, where it decides the chunk: then deletes have it, too.
+    """
+    if OP in rows.column_names:
+        problem = _delete_problem(rows, table, rule, chunked_by)
+        if problem is not None:
+            return problem
+    for name, function in rule.functions.items():
+        if function == "count":  # a row counts once, unless it says how many it stands for
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), pc.fill_null(rows.column(name), 1))
+    return rows
+
+
+def _delete_problem(
+    rows: pa.Table, table: pa.Schema, rule: MergeRule, chunked_by: str | None
+) -> Problem | None:
+    ops = pc.fill_null(rows.column(OP), UPSERT)
+    unknown = pc.invert(pc.is_in(ops, value_set=pa.array([UPSERT, DELETE])))
+    count = pc.sum(unknown).as_py() or 0
+    if count:
+        example = repr(ops.filter(unknown)[0].as_py()[:40])
+        return Problem(OP, f"values are neither {UPSERT!r} nor {DELETE!r}", count, example)
+    deletes = pc.equal(ops, DELETE)
+    count = pc.sum(deletes).as_py() or 0
+    if count and rule.kind == "aggregate":
+        return Problem(OP, "rows are deletes, which merge=aggregate does not have", count, "'d'")
+    if rule.order not in (None, chunked_by) and not rule.ordered_deletes:
+        ordered = pc.and_(deletes, pc.is_valid(rows.column(rule.order)))
+        count = pc.sum(ordered).as_py() or 0
+        if count:
+            why = (
+                f"deletes have a value, which orders nothing under merge={rule.kind}: leave it null"
+            )
+            example = str(rows.column(rule.order).filter(ordered)[0].as_py())
+            return Problem(rule.order, why, count, example)
+    upserts = pc.invert(deletes)
+    for field in table:
+        if field.nullable:
+            continue
+        missing = pc.and_(upserts, pc.is_null(rows.column(field.name)))
+        count = pc.sum(missing).as_py() or 0
+        if count:
+            example = "row " + ", ".join(
+                f"{name}={rows.column(name).filter(missing)[0].as_py()!r}"[:60] for name in rule.key
+            )
+            return Problem(field.name, "values are null", count, example)
+    return None
+
+
+def cut(rows: pa.Table, table: pa.Schema, rule: MergeRule, bucket_bytes: int) -> Iterator[Cut]:
+    """Yield the rows of log segments: all together, or if they are many those of each bucket.
+
+    Args:
+        rows: as `checked` returned them, in their order.
+        table: the table's schema.
+        rule: its merge rule.
+        bucket_bytes: Arrow bytes above which each bucket gets a segment.
+    """
+    rows = merging.kept(rows, rule, bottom=False)
+    rows, buckets = in_order(rows, rule)
+    if rows.nbytes <= bucket_bytes:
+        yield Cut(buckets[0].as_py(), buckets[-1].as_py(), stored(rows, table))
+        return
+    for bucket, part in _by_bucket(rows, buckets):
+        yield Cut(bucket, bucket, stored(part, table))
+
+
+def in_order(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Array]:
+    """Return the rows in the order of bucket and key, and their buckets.
+
+    Rows of one key keep their order.
+    """
+    buckets = buckets_of(rows, rule.key, rule.buckets)
+    names = [_BUCKET, *(str(place) for place in range(len(rule.key)))]
+    keys = pa.table([buckets, *(rows.column(name) for name in rule.key)], names)
+    order = pc.sort_indices(keys, [(name, "ascending") for name in names])
+    return rows.take(order), buckets.take(order)
+
+
+def stored(rows: pa.Table, table: pa.Schema) -> pa.Table:
+    """Return the rows with the schema of a segment: without what is the same in all of them."""
+    if OP in rows.column_names:
+        deletes = pc.equal(pc.fill_null(rows.column(OP), UPSERT), DELETE)
+        if not pc.any(deletes, min_count=0).as_py():
+            rows = rows.drop_columns([OP])
+    complete = all(f.nullable or not rows.column(f.name).null_count for f in table)
+    if complete and rows.column_names == table.names:
+        return rows.cast(table)
+    required = {f.name for f in table if not f.nullable and not rows.column(f.name).null_count}
+    return rows.cast(pa.schema([f.with_nullable(f.name not in required) for f in rows.schema]))
+
+
+def _by_bucket(rows: pa.Table, buckets: pa.Array) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (bucket, rows) of sorted rows."""
+    runs = pc.run_end_encode(buckets)
+    start = 0
+    for bucket, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield bucket, rows.slice(start, end - start)
+        start = end

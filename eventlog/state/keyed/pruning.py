@@ -1,0 +1,128 @@
+"""Which slices of a keyed table a scan reads, and which of their segments.
+
+Sound by construction: the key of a row never changes, so a segment without a key that passes can be
+left out. What other columns say may be superseded by another segment of the slice, so by those only
+whole slices are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from eventlog.format import segments
+from eventlog.format.buckets import buckets_of
+from eventlog.model.records import Column, Segment
+from eventlog.query import conditions as c
+from eventlog.query.predicate import Predicate, SqlPredicate
+from eventlog.state.keyed.rule import MergeRule
+from eventlog.state.keyed.slices import Run, slice_of
+
+_MOST_KEYS = 1000  # keys of a predicate whose buckets are worth computing
+
+
+def is_plain(run: Run) -> bool:
+    """Return whether the rows of a run are those of its base, which lies in these buckets only."""
+    if run.logs:
+        return False
+    places = [slice_of(segment) for segment in run.base]
+    return all(run.first <= place.first and place.last <= run.last for place in places)
+
+
+def prune(
+    runs: Sequence[Run], predicate: Predicate | None, rule: MergeRule, time: Column
+) -> list[Run]:
+    """Return the runs that may have a row that passes, less segments without such a key.
+
+    Args:
+        runs: all runs of the chunks in question.
+        predicate: the filter; None: all rows pass.
+        rule: the table's merge rule.
+        time: its event-time column.
+    """
+    # Without rows above the base, `late` says nothing: it is neither read nor counted.
+    needed = [run if run.logs else replace(run, segments=run.base) for run in runs]
+    if predicate is None:
+        return needed
+    wanted = buckets(predicate, rule)
+    kept = []
+    for run in needed:
+        if wanted is not None and not any(run.first <= b <= run.last for b in wanted):
+            continue
+        pruned = _pruned(run, predicate, rule, time)
+        if pruned.segments:
+            kept.append(pruned)
+    return kept
+
+
+def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Run:
+    entries = segments.from_segments(run.segments)
+    by_all = predicate.prune(entries, time.name)
+    if not run.logs:
+        return replace(run, segments=_masked(run.segments, by_all))
+    # One row decides under these rules; under the others a row's values come from several.
+    if rule.kind in ("last", "first") and not any(by_all.to_pylist()):
+        return replace(run, segments=())
+    keys = {column.id for column in predicate.schema.columns if column.name in rule.key}
+    columns = [n for n in entries.column_names if "_" not in n or _column_of(n) in (None, *keys)]
+    by_key = predicate.prune(entries.select(columns), time.name)
+    return replace(run, segments=_masked(run.segments, by_key))
+
+
+def _column_of(name: str) -> int | None:
+    """Return the id of the column whose statistics a column of entries has."""
+    stem, _, number = name.rpartition("_")
+    return int(number) if stem in ("min", "max", "nulls") and number.isdigit() else None
+
+
+def _masked(found: Iterable[Segment], mask: pa.BooleanArray) -> tuple[Segment, ...]:
+    return tuple(s for s, kept in zip(found, mask.to_pylist(), strict=True) if kept)
+
+
+def buckets(predicate: Predicate, rule: MergeRule) -> set[int] | None:
+    """Return the buckets of the keys that may pass; None if the predicate does not name them."""
+    if not isinstance(predicate, SqlPredicate):
+        return None
+    named = key_values(predicate.condition, rule.key)
+    if named is None:
+        return None
+    table = pa.table(
+        [pa.concat_arrays([pa.repeat(v, 1) for v in column]) for column in named], list(rule.key)
+    )
+    return set(buckets_of(table, rule.key, rule.buckets).to_pylist())
+
+
+def key_values(condition: c.Condition, key: Sequence[str]) -> list[list[pa.Scalar]] | None:
+    """Return all combinations of values that the key may have, by column; None if unknown."""
+    parts = condition.parts if isinstance(condition, c.And) else (condition,)
+    values: dict[str, list[pa.Scalar]] = {}
+    for part in parts:
+        found = _equal_to(part)
+        if found is not None:
+            values.setdefault(found[0], found[1])
+    if any(name not in values for name in key):
+        return None
+    combined: list[list[pa.Scalar]] = [[]]
+    for name in key:
+        combined = [[*row, value] for row in combined for value in values[name]]
+        if len(combined) > _MOST_KEYS:
+            return None
+    return [list(column) for column in zip(*combined, strict=True)]
+
+
+def _equal_to(part: c.Condition) -> tuple[str, list[pa.Scalar]] | None:
+    """Return the column and the values that it must have one of."""
+    match part:
+        case c.Compare(column, "=", value):
+            return column.name, [value]
+        case c.In(column, values):
+            return column.name, list(values)
+        case c.Or(parts):
+            found = [_equal_to(p) for p in parts]
+            names = {f[0] for f in found if f is not None}
+            if None in found or len(names) != 1:
+                return None
+            return names.pop(), [v for f in found if f is not None for v in f[1]]
+    return None

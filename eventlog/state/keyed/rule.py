@@ -1,0 +1,275 @@
+"""What a keyed table does with the rows of one key: its merge rule, from layout and properties.
+
+No I/O. The rule is set when the table is created and never changes, because it gives every version
+its answer (FORMAT.md "Keyed tables").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from msgspec import UnsetType
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.properties import MERGE, MERGE_COLUMN, MERGE_GROUP
+from eventlog.model.records import Keyed, Layout, Schema
+from eventlog.model.stats import is_text
+
+Kind = Literal["last", "first", "partial", "aggregate"]
+Function = Literal["sum", "min", "max", "count", "last", "first"]
+KINDS: tuple[Kind, ...] = ("last", "first", "partial", "aggregate")
+FUNCTIONS: tuple[Function, ...] = ("sum", "min", "max", "count", "last", "first")
+DEFAULT_BUCKETS = 16
+MAX_BUCKETS = 4096
+MAX_KEY = 16
+
+# Columns of log segments beside the table's: what a row does, and the version of a kept delete.
+OP, VERSION = "_op", "_version"
+UPSERT, DELETE = "u", "d"
+RESERVED = (OP, VERSION)
+
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRule:
+    """How the rows of one key become one.
+
+    Attributes:
+        key: the key columns.
+        buckets: number of buckets.
+        order: the column that orders the rows of a key; None: the order of commits alone.
+        kind: what becomes of them.
+        functions: for `aggregate`, the function of each column that is not in the key.
+        orders: for `partial`, the order column of each column that has one of its own.
+    """
+
+    key: tuple[str, ...]
+    buckets: int
+    order: str | None
+    kind: Kind
+    functions: Mapping[str, Function]
+    orders: Mapping[str, str]
+
+    @property
+    def ordered_deletes(self) -> bool:
+        """Whether a delete may have an order value, and so a place among the rows of its key.
+
+        Under `first`, and where groups of columns have orders of their own, such a delete could
+        bring back rows that a merge has left out: there every delete is a barrier.
+        """
+        return self.order is not None and self.kind in ("last", "partial") and not self.orders
+
+    def order_of(self, column: str) -> str | None:
+        """Return the column whose values order the values of a column; None: commits do."""
+        return self.orders.get(column, self.order)
+
+    def needed(self, columns: Sequence[str]) -> list[str]:
+        """Return these columns and those without which their values cannot be merged."""
+        more = [self.order, *(self.order_of(name) for name in columns)]
+        wanted = dict.fromkeys([*columns, *self.key, *(name for name in more if name is not None)])
+        return list(wanted)
+
+
+def keyed_of(layout: Layout) -> Keyed | None:
+    """Return what makes a table keyed, or None."""
+    return None if isinstance(layout.keyed, UnsetType) else layout.keyed
+
+
+def rule_of(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
+    """Return the merge rule of a table; None if it has no key.
+
+    Args:
+        layout: the table's.
+        schema: the table's.
+        properties: the table's; those named `merge` and `merge.*` matter.
+
+    Raises:
+        InvalidInput: they do not fit together; the message names the property.
+    """
+    keyed = keyed_of(layout)
+    if keyed is None:
+        named = sorted(name for name in properties if name == MERGE or _part(name))
+        if named:
+            raise InvalidInput(f"property {named[0]} is for keyed tables: give `key`, too")
+        return None
+    kind = properties.get(MERGE, "last")
+    if kind not in KINDS:
+        raise InvalidInput(f"property {MERGE} must be one of {', '.join(KINDS)}, not {kind!r}")
+    order = layout.order_by[0] if layout.order_by else None
+    rule = MergeRule(keyed.key, keyed.buckets, order, kind, {}, {})
+    functions, orders = _functions(rule, schema, properties), _orders(rule, schema, properties)
+    return MergeRule(rule.key, rule.buckets, order, rule.kind, functions, orders)
+
+
+def stored_rule(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
+    """Return the merge rule of a table that is in the log; None if it has no key.
+
+    Raises:
+        Corrupt: its layout, schema and properties do not fit together (FORMAT.md R15.2).
+    """
+    if keyed_of(layout) is None:
+        return None  # there properties named `merge` mean nothing
+    try:
+        check_keyed(layout, schema)
+        rule = rule_of(layout, schema, properties)
+        check_values(rule, schema, layout.time_column)
+    except InvalidInput as error:
+        raise Corrupt(f"the table's key and merge rule do not fit it: {error}") from None
+    return rule
+
+
+def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
+    """Return why a keyed table cannot get this schema, if it cannot (FORMAT.md R15.2)."""
+    keyed = None if layout is None else keyed_of(layout)
+    if layout is None or keyed is None:
+        return None
+    kinds = {column.name: column for column in schema.columns}
+    reserved = [name for name in RESERVED if name in kinds]
+    if reserved:
+        return f"a keyed table cannot have a column {reserved[0]!r}: rename it"
+    for name in (*keyed.key, *layout.order_by):
+        if name in kinds and kinds[name].nullable:
+            return f"column {name!r} must stay required: rows are merged by it"
+    return None
+
+
+def check_keyed(layout: Layout, schema: Schema) -> None:
+    """Check the key, the buckets and the order of a keyed table that is to be created.
+
+    Raises:
+        InvalidInput: one of them is wrong.
+    """
+    keyed = keyed_of(layout)
+    if keyed is None:
+        return
+    if not keyed.key or len(keyed.key) > MAX_KEY or len(set(keyed.key)) != len(keyed.key):
+        raise InvalidInput(f"key must name 1 to {MAX_KEY} different columns")
+    if not 1 <= keyed.buckets <= MAX_BUCKETS:
+        raise InvalidInput(f"buckets must be from 1 to {MAX_BUCKETS}, not {keyed.buckets}")
+    kinds = {column.name: column.type for column in schema.columns}
+    for name in keyed.key:
+        _check_key_column(name, kinds)
+    if len(layout.order_by) > 1:
+        raise InvalidInput("order_by of a keyed table is one column: it orders the rows of a key")
+    for name in layout.order_by:
+        _check_order_column(name, kinds.get(name), keyed.key, "order_by")
+    required = successor_problem(layout, schema)
+    if required:
+        raise InvalidInput(required)
+
+
+def _check_key_column(name: str, kinds: Mapping[str, object]) -> None:
+    if name not in kinds:
+        raise InvalidInput(f"key: the table has no column {name!r}")
+    kind = kinds[name]
+    if not isinstance(kind, str) or kind in ("bool", "float32", "float64"):
+        raise InvalidInput(
+            f"key: column {name!r} has type {kind}; a key has integers, text, binary, decimals, "
+            "dates or times"
+        )
+
+
+def check_values(rule: MergeRule | None, schema: Schema, time_column: str) -> None:
+    """Check that rows may lack the columns that the merge rule fills from other rows.
+
+    Raises:
+        InvalidInput: a column cannot be null.
+    """
+    if rule is None or rule.kind not in ("partial", "aggregate"):
+        return
+    fixed = {*rule.key, rule.order, time_column}
+    for column in schema.columns:
+        if not column.nullable and column.name not in fixed:
+            raise InvalidInput(
+                f"column {column.name!r} must be nullable: under {MERGE}={rule.kind} a row need "
+                "not have it"
+            )
+
+
+def _check_order_column(name: str, kind: object, key: Sequence[str], what: str) -> None:
+    ordered = (*_INTEGERS, *_TIMES, "string")
+    if kind not in ordered and not (isinstance(kind, str) and kind.startswith("decimal")):
+        raise InvalidInput(
+            f"{what}: column {name!r} of type {kind} cannot order rows; use an integer, a decimal, "
+            "a time, a date or text"
+        )
+    if name in key:
+        raise InvalidInput(f"{what}: column {name!r} is in the key: it is the same in all its rows")
+
+
+def _part(name: str) -> str | None:
+    """Return what follows `merge.` in a property's name."""
+    return name.removeprefix(MERGE_COLUMN) if name.startswith(MERGE_COLUMN) else None
+
+
+def _functions(
+    rule: MergeRule, schema: Schema, properties: Mapping[str, str]
+) -> dict[str, Function]:
+    named = {
+        part: value
+        for name, value in properties.items()
+        if (part := _part(name)) is not None and not name.startswith(MERGE_GROUP)
+    }
+    kinds = {column.name: column for column in schema.columns}
+    for name, function in named.items():
+        column = kinds.get(name)
+        if rule.kind != "aggregate":
+            raise InvalidInput(f"property {MERGE_COLUMN}{name} needs {MERGE}=aggregate")
+        if column is None or name in rule.key:
+            raise InvalidInput(f"property {MERGE_COLUMN}{name}: no column {name!r} beside the key")
+        if function not in FUNCTIONS:
+            raise InvalidInput(
+                f"property {MERGE_COLUMN}{name} must be one of {', '.join(FUNCTIONS)}, "
+                f"not {function!r}"
+            )
+        if name == rule.order and function not in ("last", "max"):
+            raise InvalidInput(
+                f"property {MERGE_COLUMN}{name}: {name!r} orders the rows of a key, so it keeps "
+                "the last of its values"
+            )
+        _check_function(name, function, column.type)
+    if rule.kind != "aggregate":
+        return {}
+    others = [column.name for column in schema.columns if column.name not in rule.key]
+    return {name: cast(Function, named.get(name, "last")) for name in others}
+
+
+def _check_function(name: str, function: Function, kind: object) -> None:
+    decimal = isinstance(kind, str) and kind.startswith("decimal")
+    if function == "sum" and kind not in _INTEGERS and not decimal:
+        raise InvalidInput(
+            f"property {MERGE_COLUMN}{name}: sums are of integers and decimals, not of {kind}: a "
+            "sum of floats depends on the order in which they are added"
+        )
+    if function == "count" and kind != "int64":
+        raise InvalidInput(f"property {MERGE_COLUMN}{name}: a count needs type int64, not {kind}")
+    if function in ("min", "max"):
+        comparable = kind in (*_INTEGERS, *_TIMES, "float32", "float64") or decimal
+        if not comparable and not (isinstance(kind, str) and is_text(kind)):
+            raise InvalidInput(f"property {MERGE_COLUMN}{name}: {kind} has no {function}")
+
+
+def _orders(rule: MergeRule, schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
+    orders: dict[str, str] = {}
+    kinds = {column.name: column.type for column in schema.columns}
+    for name, value in sorted(properties.items()):
+        if not name.startswith(MERGE_GROUP):
+            continue
+        order = name.removeprefix(MERGE_GROUP)
+        if rule.kind != "partial":
+            raise InvalidInput(f"property {name} needs {MERGE}=partial")
+        if order not in kinds:
+            raise InvalidInput(f"property {name}: the table has no column {order!r}")
+        _check_order_column(order, kinds[order], rule.key, f"property {name}")
+        for column in (order, *(part.strip() for part in value.split(","))):
+            if column not in kinds or column in rule.key:
+                raise InvalidInput(f"property {name}: no column {column!r} beside the key")
+            if orders.setdefault(column, order) != order:
+                raise InvalidInput(f"property {name}: column {column!r} is in two groups")
+            if column == rule.order:
+                raise InvalidInput(f"property {name}: {column!r} already orders whole rows")
+    return orders

@@ -1,0 +1,355 @@
+"""Slices of a keyed table: which segments count in a bucket, and what a merge may replace.
+
+A slice is one bucket of one time chunk. Its segments have disjoint spans of versions, in which they
+are applied, the base first. A merged segment takes the place of those whose span it contains; a log
+segment that many buckets share stays live until it counts in none of them (FORMAT.md "Slices").
+What a transaction may do to them is rule F11 of the fold (R15.10, R15.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+from msgspec import UnsetType
+
+from eventlog.errors import Corrupt
+from eventlog.model.records import (
+    Add,
+    Keyed,
+    Merge,
+    Meta,
+    Replace,
+    Restore,
+    Segment,
+    Slice,
+    Transaction,
+)
+from eventlog.state.keyed.rule import keyed_of
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring buckets of a chunk in which the same segments count.
+
+    Attributes:
+        chunk: the time chunk.
+        first: the first bucket.
+        last: the last bucket.
+        segments: the segments that count, in the order in which they are applied.
+    """
+
+    chunk: str
+    first: int
+    last: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def base(self) -> tuple[Segment, ...]:
+        """The rows that all others are applied to, one a key."""
+        return tuple(s for s in self.segments if slice_of(s).kind == "base")
+
+    @property
+    def late(self) -> tuple[Segment, ...]:
+        """What the base does not show and later rows may depend on."""
+        return tuple(s for s in self.segments if slice_of(s).kind == "late")
+
+    @property
+    def logs(self) -> tuple[Segment, ...]:
+        """The rows above the base."""
+        return tuple(s for s in self.segments if slice_of(s).kind == "log")
+
+
+def slice_of(entry: Segment | Add) -> Slice:
+    """Return the place of a segment of a keyed table.
+
+    Raises:
+        Corrupt: it has none.
+    """
+    if isinstance(entry.slice, UnsetType):
+        raise Corrupt(f"segment {entry.id} of a keyed table has no slice")
+    return entry.slice
+
+
+def placed(add: Add, version: int, partition: int) -> Slice | UnsetType:
+    """Return the place of an add that takes effect in a version.
+
+    Args:
+        add: the action.
+        version: the version.
+        partition: its number among the adds that take effect in the commit.
+    """
+    place = add.slice
+    if isinstance(place, UnsetType):
+        return place
+    if place.low is None:
+        place = msgspec.structs.replace(place, low=version, high=version)
+    return place if place.ordinal is not None else msgspec.structs.replace(place, ordinal=partition)
+
+
+def span(entry: Segment) -> tuple[int, int]:
+    """Return the first and the last version whose rows a segment has."""
+    place = slice_of(entry)
+    if place.low is None or place.high is None:
+        raise Corrupt(f"segment {entry.id} has no span of versions")
+    return place.low, place.high
+
+
+def runs(segments: Iterable[Segment]) -> list[Run]:
+    """Return which segments count in which buckets, in the order of chunks and buckets.
+
+    Args:
+        segments: live segments, all those of their chunks.
+    """
+    by_chunk: dict[str, list[Segment]] = {}
+    for segment in segments:
+        by_chunk.setdefault(segment.chunk, []).append(segment)
+    return [run for chunk in sorted(by_chunk) for run in _runs(chunk, by_chunk[chunk])]
+
+
+def _runs(chunk: str, segments: Sequence[Segment]) -> list[Run]:
+    places = [(slice_of(s), s) for s in segments]
+    edges = sorted({edge for place, _ in places for edge in (place.first, place.last + 1)})
+    found: list[Run] = []
+    for first, after in pairwise(edges):
+        here = [s for place, s in places if place.first <= first and after <= place.last + 1]
+        counting = tuple(sorted(_counting(here), key=applied))
+        if not counting:
+            continue
+        last = found[-1] if found else None
+        if last is not None and last.last == first - 1 and last.segments == counting:
+            found[-1] = Run(chunk, last.first, after - 1, counting)
+        else:
+            found.append(Run(chunk, first, after - 1, counting))
+    return found
+
+
+def _counting(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the segments of one slice that no merged one has taken in (R15.4)."""
+    merged = [(*span(s), slice_of(s).level) for s in segments if slice_of(s).level > 0]
+    merged = list(dict.fromkeys(merged))
+
+    def taken_in(segment: Segment) -> bool:
+        (low, high), level = span(segment), slice_of(segment).level
+        return any(lo <= low and high <= hi and above > level for lo, hi, above in merged)
+
+    return [s for s in segments if not taken_in(s)]
+
+
+def applied(segment: Segment) -> tuple[int, int, int, int, str]:
+    """Return the place of a segment in the order in which those of a slice are applied."""
+    kinds = {"base": 0, "late": 1, "log": 2}
+    place, (low, high) = slice_of(segment), span(segment)
+    return low, high, kinds[place.kind], place.ordinal or 0, segment.id
+
+
+def still_due(merge: Merge, live: Sequence[Segment]) -> str | None:
+    """Return why a merge with these inputs would be void on the live segments of its chunk."""
+    return _input_problem(merge, _between(merge, live))
+
+
+def taken_in(live: Iterable[Segment]) -> list[Segment]:
+    """Return the segments that count in no bucket, of all live segments of their chunks."""
+    live = list(live)
+    counting = {s.id for run in runs(live) for s in run.segments}
+    return [s for s in live if s.id not in counting]
+
+
+def _between(merge: Merge, live: Sequence[Segment]) -> list[Run]:
+    here = _runs(merge.chunk, live)
+    return [r for r in here if r.first <= merge.last and merge.first <= r.last]
+
+
+def problem(
+    txn: Transaction,
+    meta: Meta,
+    adds: Sequence[Segment],
+    drops: Sequence[Segment],
+    live: Callable[[str], Sequence[Segment]],
+) -> str | None:
+    """Return why a transaction may not change the slices as it would, if it may not (F11).
+
+    Args:
+        txn: the transaction, with all its actions.
+        meta: the small state.
+        adds: the entries that it would add.
+        drops: the entries that it would drop.
+        live: returns the live segments of a chunk, before the transaction.
+    """
+    merges = [action for action in txn.actions if isinstance(action, Merge)]
+    keyed = keyed_of(meta.layout) if meta.layout else None
+    if keyed is None:
+        if merges or any(not isinstance(s.slice, UnsetType) for s in adds):
+            return "the table has no key, and so no slices"
+        return None
+    if any(isinstance(action, Replace) for action in txn.actions):  # against replace-of-slices
+        return "in a keyed table segments are replaced by `merge`"
+    misplaced = next((s for s in adds if not _fits(s, keyed)), None)
+    if misplaced is not None:  # against slice-out-of-bounds
+        return f"segment {misplaced.id} lies in no slice of the table"
+    if merges:
+        return _merge_problem(txn, merges, adds, drops, live)
+    if any(isinstance(action, Restore) for action in txn.actions):
+        return None
+    return _write_problem(txn, adds, drops, live)
+
+
+def _write_problem(
+    txn: Transaction,
+    adds: Sequence[Segment],
+    drops: Sequence[Segment],
+    live: Callable[[str], Sequence[Segment]],
+) -> str | None:
+    """Return why a transaction that merges nothing is void, if it is (R15.10)."""
+    fresh = adds[0].version if adds else -1
+    for segment in adds:
+        place = slice_of(segment)
+        own = span(segment) == (fresh, fresh) and place.ordinal == segment.partition
+        if place.kind != "log" or place.level or not own:  # against versions-claimed
+            return f"segment {segment.id} claims versions that it was not committed in"
+    gone = {s.id for s in drops}
+    for chunk in sorted({s.chunk for s in drops}):
+        here = live(chunk)
+        # What has rows of both sides of the read version was merged meanwhile, and must not stay.
+        left = [s for s in here if s.id not in gone and span(s)[0] <= txn.read_version]
+        counting = {s.id for run in _runs(chunk, here) for s in run.segments}
+        if left and counting & gone:  # against chunk-dropped-in-part
+            return f"it would drop a part of chunk {chunk} only: segment {left[0].id} stays"
+    return None
+
+
+def _fits(segment: Segment, keyed: Keyed) -> bool:
+    place = segment.slice
+    if isinstance(place, UnsetType) or place.low is None or place.high is None:
+        return False
+    return place.first <= place.last < keyed.buckets and place.low <= place.high <= segment.version
+
+
+def _merge_problem(
+    txn: Transaction,
+    merges: Sequence[Merge],
+    adds: Sequence[Segment],
+    drops: Sequence[Segment],
+    live: Callable[[str], Sequence[Segment]],
+) -> str | None:
+    """Return why merges are void, if they are (R15.11). Hazards K4, K5, K6, K7."""
+    unclaimed = {s.id for s in adds}
+    for number, merge in enumerate(merges):
+        if merge.version > txn.read_version:  # against merge-planned-later-than-read
+            return f"it was planned at version {merge.version}, after the version that it read"
+        if not merge.low <= merge.high <= merge.version or merge.first > merge.last:
+            return "a merge has its buckets or its versions in the wrong order"
+        if any(_meet(merge, other) for other in merges[:number]):  # against merges-that-meet
+            return "two merges of one transaction meet"
+        outputs = [s for s in adds if _is_output(s, merge)]
+        unclaimed -= {s.id for s in outputs}
+        reason = _one_problem(merge, outputs, live(merge.chunk))
+        if reason:
+            return reason
+    if unclaimed:  # against output-of-no-merge
+        return f"segment {min(unclaimed)} belongs to none of its merges"
+    for chunk in sorted({s.chunk for s in drops}):
+        after = [*live(chunk), *(s for s in adds if s.chunk == chunk)]
+        counting = {s.id for run in _runs(chunk, after) for s in run.segments}
+        needed = sorted(counting & {s.id for s in drops})
+        if needed:  # against shared-log-dropped-early
+            return f"segment {needed[0]} still counts in a slice that has not taken it in"
+    return None
+
+
+def _meet(a: Merge, b: Merge) -> bool:
+    return a.chunk == b.chunk and a.first <= b.last and b.first <= a.last
+
+
+def _is_output(segment: Segment, merge: Merge) -> bool:
+    place = slice_of(segment)
+    return (
+        segment.chunk == merge.chunk
+        and merge.first <= place.first
+        and place.last <= merge.last
+        and span(segment) == (merge.low, merge.high)
+    )
+
+
+def _one_problem(merge: Merge, outputs: Sequence[Segment], live: Sequence[Segment]) -> str | None:
+    """Return why one merge is void, if it is."""
+    if list(merge.inputs) != sorted(set(merge.inputs)) or not merge.inputs:
+        return "a merge must name its inputs in ascending order, each once"
+    here = _between(merge, live)
+    reason = _input_problem(merge, here)
+    if reason:
+        return reason
+    known = {s.id: s for s in live}
+    inputs = [known[i] for i in merge.inputs]
+    bottom = all(span(s)[1] >= merge.low for run in here for s in run.segments)
+    reason = _output_problem(merge, outputs, 1 + max(slice_of(s).level for s in inputs), bottom)
+    return reason or _count_problem(merge, outputs, inputs, here)
+
+
+def _input_problem(merge: Merge, here: Sequence[Run]) -> str | None:
+    """Return why the inputs are not exactly what counts in the run, if they are not."""
+    inputs, met = set(merge.inputs), set[str]()
+    for segment in (s for run in here for s in run.segments):
+        low, high = span(segment)
+        if high < merge.low or low > merge.high:
+            continue
+        if segment.id not in inputs:  # against a-run-with-a-gap
+            return f"segment {segment.id} lies in the run and is not among its inputs"
+        if low < merge.low or high > merge.high:  # against cut-through-a-segment
+            return f"segment {segment.id} lies across the end of the run"
+        met.add(segment.id)
+    if met != inputs:  # against merged-twice
+        return f"segment {min(inputs - met)} does not count in these slices any more"
+    return None
+
+
+def _output_problem(
+    merge: Merge,
+    outputs: Sequence[Segment],
+    level: int,
+    bottom: bool,
+) -> str | None:
+    """Return what is wrong with the segments that a merge adds, if something is."""
+    if any(slice_of(s).level != level for s in outputs):  # against level-not-raised
+        return "a merge must add segments one level above its inputs"
+    kinds = {slice_of(s).kind for s in outputs}
+    if kinds - ({"base", "late"} if bottom else {"log"}):  # against a-base-above-others
+        return "a merge makes a base where nothing lies below it, and a log elsewhere"
+    covered = {b for s in outputs if slice_of(s).kind != "late" for b in _buckets(s)}
+    if not covered.issuperset(range(merge.first, merge.last + 1)):  # against bucket-left-out
+        return "a merge must add a segment for each of its buckets, even without rows"
+    return None
+
+
+def _count_problem(
+    merge: Merge, outputs: Sequence[Segment], inputs: Sequence[Segment], here: Sequence[Run]
+) -> str | None:
+    """Return why the rows of a merge do not add up, if they do not."""
+    after = sum(s.rows for s in outputs if slice_of(s).kind != "late")
+    most = sum(s.rows for s in inputs if slice_of(s).kind != "late")
+    if merge.rows != after + merge.superseded:  # against merged-rows-not-counted
+        return (
+            f"{merge.rows} rows would become {after} with {merge.superseded} superseded: the "
+            "merge lost or duplicated rows"
+        )
+    whole = all(
+        merge.first <= slice_of(s).first
+        and slice_of(s).last <= merge.last
+        and all(s in run.segments for run in here if _covers(run, s))
+        for s in inputs
+    )
+    if merge.rows > most or (whole and merge.rows != most):  # against merged-rows-made-up
+        return f"the inputs have {most} rows, and the merge counted {merge.rows}"
+    return None
+
+
+def _buckets(segment: Segment) -> range:
+    place = slice_of(segment)
+    return range(place.first, place.last + 1)
+
+
+def _covers(run: Run, segment: Segment) -> bool:
+    place = slice_of(segment)
+    return place.first <= run.first and run.last <= place.last

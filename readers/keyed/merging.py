@@ -1,0 +1,204 @@
+"""Reads keyed tables: rows of one key are merged, in memory bounded by the rows above the bases.
+
+Imports eventlog only. A base streams through: rows whose keys nothing above it mentions pass as
+they are. The others are merged with what the logs say (`eventlog.staging.merging`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from eventlog.format.buckets import buckets_of
+from eventlog.model.records import Segment
+from eventlog.readers.batches import counted, filtered
+from eventlog.readers.fragments import Reading
+from eventlog.readers.keyed.groups import counting, grouped, parts
+from eventlog.staging import merging
+from eventlog.state.keyed.pruning import is_plain
+from eventlog.state.keyed.rule import OP, MergeRule
+from eventlog.state.keyed.slices import Run, applied, slice_of
+
+_JOINED_BYTES = 32 * 2**20
+# Rows above the bases may take this many times what is read ahead, in Arrow, which is about so many
+# times their stored size; merging holds them several times.
+_EXPANDED, _HELD = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How runs of slices become batches. Can be pickled.
+
+    Attributes:
+        reading: how their segments are read; its filter is that of the result.
+        rule: the merge rule.
+    """
+
+    reading: Reading
+    rule: MergeRule
+
+    def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these runs, one a key, in the schema of `reading`.
+
+        The order is that of the bases, then that of keys that were added since.
+
+        Raises: as `Reading.batches`.
+        """
+        for plain, groups in groupby(grouped(runs), lambda group: all(map(is_plain, group))):
+            if plain:  # all that follow each other at once: they are read ahead
+                bases = {s.id: s for group in groups for run in group for s in run.base}
+                yield from self.reading.batches(bases.values())
+            else:
+                for group in groups:
+                    # Shared logs are read once for each part, so that memory has a bound.
+                    for part in parts(group, _EXPANDED * self.reading.ahead_bytes // _HELD):
+                        yield from self._merged(part)
+
+    def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        reading, rule = self.reading, self.rule
+        columns = rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
+        columns = [name for name in reading.table_schema.names if name in columns]
+        schema = self._log_schema(columns)
+        above = self._read(_ordered(runs, ("log",)), runs, schema)
+        touched = merging.distinct(above, rule.key)
+        late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
+        known = merging.distinct(late, rule.key)
+        hits: list[pa.Table] = []
+        for rows in self._bases(runs, columns):
+            touches = merging.among(rows, touched, rule.key)
+            free = rows.filter(pc.invert(touches))
+            if free.num_rows:
+                yield from self._wanted(free)
+            hit = rows.filter(touches)
+            if hit.num_rows:
+                hits.append(hit.filter(pc.invert(merging.among(hit, known, rule.key))))
+        below = [_as_log(hit, schema) for hit in hits]
+        everything = pa.concat_tables([*below, late, above])
+        merged = merging.shown(everything, rule)
+        merged = merged.select(columns).cast(
+            pa.schema([reading.table_schema.field(n) for n in columns])
+        )
+        yield from self._wanted(merged)
+
+    def _log_schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the schema of rows of logs, which may be deletes."""
+        fields = [self.reading.table_schema.field(name) for name in columns]
+        relaxed = [f.with_nullable(f.nullable or f.name not in self.rule.key) for f in fields]
+        return pa.schema([*relaxed, pa.field(OP, pa.string())])
+
+    def _bases(self, runs: Sequence[Run], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the rows of the bases, of the buckets in which these count."""
+        schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
+        reading = self._plain(schema)
+        for whole, few in _alike(_ordered(runs, ("base",)), runs):
+            for rows in _joined(reading.batches(few)):
+                yield rows if whole else self._of_buckets(rows, few[0], runs)
+
+    def _read(
+        self,
+        segments: Sequence[Segment],
+        runs: Sequence[Run],
+        schema: pa.Schema,
+        among: pa.Table | None = None,
+    ) -> pa.Table:
+        """Return the rows of segments, in the given order; of keys in `among`, if given."""
+        parts = [pa.Table.from_batches([], schema)]
+        reading = self._plain(schema)
+        for whole, few in _alike(segments, runs):
+            rows = pa.Table.from_batches(reading.batches(few), schema)
+            if not whole:
+                rows = self._of_buckets(rows, few[0], runs)
+            if among is not None:
+                rows = rows.filter(merging.among(rows, among, self.rule.key))
+            parts.append(rows)
+        return pa.concat_tables(parts).combine_chunks()
+
+    def _plain(self, schema: pa.Schema) -> Reading:
+        fields = {field.name: field for field in self.reading.table_schema} | {
+            field.name: field for field in schema
+        }
+        return replace(
+            self.reading,
+            table_schema=pa.schema(list(fields.values())),
+            schema=schema,
+            filter=None,
+            filter_columns=frozenset(),
+        )
+
+    def _of_buckets(self, rows: pa.Table, segment: Segment, runs: Sequence[Run]) -> pa.Table:
+        """Return the rows in the buckets in which a segment counts."""
+        chosen = counting(segment, runs)
+        if chosen is None or not rows.num_rows:
+            return rows
+        buckets = buckets_of(rows, self.rule.key, self.rule.buckets)
+        return rows.filter(pc.is_in(buckets, value_set=pa.array(sorted(chosen), pa.int32())))
+
+    def _wanted(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass, with exactly the schema of the result."""
+        reading = self.reading
+        if reading.filter is not None:
+            try:
+                rows = filtered(rows, reading.filter)
+            except (pa.ArrowException, ValueError) as error:
+                why = str(error).split("\n", 1)[0][:300]
+                raise InvalidInput(
+                    f"the predicate fails on the rows: {why}", table=reading.store.uri
+                ) from error
+        if not rows.num_rows:
+            return
+        if not reading.schema.names:
+            yield counted(rows.num_rows)
+            return
+        rows = rows.select(reading.schema.names).cast(reading.schema)
+        yield from rows.to_batches(max_chunksize=reading.batch_rows)
+
+
+def _ordered(runs: Sequence[Run], kinds: Sequence[str]) -> list[Segment]:
+    """Return the segments of some kinds, each once, in the order in which they are applied."""
+    found = {s.id: s for run in runs for s in run.segments if slice_of(s).kind in kinds}
+    return sorted(found.values(), key=applied)
+
+
+def _alike(
+    segments: Sequence[Segment], runs: Sequence[Run]
+) -> Iterator[tuple[bool, list[Segment]]]:
+    """Yield (True, segments that count in all of their buckets) and (False, [one that does not]).
+
+    The order of the segments is kept. Many that are read together are read ahead.
+    """
+    waiting: list[Segment] = []
+    for segment in segments:
+        if counting(segment, runs) is None:
+            waiting.append(segment)
+            continue
+        if waiting:
+            yield True, waiting
+            waiting = []
+        yield False, [segment]
+    if waiting:
+        yield True, waiting
+
+
+def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of a base as upserts."""
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    return rows.append_column(OP, nothing).cast(schema)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows in tables that are large enough to look keys up in."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _JOINED_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -1,0 +1,112 @@
+"""How the slices of a keyed table are shared out among tasks, each of which merges its own.
+
+Imports eventlog only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+from msgspec import Struct
+
+from eventlog import Segment
+from eventlog.state.keyed.pruning import is_plain
+from eventlog.state.keyed.slices import Run, slice_of
+
+
+class _Share(Struct, frozen=True, array_like=True):
+    """The runs of one task; a segment that counts in many of them is written once.
+
+    Attributes:
+        segments: the segments of all runs.
+        runs: chunk, first and last bucket, and which of the segments.
+    """
+
+    segments: list[Segment]
+    runs: list[tuple[str, int, int, list[int]]]
+
+
+_shares = msgspec.json.Decoder(_Share)  # created once; safe to share between threads
+
+
+def encode(runs: Sequence[Run]) -> bytes:
+    """Return runs as JSON."""
+    segments = {s.id: s for run in runs for s in run.segments}
+    places = {segment_id: place for place, segment_id in enumerate(segments)}
+    return msgspec.json.encode(
+        _Share(
+            list(segments.values()),
+            [(r.chunk, r.first, r.last, [places[s.id] for s in r.segments]) for r in runs],
+        )
+    )
+
+
+def decode(share: bytes) -> list[Run]:
+    """Return what `encode` was given."""
+    found = _shares.decode(share)
+    return [
+        Run(chunk, first, last, tuple(found.segments[place] for place in places))
+        for chunk, first, last, places in found.runs
+    ]
+
+
+def plain_of(runs: Sequence[Run]) -> dict[str, Run]:
+    """Return the segments that are read without a merge, by id, each as a run of its own."""
+    return {
+        segment.id: Run(run.chunk, slice_of(segment).first, slice_of(segment).last, (segment,))
+        for run in runs
+        if is_plain(run)
+        for segment in run.base
+    }
+
+
+def merging_shares(runs: Sequence[Run], target_bytes: int, open_bytes: int) -> list[list[Run]]:
+    """Return the runs that must be merged in shares of about equal weight.
+
+    Neighbours stay together, because a log segment with rows of many buckets is read by every task
+    that has one of them.
+
+    Args:
+        runs: the runs of a plan; plain ones are left out.
+        target_bytes: stored bytes of a share. A run of more is cut by buckets.
+        open_bytes: the cost of opening a segment, in bytes.
+    """
+    parts = [
+        part
+        for run in runs
+        if not is_plain(run)
+        for part in _cut(run, -(-_weight(run, open_bytes) // target_bytes))
+    ]
+    weights = [_weight(part, open_bytes) for part in parts]
+    total = sum(weights)
+    count = min(len(parts), -(-total // target_bytes))
+    shares: list[list[Run]] = []
+    before = 0
+    for part, weight in zip(parts, weights, strict=True):
+        if not shares or before * count >= total * len(shares):
+            shares.append([])
+        shares[-1].append(part)
+        before += weight
+    return shares
+
+
+def _weight(run: Run, open_bytes: int) -> int:
+    """Return what a run costs to read: of each segment the part that lies in its buckets."""
+    width = run.last - run.first + 1
+    places = ((segment, slice_of(segment)) for segment in run.segments)
+    return sum(
+        (segment.bytes + open_bytes) * width // (place.last - place.first + 1)
+        for segment, place in places
+    )
+
+
+def _cut(run: Run, count: int) -> Iterator[Run]:
+    """Yield the run in up to `count` parts of neighbouring buckets."""
+    width = run.last - run.first + 1
+    count = min(max(1, count), width)
+    edges = [run.first + width * place // count for place in range(count + 1)]
+    for first, after in pairwise(edges):
+        yield replace(run, first=first, last=after - 1)

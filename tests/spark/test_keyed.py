@@ -1,0 +1,285 @@
+"""Keyed tables with Spark: upserts, deletes and merging in the tasks, beside a dictionary."""
+
+import datetime as dt
+import json
+import os
+import random
+
+import pytest
+from support.keyed_model import answer
+
+from eventlog import Table, readers
+from eventlog.compaction import run as compact
+from eventlog.errors import InvalidInput, TableNotFound
+from eventlog.format.segments import to_segments
+from eventlog.readers.spark import choose_engine, read
+from eventlog.writers.spark import append, delete, overwrite, upsert
+
+START = dt.datetime(2013, 1, 7)  # as Spark returns it: in the session's zone, which is UTC
+COLUMNS = "id bigint, updated timestamp, name string, Total bigint"
+KEYED = {"time_column": "updated", "key": "id", "buckets": 4}
+ORDERED = {**KEYED, "order_by": "updated"}
+
+
+def drawn(chance, count, *, deletes=True):
+    """Rows of few keys, so that they meet within a frame and between frames."""
+    return [
+        {
+            "id": chance.randrange(12),
+            "updated": START + dt.timedelta(hours=chance.randrange(40)),
+            "name": chance.choice([None, "a", "b", "c"]),
+            "Total": chance.choice([None, 1, 2, 40]),
+            "_op": chance.choice(["u", "u", "d"]) if deletes else "u",
+        }
+        for _ in range(count)
+    ]
+
+
+def frame_of(spark, rows, columns=COLUMNS):
+    """The rows in two partitions, in their order."""
+    names = [column.split()[0] for column in columns.split(", ")]
+    frame = spark.createDataFrame([tuple(row[n] for n in names) for row in rows], columns)
+    assert frame.rdd.getNumPartitions() == 2
+    return frame
+
+
+def merged(frame):
+    """The rows of a frame by id, each key once."""
+    rows = [row.asDict() for row in frame.collect()]
+    found = {(row["id"],): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def scanned(uri, version=None):
+    """The same, read without Spark."""
+    rows = readers.scan(Table.open(uri), version=version).to_table().to_pylist()
+    return {(row["id"],): row | {"updated": row["updated"].replace(tzinfo=None)} for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("way", "rule", "order"),
+    [
+        ("source", "last", "updated"),
+        ("functions", "last", None),
+        ("functions", "partial", "updated"),
+        ("source", "aggregate", None),
+    ],
+    indirect=["way"],
+)
+def test_upserts_and_deletes_are_those_of_the_dictionary(  # noqa: PLR0917 - fixtures
+    spark, save, load, local_uri, rule, order
+):
+    chance = random.Random(f"{rule} {order}")
+    options = {"timeColumn": "updated", "key": "id", "buckets": 4, "merge": rule}
+    if order:
+        options["orderBy"] = order
+    functions = {"Total": "sum", "name": "first", "updated": "last"} if rule == "aggregate" else {}
+    options |= {f"property.merge.{column}": name for column, name in functions.items()}
+    given = []
+    for count in (15, 1, 9):
+        rows = drawn(chance, count, deletes=rule != "aggregate")
+        columns = COLUMNS if rule == "aggregate" else f"{COLUMNS}, _op string"
+        save(frame_of(spark, rows, columns), local_uri, **options)
+        given += rows
+        wanted = answer(given, key=["id"], order=order, kind=rule, functions=functions)
+        assert scanned(local_uri) == wanted
+    assert merged(load(local_uri)) == wanted
+    assert load(local_uri).columns == ["id", "updated", "name", "Total"]
+    some = {key: row for key, row in wanted.items() if row["name"] == "b"}
+    assert merged(load(local_uri, where="name = 'b'")) == some
+    assert load(local_uri, columns="name").count() == len(wanted)
+
+
+def test_keys_are_deleted_and_come_back(spark, local_uri):
+    rows = drawn(random.Random(1), 20, deletes=False)
+    upsert(frame_of(spark, rows), local_uri, **ORDERED)
+    delete(spark.range(3, 6), local_uri)
+    gone = [{"id": i, "updated": None, "name": None, "Total": None, "_op": "d"} for i in (3, 4, 5)]
+    wanted = answer([*rows, *gone], key=["id"], order="updated")
+    assert scanned(local_uri) == wanted
+    old = {"id": 4, "updated": START - dt.timedelta(days=9), "name": "back", "Total": 1}
+    upsert(frame_of(spark, [old]), local_uri)
+    assert merged(read(spark, local_uri)) == wanted | {(4,): old}
+    # With a value of the order a delete hides what is older, whenever that comes.
+    ordered = frame_of(spark, [{"id": 4, "updated": START}], "id bigint, updated timestamp")
+    delete(ordered, local_uri)
+    upsert(frame_of(spark, [old]), local_uri)
+    assert merged(read(spark, local_uri)) == wanted
+
+
+def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, tmp_path):
+    rows = frame_of(spark, drawn(random.Random(2), 3))
+    with pytest.raises(TableNotFound):
+        delete(spark.range(3), local_uri)
+    with pytest.raises(InvalidInput, match="give key, to create a keyed one"):
+        upsert(rows, local_uri, time_column="updated")
+    upsert(rows, local_uri, **ORDERED, merge="partial")
+    plain = (tmp_path / "plain").as_uri()
+    append(events(3), plain, time_column="ts")
+    for call, message in (
+        (lambda: delete(rows, local_uri), "keys to delete have the columns id, and may have"),
+        (lambda: delete(rows.select("updated"), local_uri), "these have updated"),
+        (lambda: upsert(rows.drop("updated"), local_uri), "'updated' is missing"),
+        (lambda: upsert(rows, local_uri, merge="last"), "'last', but the existing table has 'par"),
+        (lambda: append(rows, local_uri, key=["name"]), "option key is .* has \\['id'\\]"),
+        (lambda: append(rows, local_uri, buckets=8), "option buckets is 8"),
+        (lambda: upsert(events(3), plain), "the table has no key"),
+        (lambda: delete(events(3), plain), "the table has no key"),
+        (lambda: append(events(3), plain, key="id"), "the existing table has none"),
+        (lambda: append(events(3).selectExpr("*", "'d' _op"), plain), "unknown columns: '_op'"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            call()
+    assert Table.open(local_uri).head().version == 1
+    with pytest.raises(Exception, match="1 values are neither 'u' nor 'd', for example 'x'"):
+        append(rows.limit(1).selectExpr("*", "'x' _op"), local_uri)
+
+
+@pytest.mark.parametrize("way", ["source", "functions"], indirect=True)
+def test_columns_that_a_frame_lacks_keep_their_values(spark, save, local_uri):
+    rows = [
+        {"id": i, "updated": START + dt.timedelta(hours=i), "name": "a", "Total": i}
+        for i in range(4)
+    ]
+    options = {"timeColumn": "updated", "key": "id", "merge": "partial"}
+    save(frame_of(spark, rows), local_uri, **options)
+    names = [{**row, "name": "new", "Total": None} for row in rows[:2]]
+    columns = "id bigint, updated timestamp, name string"
+    save(frame_of(spark, names, columns), local_uri, **options)
+    assert scanned(local_uri) == answer([*rows, *names], key=["id"], kind="partial")
+    last = local_uri + "-last"
+    save(frame_of(spark, rows), last, timeColumn="updated", key="id")
+    with pytest.raises(Exception, match="has 'last': leave it out and give all columns"):
+        save(frame_of(spark, names, columns), last, timeColumn="updated", merge="partial")
+
+
+@pytest.mark.shows("idempotent re-run")
+def test_a_repeated_unit_of_work_adds_nothing_up_twice(spark, local_uri):
+    sums = {"properties": {"merge.Total": "sum"}, "merge": "aggregate"}
+    rows = [{"id": i % 3, "updated": START, "name": "a", "Total": 1} for i in range(10)]
+    frame = frame_of(spark, rows)
+    first = upsert(frame, local_uri, **KEYED, **sums, app_id="load", app_seq=1)
+    assert append(frame, local_uri, app_id="load", app_seq=1) == first
+    assert {key: row["Total"] for key, row in scanned(local_uri).items()} == {
+        (0,): 4,
+        (1,): 3,
+        (2,): 3,
+    }
+    # A delete is a unit of work too, and an overwrite takes the place of all keys.
+    assert delete(spark.range(2), local_uri, app_id="load", app_seq=1) == first
+    overwrite(frame, local_uri, app_id="load", app_seq=2)
+    assert sum(row["Total"] for row in scanned(local_uri).values()) == 10
+
+
+def test_both_engines_read_what_is_merged(spark, local_uri):
+    chance = random.Random(3)
+    given = []
+    for _ in range(9):
+        rows = drawn(chance, 6)
+        upsert(frame_of(spark, rows, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+        given += rows
+    wanted = answer(given, key=["id"], order="updated")
+    choice = choose_engine(spark, local_uri)
+    assert (choice.engine, "cannot merge" in choice.reason) == ("arrow", True)
+    with pytest.raises(InvalidInput, match="cannot merge the rows of a key"):
+        read(spark, local_uri, engine="jvm")
+    before = Table.open(local_uri).head().version
+    compact(Table.open(local_uri))
+    kinds = {segment.slice.kind for segment in to_segments(Table.open(local_uri).head().entries())}
+    assert kinds == {"base", "late"}
+    assert choose_engine(spark, local_uri).engine == "jvm"
+    for engine in ("jvm", "arrow"):
+        assert merged(read(spark, local_uri, engine=engine)) == wanted
+        some = {key: row for key, row in wanted.items() if row["Total"] == 40}
+        assert merged(read(spark, local_uri, where="Total = 40", engine=engine)) == some
+        assert read(spark, local_uri, columns=[], engine=engine).count() == len(wanted)
+    assert merged(read(spark, local_uri, version=before)) == wanted
+    # Of a few new keys the bucket of one is read by the JVM alone, that of another is merged.
+    rows = drawn(chance, 1, deletes=False)
+    upsert(frame_of(spark, rows), local_uri)
+    wanted = answer([*given, *rows], key=["id"], order="updated")
+    assert merged(read(spark, local_uri)) == wanted
+    assert choose_engine(spark, local_uri).engine == "arrow"
+
+
+@pytest.mark.data_source
+def test_buckets_are_shared_out_among_tasks(spark, local_uri):
+    chance = random.Random(4)
+    given = []
+    for part in range(3):
+        rows = drawn(chance, 8)
+        upsert(frame_of(spark, rows, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+        given += rows
+        if part == 1:
+            compact(Table.open(local_uri))
+    frame = spark.read.format("eventlog").option("targetBytes", 1).load(local_uri)
+    assert frame.rdd.getNumPartitions() > 2
+    assert merged(frame) == answer(given, key=["id"], order="updated")
+
+
+@pytest.mark.data_source
+def test_a_stream_of_a_keyed_table_is_refused(spark, local_uri, tmp_path):
+    upsert(frame_of(spark, drawn(random.Random(5), 3)), local_uri, **ORDERED)
+    stream = spark.readStream.format("eventlog").load(local_uri)
+    writer = stream.writeStream.format("noop").trigger(availableNow=True)
+    with pytest.raises(Exception, match="a keyed table cannot be read as a stream"):
+        writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+
+
+@pytest.mark.data_source
+def test_a_stream_upserts_each_batch_once_over_restarts(spark, local_uri, tmp_path):
+    files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
+    files.mkdir()
+    given = []
+
+    def add(number, ids):
+        rows = [
+            {"id": i, "updated": START + dt.timedelta(hours=number), "name": None, "Total": 1}
+            for i in ids
+        ]
+        lines = [json.dumps(row | {"updated": row["updated"].isoformat()}) for row in rows]
+        file = files / f"{number}.json"
+        file.write_text("\n".join(lines))
+        os.utime(file, (number, number))  # Spark reads the oldest file first
+        given.extend(rows)
+
+    def run():
+        stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+        query = (
+            stream.json(str(files))
+            .writeStream.format("eventlog")
+            .options(timeColumn="updated", key="id", buckets=4, merge="aggregate")
+            .option("property.merge.Total", "sum")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start(local_uri)
+        )
+        query.awaitTermination()
+
+    add(0, range(5))
+    add(1, [1, 1, 7])
+    run()
+    # As after a crash between the table's commit and Spark's note of it: the batch comes again.
+    (checkpoint / "commits" / "1").unlink()
+    (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
+    add(2, [7, 8])
+    run()
+    functions = {"Total": "sum", "updated": "last", "name": "last"}
+    assert scanned(local_uri) == answer(given, key=["id"], kind="aggregate", functions=functions)
+    assert Table.open(local_uri).head().version == 3
+
+
+def test_requests_of_an_upsert_and_a_load(spark, s3, bucket):
+    uri = f"s3://{bucket}/people"
+    first = frame_of(spark, drawn(random.Random(6), 9)).coalesce(1)
+    upsert(first, uri, **KEYED)  # proves once that the store is atomic
+    with s3.measure() as counts:
+        upsert(first, uri)
+    # Two to open, one segment for all buckets, one commit; one more if it took over a second.
+    assert (counts.put, counts.list) == (2, 1)
+    assert counts.get in (1, 2)
+    with s3.measure() as counts:
+        assert len(merged(read(spark, uri, engine="arrow"))) == len({r.id for r in first.collect()})
+    assert (counts.list, counts.put) == (1, 0)
+    assert counts.get == 1 + 2  # the commit and two segments

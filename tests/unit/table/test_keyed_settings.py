@@ -1,0 +1,104 @@
+"""A keyed table keeps its key and its merge rule, whatever is set later."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from support.builders import commit, create, replaced
+
+from eventlog import Table
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput
+from eventlog.model.records import PropertyChange, SetProperties, SetSchema
+from eventlog.readers import scan
+from eventlog.state.keyed.rule import stored_rule
+from eventlog.store.memory import MemoryStore
+from eventlog.writers import delete, upsert
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("seen", pa.int64()),
+        pa.field("note", pa.string()),
+    ]
+)
+
+
+def keyed(**options):
+    options = {"key": "id", "order_by": "at", "granularity": "all"} | options
+    return create(schema=SCHEMA, **options)
+
+
+@pytest.mark.parametrize("name", ["_op", "_version"])
+def test_a_column_of_merges_cannot_be_added(name):
+    table = keyed()
+    with pytest.raises(InvalidInput, match=f"'{name}': rename"):
+        table.add_columns(table.head().schema.append(pa.field(name, pa.string())))
+    assert create().add_columns(create().head().schema.append(pa.field(name, pa.string()))) == 1
+
+
+@pytest.mark.parametrize("name", ["id", "at"])
+def test_the_key_and_its_order_stay_required(name):
+    table = keyed()
+    head = table.head().schema
+    at = head.get_field_index(name)
+    with pytest.raises(InvalidInput, match="must stay required"):
+        table.add_columns(head.set(at, head.field(name).with_nullable(True)))
+    stored = table.head().stored_schema
+    relaxed = [replaced(c, nullable=True) if c.name == name else c for c in stored.columns]
+    successor = replaced(stored, id=stored.id + 1, columns=tuple(relaxed))
+    with pytest.raises(CommitConflict, match="must stay required"):
+        commit(table, SetSchema(successor))
+
+
+def test_the_merge_rule_never_changes():
+    table = keyed(properties={"merge": "first"})
+    with pytest.raises(InvalidInput, match="part of the merge rule"):
+        table.set_properties({"merge": "last"})
+    change = SetProperties((PropertyChange("merge", "first", None),))
+    with pytest.raises(CommitConflict, match="never changes"):
+        commit(table, change)
+    assert table.set_properties({"bucket_bytes": "2048"}) == 1
+
+
+def test_without_a_key_properties_named_merge_mean_nothing():
+    table = create()
+    commit(table, SetProperties((PropertyChange("merge.at", None, "x"),)))
+    assert scan(table).count() == 0
+    with pytest.raises(InvalidInput, match="is for keyed tables"):
+        create(properties={"merge": "last"})
+
+
+@pytest.mark.parametrize("function", ["sum", "count"])
+def test_what_orders_rows_is_not_summed(function):
+    with pytest.raises(InvalidInput, match="orders the rows of a key"):
+        keyed(order_by="seen", properties={"merge": "aggregate", "merge.seen": function})
+    assert keyed(order_by="seen", properties={"merge": "aggregate", "merge.seen": "max"})
+
+
+@pytest.mark.parametrize(
+    "keyed_part",
+    [{"key": ("gone",)}, {"key": ()}, {"key": ("id", "id")}, {"buckets": 0}, {"key": ("note",)}],
+)
+def test_a_key_that_does_not_fit_the_table_makes_its_rows_unreadable(keyed_part):
+    head = keyed().head()
+    layout = replaced(head.layout, keyed=replaced(head.layout.keyed, **keyed_part))
+    with pytest.raises(Corrupt, match="do not fit"):
+        stored_rule(layout, head.stored_schema, head.properties)
+    assert stored_rule(head.layout, head.stored_schema, head.properties).key == ("id",)
+
+
+@pytest.mark.parametrize("merge", ["last", "first"])
+def test_keys_are_deleted_where_the_event_time_orders_them_and_says_their_chunk(merge):
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])
+    t = Table.create(
+        "", schema, time_column="at", granularity="day", key="id", order_by="at",
+        properties={"merge": merge}, store=MemoryStore(),
+    )  # fmt: skip
+    at = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    rows = pa.Table.from_pylist([{"id": i, "at": at, "v": "a"} for i in (1, 2)], schema=schema)
+    upsert(t, rows)
+    delete(t, keys=rows.slice(0, 1).select(["id", "at"]))
+    assert scan(t, ["id"]).to_table().column("id").to_pylist() == [2]
+    delete(t, where="id = 2")
+    assert scan(t).count() == 0

@@ -1,0 +1,184 @@
+"""Writes to keyed tables: upsert, and delete by key or by predicate.
+
+Imports eventlog and its readers only. No write of a keyed table reads what it replaces, so none
+conflicts with another: rows of one key are merged when they are read (FORMAT.md "Keyed tables").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog import Snapshot, Table
+from eventlog.arguments import opened
+from eventlog.errors import InvalidInput
+from eventlog.model.records import Layout
+from eventlog.query.predicate import Where
+from eventlog.readers import scan
+from eventlog.staging.rows import to_reader
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.state.keyed.rule import DELETE, OP, MergeRule, stored_rule
+from eventlog.writers.batch import add_rows, make_app
+
+
+def upsert(
+    t: Table,
+    data: Any,
+    *,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Insert rows, or merge them with those of the same key; return the committed version.
+
+    Nothing is read, and no other commit is in conflict. What becomes of several rows of a key is
+    the table's merge rule (docs/guides/keyed.md); rows of one call count in their order.
+
+    Args:
+        t: a keyed table.
+        data: as for `append`. Beside the table's columns it may have `_op`: `u` or null for rows to
+            merge, `d` for keys to delete, whose other columns are ignored but for the one that
+            orders rows. Under `merge=partial` columns that it lacks keep their values, as do those
+            in which it is null.
+        app_id: as for `append`.
+        app_seq: as for `append`.
+        memory_bytes: as for `append`.
+
+    Raises:
+        InvalidInput: the table has no key, or the rows do not fit it.
+        CommitConflict: the upload took so long that a vacuum's fence passed it.
+        CommitUnknown: see `append`.
+        Unavailable: the store does not answer; nothing was committed.
+    """
+    opened(t)
+    rule_or_refuse(t.head(), t.uri)
+    return add_rows(t, data, "upsert", make_app(app_id, app_seq), memory_bytes)
+
+
+def delete(
+    t: Table,
+    *,
+    keys: Any = None,
+    where: Where | None = None,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> int:
+    """Delete the rows of keys, or those that a predicate selects; return the committed version.
+
+    The deleted keys are gone from this version on, whatever was committed before it; a row that is
+    committed later counts again. Nothing is in conflict: with `where`, the keys are those that it
+    selects in the newest version, and rows of theirs that are committed meanwhile are deleted, too.
+
+    Args:
+        t: a keyed table.
+        keys: rows with the key columns, in any form that `append` takes; in a table of chunks
+            smaller than `all` also with the event time. With the column that orders rows, a delete
+            has a place among them: later values of it count, whenever they are committed.
+        where: SQL text or a pyarrow expression, as for `scan`.
+        app_id: as for `append`.
+        app_seq: as for `append`.
+        memory_bytes: as for `append`.
+
+    Raises:
+        InvalidInput: the table has no key, not exactly one of `keys` and `where` is given, or the
+            keys do not fit the table.
+        CommitUnknown: see `append`.
+        Unavailable: the store does not answer; nothing was committed.
+    """
+    opened(t)
+    if (keys is None) == (where is None):
+        raise InvalidInput("give either keys or where")
+    head = t.head() if keys is not None else t.refresh()
+    rule = rule_or_refuse(head, t.uri)
+    if where is not None:
+        wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
+        keys = scan(t, wanted, where, version=head.version).to_reader()
+    rows = to_reader(keys)
+    check_keys(rows.schema, head, rule)
+    schema = deletes_schema(rows.schema, head.schema)
+    deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
+    reader = pa.RecordBatchReader.from_batches(schema, deletes)
+    return add_rows(t, reader, "delete", make_app(app_id, app_seq), memory_bytes)
+
+
+def check_keys(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:
+    """Check that rows have the columns by which keys are deleted, and no others.
+
+    Args:
+        given: the columns of the rows.
+        head: the table.
+        rule: its merge rule.
+
+    Raises:
+        InvalidInput: they have not.
+    """
+    timed = timed_by(head.layout)
+    allowed = {*rule.key, *timed, head.layout.time_column, rule.order}
+    extra = [name for name in given.names if name not in allowed]
+    missing = [name for name in (*rule.key, *timed) if name not in given.names]
+    if extra or missing:
+        raise InvalidInput(
+            f"keys to delete have the columns {', '.join([*rule.key, *timed])}"
+            + (f", and may have {rule.order}" if rule.ordered_deletes else "")
+            + f"; these have {', '.join(given.names) or 'none'}"
+        )
+
+
+def deletes_schema(given: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """Return the schema of rows of a table that delete keys.
+
+    Args:
+        given: the columns of the keys.
+        table: the table's schema.
+    """
+    kinds = {field.name: field.type for field in given}
+    fields = [pa.field(field.name, kinds.get(field.name, field.type)) for field in table]
+    return pa.schema([*fields, pa.field(OP, pa.string())])
+
+
+def as_deletes(
+    batch: pa.RecordBatch, schema: pa.Schema, rule: MergeRule, timed: Sequence[str]
+) -> pa.RecordBatch:
+    """Return keys as rows of the table that delete them.
+
+    Args:
+        batch: the keys.
+        schema: what `deletes_schema` returned for them.
+        rule: the table's merge rule.
+        timed: the columns that say in which chunk a key is (`timed_by`).
+    """
+    # An order value that orders no deletes matters only where it says in which chunk a key is.
+    kept = {*timed, *(name for name in schema.names if name != rule.order)}
+    columns = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if field.name == OP:
+            columns.append(pa.repeat(pa.scalar(DELETE), batch.num_rows))
+        elif at >= 0 and (field.name in kept or rule.ordered_deletes):
+            columns.append(batch.column(at))
+        else:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
+    """Return the merge rule.
+
+    Raises:
+        InvalidInput: the table has no key.
+    """
+    rule = stored_rule(head.layout, head.stored_schema, head.properties)
+    if rule is None:
+        raise InvalidInput(
+            f"the table {uri} has no key: `Table.create(..., key=...)` makes a keyed one; use "
+            "`append` and `overwrite` here"
+        )
+    return rule
+
+
+def timed_by(layout: Layout) -> tuple[str, ...]:
+    """Return the columns that say in which chunk a key is."""
+    return () if layout.granularity == "all" else (layout.time_column,)

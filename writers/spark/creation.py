@@ -1,0 +1,146 @@
+"""The table that a save writes to: the one that is there, or a new one.
+
+Imports eventlog only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from eventlog import Table
+from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
+from eventlog.model.properties import MERGE
+from eventlog.state.keyed.rule import OP, keyed_of, rule_of
+from eventlog.store.location import open_store
+
+# What else to do where the table has not the merge rule that was asked for.
+_WITHOUT = {"partial": " and give all columns, since those that are missing would become null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How to create the table if it is absent; an existing one must agree with what is given.
+
+    Attributes:
+        time_column: the event-time column; None: an absent table is an error.
+        granularity: of the time chunks; None: day, and in a keyed table all.
+        order_by: columns by which rows are sorted inside a segment; in a keyed table the one that
+            orders the rows of a key.
+        properties: table properties, for a new table only.
+        key: the columns that identify a row.
+        buckets: of a keyed table: into how many parts keys are divided.
+        merge: of a keyed table: what becomes of the rows of a key.
+        keyed: the table must be a keyed one.
+    """
+
+    time_column: str | None = None
+    granularity: str | None = None
+    order_by: str | Sequence[str] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    key: str | Sequence[str] | None = None
+    buckets: int | None = None
+    merge: str | None = None
+    keyed: bool = False
+
+
+def open_or_create(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    incoming: pa.Schema,
+    creation: Creation,
+) -> Table:
+    """Return the table; create it if it is absent and a time column is given.
+
+    Args:
+        uri: the table's root.
+        storage_options: see `eventlog.store.options`.
+        incoming: the columns of a new table.
+        creation: how to create it.
+
+    Raises:
+        InvalidInput: the existing table contradicts `creation`, or a new one cannot be made so.
+        TableNotFound: the table is absent and no time column is given.
+    """
+    store = open_store(uri, storage_options)
+    try:
+        return check_agrees(Table.open(uri, store=store), creation)
+    except TableNotFound as error:
+        if creation.time_column is None:
+            raise TableNotFound(
+                "there is no table here: give option timeColumn, or argument time_column (and "
+                "granularity), to create one",
+                table=error.table or store.uri,
+            ) from None
+    if creation.keyed and not creation.key:
+        raise InvalidInput("there is no table here: give key, to create a keyed one")
+    columns = [column for column in incoming if column.name != OP or not creation.key]
+    try:
+        return Table.create(
+            uri,
+            pa.schema(columns),
+            time_column=creation.time_column,
+            granularity=creation.granularity,
+            key=creation.key or (),
+            buckets=creation.buckets,
+            order_by=creation.order_by,
+            properties=_properties(creation),
+            store=store,
+        )
+    except AlreadyExists:  # another job created it meanwhile
+        return check_agrees(Table.open(uri, store=store), creation)
+
+
+def check_agrees(table: Table, creation: Creation) -> Table:
+    """Return the table, if it is as `creation` would have made it.
+
+    Raises:
+        InvalidInput: it has another time column, granularity, order, key or merge rule.
+    """
+    head = table.head()
+    layout, keyed = head.layout, keyed_of(head.layout)
+    if creation.keyed and keyed is None:
+        raise InvalidInput(
+            "the table has no key: use append and overwrite, or choose another path and give key "
+            "to make a keyed table there",
+            table=table.uri,
+        )
+    rule = rule_of(layout, head.stored_schema, head.properties)
+    for name, wanted, actual in (
+        ("timeColumn", creation.time_column, layout.time_column),
+        ("granularity", creation.granularity, layout.granularity),
+        ("key", _listed(creation.key), list(keyed.key) if keyed else None),
+        ("buckets", creation.buckets, keyed and keyed.buckets),
+        ("orderBy", _listed(creation.order_by), list(layout.order_by)),
+        ("merge", creation.merge, rule and rule.kind),
+    ):
+        if wanted is not None and wanted != actual:
+            has = "none" if actual is None else repr(actual)
+            raise InvalidInput(
+                f"option {name} is {wanted!r}, but the existing table has {has}: "
+                f"leave it out{_WITHOUT.get(str(wanted), '')}, or choose another path",
+                table=table.uri,
+            )
+    return table
+
+
+def _listed(names: str | Sequence[str] | None) -> list[str] | None:
+    return [names] if isinstance(names, str) else None if names is None else list(names)
+
+
+def _properties(creation: Creation) -> Mapping[str, str]:
+    """Return the properties of a new table.
+
+    Raises:
+        InvalidInput: they name another merge rule than `creation` does.
+    """
+    if creation.merge is None:
+        return creation.properties
+    if creation.properties.get(MERGE, creation.merge) != creation.merge:
+        raise InvalidInput(
+            f"option merge is {creation.merge!r}, and property {MERGE} is "
+            f"{creation.properties[MERGE]!r}: give one of them"
+        )
+    return {**creation.properties, MERGE: creation.merge}
