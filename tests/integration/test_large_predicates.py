@@ -166,7 +166,11 @@ def test_remainders_and_quotients_are_not_nested_without_bound(few, form, fine):
         ),
         (" OR ".join(["NOT n>5"] * 5_000), lambda n: n <= 5),
         pytest.param(" AND ".join(["n%2=0"] * 5_000), lambda n: n % 2 == 0, marks=pytest.mark.long),
-        (" OR ".join(["n+1 IN(" + ",".join(["1"] * 250) + ")"] * 60), lambda n: n == 0),
+        pytest.param(
+            " OR ".join(["n+1 IN(" + ",".join(["1"] * 250) + ")"] * 60),
+            lambda n: n == 0,
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["terms", "columns", "or", "and", "lists in or"],
 )

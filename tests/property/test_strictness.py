@@ -183,7 +183,9 @@ OWN = {"kept": (), "leaves": ("leaves",), "shared": ("state",), "typed": ("segme
 OTHER_TYPES = {"text", "a float", "a number", "null"}  # refused as in commits, by the same decoder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [n if n == "leaves" else pytest.param(n, marks=pytest.mark.long) for n in NAMES]
+)
 def test_a_key_frame_of_another_form_changes_no_answer(name, caplog):
     caplog.set_level(logging.CRITICAL)
     roots, cases = {}, 0

@@ -229,6 +229,7 @@ def test_two_replacers_and_an_overwriter(bound, capsys):
     assert all(sum(map(len, end)) == 5 for end in ends)  # one of the three succeeds
 
 
+@pytest.mark.long
 def test_a_pin_a_vacuum_and_a_writer(capsys):
     count, ends = explore(a_pin_a_vacuum_and_a_writer, bound=1)
     with capsys.disabled():

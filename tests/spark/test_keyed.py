@@ -61,7 +61,7 @@ def scanned(uri, version=None):
     ("way", "rule", "order"),
     [
         ("source", "last", "updated"),
-        ("functions", "last", None),
+        pytest.param("functions", "last", None, marks=pytest.mark.long),
         ("functions", "partial", "updated"),
         ("source", "aggregate", None),
     ],
@@ -136,7 +136,9 @@ def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, t
         append(rows.limit(1).selectExpr("*", "'x' _op"), local_uri)
 
 
-@pytest.mark.parametrize("way", ["source", "functions"], indirect=True)
+@pytest.mark.parametrize(
+    "way", ["source", pytest.param("functions", marks=pytest.mark.long)], indirect=True
+)
 def test_columns_that_a_frame_lacks_keep_their_values(spark, save, local_uri):
     rows = [
         {"id": i, "updated": START + dt.timedelta(hours=i), "name": "a", "Total": i}

@@ -528,7 +528,7 @@ def test_closed_pipe_is_no_failure(uri):
 
 
 @pytest.mark.parametrize("answer_goes_to", [">/dev/full", ">&-"])
-@pytest.mark.parametrize("form", ["", "--json"])
+@pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.long), "--json"])
 def test_an_append_that_cannot_answer_has_not_failed(uri, tmp_path, answer_goes_to, form):
     file = tmp_path / "rows.parquet"
     pq.write_table(rows([3]), file)
