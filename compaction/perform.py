@@ -135,7 +135,7 @@ def _work(
 ) -> Rewritten | MergedSlices:
     """Stage the segments that take the place of the task's inputs."""
     if task.buckets is not None:
-        return merge_slices(t, task, policy, pulse)
+        return merge_slices(t, task, policy, pulse, progress)
     return rewrite(t, task, policy, progress=progress, pulse=pulse)
 
 

@@ -59,7 +59,11 @@ class MergedSlices:
 
 
 def merge_slices(
-    t: Table, task: Task, policy: Policy, pulse: Callable[[], None] | None = None
+    t: Table,
+    task: Task,
+    policy: Policy,
+    pulse: Callable[[], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> MergedSlices:
     """Merge the slices of a task and stage the segments that take their place.
 
@@ -68,6 +72,7 @@ def merge_slices(
         task: a task of a keyed table.
         policy: sizes and memory.
         pulse: called between batches of rows; an exception from it ends the work.
+        progress: called with ("rows", done, total) likewise. Of shared inputs only a part is read.
 
     Raises:
         DataLoss: an input is missing or damaged.
@@ -84,6 +89,7 @@ def merge_slices(
         s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunks[0]
     ]
     work = _Work(t, task, task.buckets, recipe, recipe.rule, policy, pulse or (lambda: None))
+    work.progress = progress or work.progress
     return work.run(runs(live))
 
 
@@ -136,6 +142,7 @@ class _Work:
     folder: str = ""
     here: Sequence[Run] = ()
     forgotten: int | None = None
+    progress: Callable[[str, int, int], None] = lambda *_: None
 
     def run(self, found: Sequence[Run]) -> MergedSlices:
         """Merge, given which segments count in which buckets now."""
@@ -195,6 +202,7 @@ class _Work:
                 mask = pc.is_in(found, value_set=pa.array(sorted(counting), pa.int32()))
                 if slice_of(segment).kind != "late":
                     self.read += pc.sum(mask).as_py() or 0
+                self.progress("rows", self.read, self.task.rows)
                 if is_base and late_keys.num_rows:  # its late rows say it better
                     told = merging.among(rows, late_keys, self.rule.key)
                     mask = pc.and_(mask, pc.invert(told))

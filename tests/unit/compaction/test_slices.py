@@ -252,3 +252,19 @@ def test_a_tombstone_stays_below_rows_that_its_merge_leaves_above():
     assert perform(t, later, Policy()).status == "done"
     assert kinds(t) == ["base", "late", "log", "log"]
     assert set(held(t)) == {2}
+
+
+def test_a_merge_tells_its_progress_and_ends_where_that_raises():
+    t = create()
+    upsert(t, rows(range(50)))
+    (task,) = plan(t).tasks
+    told = []
+
+    def stop(*given):
+        told.append(given)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        perform(t, task, Policy(), progress=stop)
+    assert told == [("rows", 50, 50)]
+    assert kinds(t) == ["log"]
