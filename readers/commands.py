@@ -1,4 +1,4 @@
-"""The verb that reads rows: scan.
+"""The verbs that read rows: scan and changes.
 
 Needs the extra `cli`. Imports eventlog and readers.
 """
@@ -17,33 +17,40 @@ from eventlog.cli.program import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.quantities import count_text, size_text
+from eventlog.readers.changefeed import changes
 from eventlog.readers.output import FORMATS, limited, text, write_rows
-from eventlog.readers.scanner import scan
+from eventlog.readers.scanner import Rows, scan
 from eventlog.state.scan import ScanPlan
 
 _TABLE_ROWS = 100  # shown in a table unless --limit is given
 _NUMBERS = ("int", "uint", "float", "double", "decimal")
 
 
-@click.command("scan")
-@common
-@click.option("--columns", help="Comma-separated names; default: all.")
-@click.option("--where", help="SQL: \"origin = 'JFK' AND dep_delay > 60\".")
-@at_version
-@at_timestamp
-@click.option(
+_columns = click.option("--columns", help="Comma-separated names; default: all.")
+_limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
     help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
 )
-@click.option(
+_format = click.option(
     "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."
 )
-@click.option(
+_output = click.option(
     "--output",
     type=click.Path(dir_okay=False),
     help="Write to this file instead of standard output.",
 )
+
+
+@click.command("scan")
+@common
+@_columns
+@click.option("--where", help="SQL: \"origin = 'JFK' AND dep_delay > 60\".")
+@at_version
+@at_timestamp
+@_limit
+@_format
+@_output
 @click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
 @click.option(
     "--fallback",
@@ -85,21 +92,54 @@ def scan_(  # noqa: PLR0913 - one parameter per option
         else:
             terminal.say(str(count))
         return
+    _write(place, rows_scan, limit, row_format, output)
+
+
+@click.command("changes")
+@common
+@click.argument("start", type=click.IntRange(min=0))
+@click.argument("end", type=click.IntRange(min=0), required=False)
+@_columns
+@click.option("--where", help='SQL: "id = 7"; selects rows before and after each change.')
+@_limit
+@_format
+@_output
+def changes_(
+    place: Place,
+    *,
+    start: int,
+    end: int | None,
+    columns: str | None,
+    where: str | None,
+    limit: int | None,
+    row_format: str | None,
+    output: str | None,
+) -> None:
+    """Show what the versions after START did to the rows, up to END (default: the newest)."""
+    wanted = names(columns, "--columns") if columns else None
+    found = changes(place.unopened(), start, end, wanted, where)
+    _write(place, found, limit, row_format, output)
+
+
+COMMANDS = [scan_, changes_]
+
+
+def _write(
+    place: Place, found: Rows, limit: int | None, row_format: str | None, output: str | None
+) -> None:
+    """Write rows to the terminal or a file, in the format asked for."""
     kind = row_format or ("json" if place.as_json else "table")
     if kind == "table":
         if output is not None:
             raise InvalidInput(
                 f"--output needs a file format: give --format, one of {', '.join(FORMATS)}"
             )
-        _show_table(rows_scan.to_reader(), limit)
+        _show_table(found.to_reader(), limit)
         return
-    reader = rows_scan.to_reader()
+    reader = found.to_reader()
     rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
     if output is not None:
         terminal.note(f"{count_text(rows, 'row')} in {output}")
-
-
-COMMANDS = [scan_]
 
 
 def _explain(place: Place, plan: ScanPlan) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,49 +37,23 @@ from eventlog.store.parallel import each
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A query of one version. No rows are read until it is consumed.
+class Rows(ABC):
+    """Rows that are read each time they are consumed: as Arrow, pandas, Polars or DuckDB.
 
-    Rows are ordered by (time chunk, version, position in that version's commit), and within a
-    segment as stored; this does not sort them fully by the time column. Every batch has exactly
-    `schema`. Consuming methods may be called repeatedly; each call reads again. Consumers that read
-    through the C interface report read errors as their own error type.
-
-    Attributes:
-        plan: the segments to read, and why the others were pruned.
-        reading: how they are read.
-        snapshot: the snapshot of the version.
-        fallback: whether lost segments are replaced by their sources; see `scan`.
+    Every batch has exactly `schema`. Consumers that read through the C interface report read errors
+    as their own error type.
     """
 
-    plan: ScanPlan
-    reading: Reading
-    snapshot: Snapshot
-    fallback: bool = False
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return self.plan.schema
 
-    @property
-    def version(self) -> int:
-        """The version being read."""
-        return self.plan.version
-
+    @abstractmethod
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches, in bounded memory.
-
-        Raises:
-            DataLoss: a segment is missing or damaged.
-            InvalidInput: the predicate fails on the rows, for example by an overflow.
-            Unavailable: the store does not answer.
-        """
-        if self.fallback:
-            reading, segments = self._around()
-            return reading.batches(segments)
-        return self._batches()
+        """Yield the rows in batches, in bounded memory."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream. See `to_batches` for the errors of reading it."""
@@ -86,11 +61,6 @@ class Scan:
 
     def to_table(self) -> pa.Table:
         """Return all rows in memory. See `to_batches` for its errors."""
-        if self.fallback:  # no row is returned before all are read
-            try:
-                return pa.Table.from_batches(self._batches(), self.schema)
-            except DataLoss as error:
-                logger.warning("%s", error)
         return self.to_reader().read_all()
 
     def to_pandas(self) -> Any:
@@ -149,6 +119,64 @@ class Scan:
         duckdb = _need("duckdb", "eventlog-tables[duckdb]")
         return (duckdb if connection is None else connection).from_arrow(self)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a new stream of the rows by Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Rows):
+    """A query of one version. No rows are read until it is consumed.
+
+    Rows are ordered by (time chunk, version, position in that version's commit), and within a
+    segment as stored; this does not sort them fully by the time column. Every batch has exactly
+    `schema`. Consuming methods may be called repeatedly; each call reads again. Consumers that read
+    through the C interface report read errors as their own error type.
+
+    Attributes:
+        plan: the segments to read, and why the others were pruned.
+        reading: how they are read.
+        snapshot: the snapshot of the version.
+        fallback: whether lost segments are replaced by their sources; see `scan`.
+    """
+
+    plan: ScanPlan
+    reading: Reading
+    snapshot: Snapshot
+    fallback: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.plan.schema
+
+    @property
+    def version(self) -> int:
+        """The version being read."""
+        return self.plan.version
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches, in bounded memory.
+
+        Raises:
+            DataLoss: a segment is missing or damaged.
+            InvalidInput: the predicate fails on the rows, for example by an overflow.
+            Unavailable: the store does not answer.
+        """
+        if self.fallback:
+            reading, segments = self._around()
+            return reading.batches(segments)
+        return self._batches()
+
+    def to_table(self) -> pa.Table:
+        """Return all rows in memory. See `to_batches` for its errors."""
+        if self.fallback:  # no row is returned before all are read
+            try:
+                return pa.Table.from_batches(self._batches(), self.schema)
+            except DataLoss as error:
+                logger.warning("%s", error)
+        return self.to_reader().read_all()
+
     def count(self) -> int:
         """Return the number of rows, from metadata if possible, else by reading filter columns.
 
@@ -170,10 +198,6 @@ class Scan:
             logger.warning("%s", error)
         reading, segments = self._around()
         return reading.count(segments)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a new stream of the rows by Arrow's PyCapsule interface."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the version's own segments."""

@@ -26,4 +26,4 @@ def read_appends(log: Log, commit: Commit) -> Appends:
         taken = spills.unpack(commit, log.spill).transactions
     else:
         taken = log.effect(commit).taken
-    return appends(commit.header.version, taken)
+    return appends(commit.header.version, taken, commit.header.time)

@@ -90,6 +90,23 @@ def among(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
     return pc.is_in(_numbers(rows.num_rows), value_set=_whole(hits.column("row")))
 
 
+def places(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return for each row the place of its key in a table of keys; null where it is not there.
+
+    Args:
+        rows: rows with the key columns.
+        keys: a table with the key columns, each key once.
+        key: their names.
+    """
+    if len(key) == 1:
+        value_set = _whole(keys.column(key[0]))
+        return pc.index_in(_whole(rows.column(key[0])), value_set=value_set).cast(pa.int64())
+    right = _keys(keys, key).rename_columns([*_aliases(key), "place"])
+    left = _keys(rows, key)
+    joined = left.join(right, keys=_aliases(key), join_type="left outer", use_threads=False)
+    return _whole(joined.sort_by("row").column("place"))
+
+
 def distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the keys of the rows, each once."""
     keys = _keys(rows, key).select(_aliases(key))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from eventlog.model.records import (
     Add,
     Drop,
@@ -35,6 +37,8 @@ class Appends:
             had been removed; None if there is none. Its own segments are not in `segments`.
         schema: the schema that the version set; None if it set none.
         horizon: the horizon that the version set; 0 if it set none.
+        rebased: whether a merge of slices made a base: it may have forgotten tombstones.
+        time: the time of the commit in ms UTC, before corrections of the clock.
     """
 
     version: int
@@ -42,32 +46,41 @@ class Appends:
     change: str | None = None
     schema: Schema | None = None
     horizon: int = 0
+    rebased: bool = False
+    time: int = 0
 
 
-def appends(version: int, taken: Sequence[Transaction]) -> Appends:
+def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Appends:
     """Return what a commit appended.
 
     Args:
         version: the version of the commit.
         taken: the transactions that took effect in it, in order, none spilled.
+        time: the time in its header.
     """
     new: list[Segment] = []
     change: str | None = None
     schema: Schema | None = None
     horizon = partition = 0
+    rebased = False
     for transaction in taken:
         added = [action for action in transaction.actions if isinstance(action, Add)]
         if _changes_rows(transaction):
             change = change or transaction.operation
         elif not _rewrites(transaction):
             new += (segment_of(add, version, partition + k) for k, add in enumerate(added))
+        rebased = rebased or any(_is_base(add) for add in added)
         partition += len(added)
         for action in transaction.actions:
             if isinstance(action, SetSchema):
                 schema = action.schema
             elif isinstance(action, Horizon):
                 horizon = action.version
-    return Appends(version, tuple(new), change, schema, horizon)
+    return Appends(version, tuple(new), change, schema, horizon, rebased, time)
+
+
+def _is_base(add: Add) -> bool:
+    return not isinstance(add.slice, UnsetType) and add.slice.kind == "base"
 
 
 def _rewrites(transaction: Transaction) -> bool:

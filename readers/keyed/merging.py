@@ -22,8 +22,9 @@ from eventlog.readers.keyed.groups import counting, grouped, parts
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule
-from eventlog.state.keyed.slices import Run, applied, slice_of
+from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
+AT = ""  # no column of a table has this name
 _JOINED_BYTES = 32 * 2**20
 # Rows above the bases may take this many times what is read ahead, in Arrow, which is about so many
 # times their stored size; merging holds them several times.
@@ -59,10 +60,52 @@ class Slices:
                     for part in parts(group, _EXPANDED * self.reading.ahead_bytes // _HELD):
                         yield from self._merged(part)
 
+    def written(self, runs: Sequence[Run], after: int) -> pa.Table:
+        """Return the rows of those keys that were written after a version, before the merge.
+
+        Args:
+            runs: runs of one part (`readers.keyed.groups.parts`).
+            after: the version.
+
+        Returns:
+            The columns of `reading` and those that a merge of them needs, `_op`, and `AT`: the
+            version of a row; `after` if it is older. The rows are in commit order.
+
+        Raises: as `Reading.batches`.
+        """
+        columns = self._columns()
+        schema = self._log_schema(columns)
+        logs = _ordered(runs, ("log",))
+        new = [s for s in logs if span(s)[0] > after]
+        written = self._read(new, runs, schema, after=after)
+        touched = merging.distinct(written, self.rule.key)
+        early = [s for s in _ordered(runs, ("late", "log")) if span(s)[0] <= after]
+        before = self._read(early, runs, schema, among=touched, after=after)
+        late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
+        known = merging.distinct(late, self.rule.key)
+        parts = []
+        for rows in self._bases(runs, columns):
+            hit = rows.filter(merging.among(rows, touched, self.rule.key))
+            hit = hit.filter(pc.invert(merging.among(hit, known, self.rule.key)))
+            parts.append(_at(_as_log(hit, schema), [(after, hit.num_rows)]))
+        return pa.concat_tables([*parts, before, written]).combine_chunks()
+
+    def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these runs, which need not take in all buckets of their segments.
+
+        Raises: as `Reading.batches`.
+        """
+        yield from self._merged([run for run in runs if run.segments])
+
+    def _columns(self) -> list[str]:
+        """Return the columns to read, in the table's order."""
+        reading = self.reading
+        wanted = self.rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
+        return [name for name in reading.table_schema.names if name in wanted]
+
     def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         reading, rule = self.reading, self.rule
-        columns = rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
-        columns = [name for name in reading.table_schema.names if name in columns]
+        columns = self._columns()
         schema = self._log_schema(columns)
         above = self._read(_ordered(runs, ("log",)), runs, schema)
         touched = merging.distinct(above, rule.key)
@@ -105,14 +148,22 @@ class Slices:
         runs: Sequence[Run],
         schema: pa.Schema,
         among: pa.Table | None = None,
+        after: int | None = None,
     ) -> pa.Table:
-        """Return the rows of segments, in the given order; of keys in `among`, if given."""
-        parts = [pa.Table.from_batches([], schema)]
+        """Return the rows of segments, in the given order; of keys in `among`, if given.
+
+        With `after` they have a column `AT`: their version, or `after` if that is greater.
+        """
+        parts = [_at(pa.Table.from_batches([], schema), [] if after is not None else None)]
         reading = self._plain(schema)
         for whole, few in _alike(segments, runs):
             rows = pa.Table.from_batches(reading.batches(few), schema)
             if not whole:
                 rows = self._of_buckets(rows, few[0], runs)
+            if after is not None:
+                counts = [s.rows for s in few] if whole else [rows.num_rows]
+                versions = [max(after, span(s)[0]) for s in few]
+                rows = _at(rows, list(zip(versions, counts, strict=True)))
             if among is not None:
                 rows = rows.filter(merging.among(rows, among, self.rule.key))
             parts.append(rows)
@@ -182,6 +233,14 @@ def _alike(
         yield False, [segment]
     if waiting:
         yield True, waiting
+
+
+def _at(rows: pa.Table, versions: Sequence[tuple[int, int]] | None) -> pa.Table:
+    """Return rows with the versions of so many of them each; as they are, if there are none."""
+    if versions is None:
+        return rows
+    runs = [pa.repeat(pa.scalar(version, pa.int64()), count) for version, count in versions]
+    return rows.append_column(AT, pa.concat_arrays([pa.nulls(0, pa.int64()), *runs]))
 
 
 def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:

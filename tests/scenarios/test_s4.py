@@ -4,9 +4,11 @@ After "Non-blocking Concurrency Control" (Hudi): a file slice is a base and the 
 completion. Here a base has the versions that its merge was planned on, a log that of its commit.
 """
 
+import itertools
 import random
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -17,7 +19,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, perform, plan
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
-from eventlog.readers import count, scan
+from eventlog.readers import changes, count, scan
 from eventlog.state.keyed import slices
 from eventlog.table.restage import commit_staged
 from eventlog.writers import delete, upsert
@@ -232,3 +234,18 @@ def test_s4_5_every_version_stays_as_it_was(place):
     for version, then in wanted.items():
         assert ordered(scan(late, version=version).to_table().to_pylist()) == then, version
         assert count(late, version=version) == len(then)
+    newest = late.head().version
+    whole = changes(late, 0).to_table().to_pylist()
+    for cuts in ([3], [1, 2, 5], range(1, newest)):
+        ends = [0, *cuts, newest]
+        parts = [changes(late, a, b).to_table().to_pylist() for a, b in pairwise(ends)]
+        assert ordered(itertools.chain(*parts)) == ordered(whole)
+    for version in range(newest):  # the changes of a version lead from the one before it to it
+        state = {r["id"]: r for r in wanted[version]}
+        for change in changes(late, version, version + 1).to_table().to_pylist():
+            at = {n: change[n] for n in SCHEMA.names}
+            if change["_change"] in ("delete", "update_before"):
+                assert state.pop(at["id"]) == at
+            else:
+                assert state.setdefault(at["id"], at) is at
+        assert ordered(state.values()) == wanted[version + 1]

@@ -1,0 +1,328 @@
+"""Rows before and after: what each version did to the rows of a table, on Arrow tables. No I/O.
+
+Imports eventlog and readers.keyed only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.readers.keyed.merging import AT
+from eventlog.staging import merging
+from eventlog.state.keyed.rule import MergeRule
+
+# Columns beside the table's.
+CHANGE, VERSION, TIME = "_change", "_version", "_time"
+INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
+COLUMNS = pa.schema(
+    [
+        pa.field(CHANGE, pa.string(), nullable=False),
+        pa.field(VERSION, pa.int64(), nullable=False),
+        pa.field(TIME, pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+_WINDOW_BYTES = 64 * 2**20  # of rows, each once for every version that wrote its key after it
+
+
+def of_versions(rows: pa.Table, rule: MergeRule, after: int) -> Iterator[pa.Table]:
+    """Yield what each version did to the keys that it wrote.
+
+    Args:
+        rows: the rows of those keys, as `Slices.written` returns them.
+        rule: the merge rule.
+        after: the version before the first one.
+
+    Returns:
+        The columns of `rows` without `_op` and `AT`, then `_change` and `_version`. In the order of
+        versions; `update_before` stands directly before its `update_after`.
+    """
+    keys = merging.distinct(rows, rule.key)
+    key = _free_name(rows.column_names)
+    numbers = merging.places(rows, keys, rule.key)
+    names = [name for name in rows.column_names if name not in rule.key]
+    rows = rows.select(names).append_column(key, numbers)
+    bare = replace(rule, key=(key,))
+    before = rows.filter(pc.less_equal(rows.column(AT), after))
+    rows = rows.filter(pc.greater(rows.column(AT), after))
+    for window in _windows(before, rows, key):
+        known = pa.concat_tables([before, window]).combine_chunks()
+        for change in _of_window(known, bare, after, key):
+            yield _with_keys(change, keys, key)
+        # What this window did is put together, so that a key that is written again and again does
+        # not cost its whole past in each.
+        after = pc.max(window.column(AT)).as_py()
+        rest = merging.kept(known.drop_columns([AT]), bare, bottom=True)
+        before = rest.append_column(AT, pa.repeat(pa.scalar(after, pa.int64()), rest.num_rows))
+        before = before.select(known.column_names)
+
+
+def between(before: pa.Table, after: pa.Table, rule: MergeRule, version: int) -> pa.Table:
+    """Return what a version did to the rows of a keyed table, by all rows before and after it.
+
+    Args:
+        before: the rows before it, one a key.
+        after: the rows after it, in the same columns.
+        rule: the merge rule, for the key.
+        version: the version.
+
+    Returns:
+        As `of_versions`.
+    """
+    rows = pa.concat_tables([before, after]).combine_chunks()
+    keys = merging.distinct(rows, rule.key)
+    key = _free_name(rows.column_names)
+    versions = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
+    versions.append(pa.repeat(pa.scalar(version, pa.int64()), after.num_rows))
+    images = rows.select([name for name in rows.column_names if name not in rule.key])
+    images = images.append_column(key, merging.places(rows, keys, rule.key))
+    images = images.append_column(AT, pa.concat_arrays(versions))
+    every = _numbers(keys.num_rows)
+    touches = pa.table(
+        {
+            key: pa.concat_arrays([every, every]),
+            AT: pa.concat_arrays(
+                [pa.repeat(pa.scalar(at, pa.int64()), keys.num_rows) for at in (-1, version)]
+            ),
+        }
+    )
+    return _with_keys(_differences(images, touches, -1, key), keys, key).select(
+        [*before.column_names, CHANGE, VERSION]
+    )
+
+
+def inserted(rows: pa.Table, versions: pa.Array) -> pa.Table:
+    """Return rows that were added in these versions."""
+    return _marked(rows, pa.repeat(pa.scalar(INSERT), rows.num_rows), versions)
+
+
+def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
+    """Return which rows a version took from a table without a key, and which it gave it.
+
+    Rows that are alike cancel out, one against one.
+
+    Args:
+        before: rows that were there before it.
+        after: rows that are there after it, in the same columns.
+        version: the version.
+
+    Returns:
+        As `of_versions`, deletes first.
+    """
+    rows = pa.concat_tables([before, after]).combine_chunks()
+    aliases = [f"c{place}" for place in range(rows.num_columns)]
+    told = pa.table([_comparable(column) for column in rows.columns], aliases)
+    signs = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
+    signs.append(pa.repeat(pa.scalar(1, pa.int64()), after.num_rows))
+    told = told.append_column("sign", pa.concat_arrays(signs))
+    told = told.append_column("row", _numbers(rows.num_rows))
+    grouped = told.group_by(aliases, use_threads=False).aggregate([("sign", "sum"), ("row", "min")])
+    parts = []
+    for change, sign in ((DELETE, -1), (INSERT, 1)):
+        counts = pc.multiply(grouped.column("sign_sum"), sign)
+        found = pc.greater(counts, 0)
+        numbers = _repeated(grouped.column("row_min").filter(found), counts.filter(found))
+        some = rows.take(numbers.take(pc.sort_indices(numbers)))
+        at = pa.repeat(pa.scalar(version, pa.int64()), some.num_rows)
+        parts.append(_marked(some, pa.repeat(pa.scalar(change), some.num_rows), at))
+    return pa.concat_tables(parts)
+
+
+def _windows(before: pa.Table, rows: pa.Table, key: str) -> Iterator[pa.Table]:
+    """Yield the written rows in windows of whole versions.
+
+    A row counts once for every version of the window that wrote its key at that version or later.
+    Within a window these are bounded, but for those of a single version.
+    """
+    everything = before.num_rows + rows.num_rows
+    if not rows.num_rows:
+        return
+    each = max(1, (before.nbytes + rows.nbytes) // everything)
+    most = max(1, _WINDOW_BYTES // each)
+    if _at_most(before, rows, key) <= most:
+        yield rows
+        return
+    versions = pc.unique(_whole(rows.column(AT))).to_pylist()  # rows are in their order
+    counts = _counted(before, key)
+    waiting: list[pa.Table] = []
+    touched: dict[int, int] = {}
+    cost = 0
+    starts = _offsets(rows, versions)
+    for place in range(len(versions)):
+        some = rows.slice(starts[place], starts[place + 1] - starts[place])
+        own = _counted(some, key)
+        added = sum(touched.get(k, counts.get(k, 0)) + n for k, n in own.items())
+        if waiting and cost + added > most:
+            yield pa.concat_tables(waiting)
+            counts |= dict.fromkeys(touched, 1)
+            waiting, touched, cost = [], {}, 0
+            added = sum(counts.get(k, 0) + n for k, n in own.items())
+        for k, n in own.items():
+            touched[k] = touched.get(k, counts.get(k, 0)) + n
+        cost += added
+        waiting.append(some)
+    yield pa.concat_tables(waiting)
+
+
+def _at_most(before: pa.Table, rows: pa.Table, key: str) -> int:
+    """Return at most how often rows count in one window, counted by key."""
+    keys = pa.concat_tables([t.select([key]) for t in (before, rows)])
+    known = keys.group_by(key).aggregate([([], "count_all")]).rename_columns(["key", "all"])
+    new = rows.select([key]).group_by(key).aggregate([([], "count_all")])
+    both = new.rename_columns(["key", "new"]).join(known, keys="key", join_type="inner")
+    most = pc.sum(pc.multiply(both.column("all"), pc.add(both.column("new"), 1)))
+    return int(most.as_py() or 0)
+
+
+def _offsets(rows: pa.Table, versions: Sequence[int]) -> list[int]:
+    """Return where the rows of each version begin, and where the last ones end."""
+    counted = pa.table({"at": rows.column(AT)}).group_by("at").aggregate([([], "count_all")])
+    counts = dict(zip(*(counted.column(n).to_pylist() for n in ("at", "count_all")), strict=True))
+    offsets = [0]
+    for version in versions:
+        offsets.append(offsets[-1] + counts[version])
+    return offsets
+
+
+def _counted(rows: pa.Table, key: str) -> dict[int, int]:
+    """Return the number of rows of each key."""
+    counts = pc.value_counts(_whole(rows.column(key)))
+    return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+
+
+def _of_window(known: pa.Table, rule: MergeRule, after: int, key: str) -> Iterator[pa.Table]:
+    """Yield what the versions after `after` did, of rows that are known in commit order."""
+    touches = pa.table({key: known.column(key), AT: known.column(AT)})
+    touches = touches.filter(pc.greater(touches.column(AT), after))
+    touches = touches.group_by([key, AT], use_threads=False).aggregate([])
+    bases = touches.group_by(key, use_threads=False).aggregate([])
+    first = pa.repeat(pa.scalar(after, pa.int64()), bases.num_rows)
+    touches = pa.concat_tables([touches.select([key, AT]), bases.append_column(AT, first)])
+    rows = pa.table(
+        {"key": known.column(key), "at": known.column(AT), "row": _numbers(known.num_rows)}
+    )
+    wanted = pa.table({"key": touches.column(key), "until": touches.column(AT)})
+    spread = rows.join(wanted, keys="key", join_type="inner", use_threads=False)
+    spread = spread.filter(pc.less_equal(spread.column("at"), spread.column("until")))
+    spread = spread.take(pc.sort_indices(spread.column("row")))
+    copies = known.drop_columns([AT]).take(_whole(spread.column("row")))
+    copies = copies.append_column(AT, _whole(spread.column("until"))).combine_chunks()
+    images = merging.shown(copies, replace(rule, key=(key, AT)))
+    yield _differences(images, touches, after, key)
+
+
+def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> pa.Table:
+    """Return how the images of each key differ from one touch to the next.
+
+    Args:
+        images: rows with the columns `key` and `AT`, at most one for each touch.
+        touches: `key` and `AT`; of each key one with `AT` = `after`, which is where it begins.
+        after: the version before the first one.
+        key: the column that numbers the keys.
+    """
+    numbered = pa.table(
+        {
+            "key": images.column(key),
+            "at": images.column(AT),
+            "image": _numbers(images.num_rows),
+        }
+    )
+    wanted = pa.table({"key": touches.column(key), "at": touches.column(AT)})
+    line = wanted.join(numbered, keys=["key", "at"], join_type="left outer", use_threads=False)
+    line = line.sort_by([("key", "ascending"), ("at", "ascending")])
+    at, now = _whole(line.column("at")), _whole(line.column("image"))
+    then = pa.concat_arrays(
+        [pa.nulls(min(1, len(now)), pa.int64()), now.slice(0, max(0, len(now) - 1))]
+    )
+    told = pc.greater(at, after)
+    at, now, then = at.filter(told), now.filter(told), then.filter(told)
+    values = images.drop_columns([AT])
+    both = pc.and_(pc.is_valid(now), pc.is_valid(then))
+    same = _alike(values.take(then.filter(both)), values.take(now.filter(both)))
+    updated = pc.replace_with_mask(both, both, pc.invert(same))
+    parts = []
+    for change, rows, mask in (
+        (INSERT, now, pc.and_(pc.is_valid(now), pc.is_null(then))),
+        (DELETE, then, pc.and_(pc.is_null(now), pc.is_valid(then))),
+        (BEFORE, then, updated),
+        (AFTER, now, updated),
+    ):
+        some = values.take(rows.filter(mask))
+        parts.append(_marked(some, pa.repeat(pa.scalar(change), some.num_rows), at.filter(mask)))
+    changes = pa.concat_tables(parts).combine_chunks()
+    # "update_before" follows "update_after" in the alphabet.
+    order = [(VERSION, "ascending"), (key, "ascending"), (CHANGE, "descending")]
+    return changes.take(pc.sort_indices(changes.select([VERSION, key, CHANGE]), sort_keys=order))
+
+
+def _with_keys(changes: pa.Table, keys: pa.Table, key: str) -> pa.Table:
+    """Return changes with the key columns in place of their number."""
+    numbers = _whole(changes.column(key))
+    changes = changes.drop_columns([key])
+    for name in reversed(keys.column_names):
+        changes = changes.add_column(0, keys.schema.field(name), keys.column(name).take(numbers))
+    return changes
+
+
+def _marked(rows: pa.Table, change: pa.Array, versions: pa.Array) -> pa.Table:
+    rows = rows.append_column(COLUMNS.field(CHANGE), change)
+    return rows.append_column(COLUMNS.field(VERSION), versions)
+
+
+def _alike(left: pa.Table, right: pa.Table) -> pa.Array:
+    """Return which rows are the same in all columns, bit by bit."""
+    same = pa.repeat(pa.scalar(True), left.num_rows)
+    for one, other in zip(left.columns, right.columns, strict=True):
+        a, b = _comparable(one), _comparable(other)
+        equal = pc.fill_null(pc.equal(a, b), False)
+        same = pc.and_(same, pc.or_(equal, pc.and_(pc.is_null(a), pc.is_null(b))))
+    return same
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as values that are equal where it has the same value.
+
+    A NaN is the same as itself here, and -0.0 is not 0.0.
+    """
+    whole = _whole(column)
+    if pa.types.is_floating(whole.type):
+        return whole.view(f"int{whole.type.bit_width}")
+    if pa.types.is_nested(whole.type):
+        texts = [None if value.as_py() is None else _text(value) for value in whole]
+        return pa.array(texts, pa.string())
+    return whole
+
+
+def _text(value: pa.Scalar) -> str:
+    """Return a nested value as text that tells it from any other of its type."""
+    return repr(value.as_py())
+
+
+def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+    """Return each value so many times."""
+    if pc.all(pc.equal(counts, 1), min_count=0).as_py():
+        return _whole(values)
+    parts = [pa.repeat(value, count.as_py()) for value, count in zip(values, counts, strict=True)]
+    return pa.concat_arrays([pa.nulls(0, values.type), *parts])
+
+
+def _free_name(names: Sequence[str]) -> str:
+    """Return a name that no column has."""
+    name = "_key"
+    while name in names:
+        name += "_"
+    return name
+
+
+def _numbers(count: int) -> pa.Array:
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)

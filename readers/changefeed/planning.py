@@ -1,0 +1,195 @@
+"""Which steps lead from one version of a table to another: reads the log, no segment.
+
+Imports eventlog and readers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from eventlog import Snapshot, Table
+from eventlog.errors import InvalidInput
+from eventlog.log import chain
+from eventlog.log.appends import read_appends
+from eventlog.log.diff import diff
+from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.model.records import Commit, Segment
+from eventlog.query.predicate import Predicate, Where
+from eventlog.readers.changefeed import steps
+from eventlog.readers.changefeed.images import COLUMNS
+from eventlog.readers.changefeed.steps import Appended, Step, Written
+from eventlog.state import scan
+from eventlog.state.appends import Appends
+from eventlog.state.keyed.pruning import prune
+from eventlog.state.keyed.rule import MergeRule
+from eventlog.state.small.timing import effective
+from eventlog.store.parallel import each
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """What must be read to tell the changes between two versions.
+
+    Attributes:
+        start: the version before the first change.
+        end: the last version.
+        columns: the Arrow schema of the table's columns in the result.
+        table_schema: the Arrow schema of the table at `end`, which the filter refers to.
+        predicate: the row filter, or None.
+        rule: the merge rule of a keyed table; None for others.
+        steps: what to read, in order.
+        times: the time of each version in which rows changed, in ms UTC.
+    """
+
+    start: int
+    end: int
+    columns: pa.Schema
+    table_schema: pa.Schema
+    predicate: Predicate | None
+    rule: MergeRule | None
+    steps: tuple[Step, ...]
+    times: Mapping[int, int]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
+        return pa.schema([*self.columns, *COLUMNS])
+
+    def segments(self) -> list[Segment]:
+        """Return the segments to read, each once."""
+        found = (s for step in self.steps for s in steps.segments_of(step))
+        return list({s.id: s for s in found}.values())
+
+
+def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
+    """Yield what the versions after `start` did, up to `end`. One GET for each of them.
+
+    Raises:
+        Corrupt: a commit breaks the format, or does not follow the one before it.
+        Unavailable: the store does not answer.
+    """
+    last: tuple[Commit, bytes] | None = None
+    for commit, body in each(t.log.read, range(start.version + 1, end + 1)):
+        if last is None:
+            chain.check_follows(start, commit, t.uri)
+        else:
+            chain.check_later(*last, commit, t.uri)
+        last = commit, body
+        yield read_appends(t.log, commit)
+
+
+def plan(  # noqa: PLR0917 - what a range of versions is read from
+    start: Snapshot,
+    end: Snapshot,
+    versions: Sequence[Appends],
+    at: Callable[[int], Snapshot],
+    columns: Sequence[str] | None = None,
+    where: Where | None = None,
+) -> ChangePlan:
+    """Return what must be read to tell the changes after `start` up to `end`.
+
+    Args:
+        start: the version before the first change.
+        end: the last version.
+        versions: what the versions after `start` did, up to `end`.
+        at: returns the snapshot of a version. Asked for where rows were taken away or brought back,
+            and where slices were merged.
+        columns: names of the wanted columns of the table; all if None.
+        where: the filter on rows, before and after.
+
+    Raises:
+        InvalidInput: a column is unknown, named twice or has a name of the result's own; or the
+            predicate is invalid.
+        Corrupt: neither a key frame nor the commits before it give the entries.
+    """
+    question = scan.question(end.state, columns, where)
+    taken = [name for name in COLUMNS.names if name in question.schema.names]
+    if taken:
+        raise InvalidInput(
+            f"changes have a column {taken[0]!r} of their own, and so has the table: leave it out "
+            "with `columns`"
+        )
+    work = _Planner(start, at, question)
+    for version in versions:
+        work.take(version)
+    work.finish()
+    clock = end.meta.clock
+    times = {v.version: effective(clock, v.version, v.time) for v in versions}
+    return ChangePlan(
+        start=start.version,
+        end=end.version,
+        columns=question.schema,
+        table_schema=question.table_schema,
+        predicate=question.predicate,
+        rule=question.rule,
+        steps=tuple(work.found),
+        times=times,
+    )
+
+
+@dataclass
+class _Planner:
+    """Puts versions together to steps.
+
+    Attributes:
+        base: a version from which the changes that wait can be told.
+        at: returns the snapshot of a version.
+        question: which columns and rows are wanted.
+        waiting: segments that were added since `base`.
+        found: the steps.
+    """
+
+    base: Snapshot
+    at: Callable[[int], Snapshot]
+    question: scan.Scan
+    waiting: list[Segment] = field(default_factory=list)
+    found: list[Step] = field(default_factory=list)
+
+    def take(self, version: Appends) -> None:
+        """Take in the next version."""
+        if version.change is not None:
+            self.finish()
+            before, after = self.at(version.version - 1), self.at(version.version)
+            self._replaced(before, after)
+            self.base = after
+            return
+        self.waiting += [s for s in version.segments if self._in_time(s)]
+        rule = self.question.rule
+        if version.rebased and rule is not None and rule.ordered_deletes:
+            # It may have forgotten tombstones: what comes later is merged with what it left.
+            self.finish()
+            self.base = self.at(version.version)
+
+    def finish(self) -> None:
+        """Make a step of what waits."""
+        logs, self.waiting = self.waiting, []
+        if not logs:
+            return
+        rule, predicate = self.question.rule, self.question.predicate
+        if rule is None:
+            kept = {s.id for s in self.question.of(logs, self.base.version).segments()}
+            self.found.append(Appended(tuple(s for s in logs if s.id in kept)))
+            return
+        live = self.base.segments(chunks=sorted({s.chunk for s in logs}))
+        step = steps.written(self.base.version, live, logs)
+        kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
+        self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
+
+    def _replaced(self, before: Snapshot, after: Snapshot) -> None:
+        between = diff(before, after)
+        dropped = [s for s in between.dropped if self._in_time(s)]
+        added = [s for s in between.added if self._in_time(s)]
+        if self.question.rule is None:
+            self.found += steps.exchanged(after.version, dropped, added)
+        elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
+            old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
+            self.found.append(steps.replaced(after.version, old, new))
+
+    def _in_time(self, segment: Segment) -> bool:
+        start, end = self.question.start, self.question.end
+        return parse_chunk(segment.chunk).overlaps(
+            MIN_MS if start is None else start, MAX_MS if end is None else end
+        )

@@ -1,0 +1,209 @@
+"""What the versions of a table did to its rows, in steps that are read one after another. No I/O.
+
+Imports eventlog only. Steps can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Segment
+from eventlog.readers.keyed.groups import grouped, parts
+from eventlog.state.keyed.slices import Run, runs, slice_of, span
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Rows that were added to a table without a key.
+
+    Attributes:
+        segments: their segments, in the order of versions.
+    """
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """Rows of a table without a key of which one version took some away.
+
+    Attributes:
+        version: the version.
+        dropped: the segments that were live before it only.
+        added: the segments that are live after it only.
+    """
+
+    version: int
+    dropped: tuple[Segment, ...]
+    added: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Upserts and deletes of several versions to a keyed table.
+
+    Attributes:
+        after: the version before the first of them.
+        runs: what counted at that version, and the logs above it that were committed since.
+    """
+
+    after: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Slices of a keyed table that one version replaced: by an overwrite, a drop or a restore.
+
+    Attributes:
+        version: the version.
+        before: what counted before it.
+        after: what counts after it, in the same chunks and buckets; a run may have no segments.
+    """
+
+    version: int
+    before: tuple[Run, ...]
+    after: tuple[Run, ...]
+
+
+Step = Appended | Exchanged | Written | Replaced
+
+
+def written(after: int, live: Iterable[Segment], logs: Iterable[Segment]) -> Written:
+    """Return the step of versions that only upsert and delete by key.
+
+    Args:
+        after: the version before the first of them.
+        live: what was live at that version in the chunks of `logs`.
+        logs: the segments that they added.
+    """
+    found = runs([*live, *logs])
+    return Written(after, tuple(run for run in found if any(span(s)[0] > after for s in run.logs)))
+
+
+def replaced(version: int, before: Iterable[Segment], after: Iterable[Segment]) -> Replaced:
+    """Return the step of a version that replaced slices.
+
+    Args:
+        version: the version.
+        before: what was live before it in some chunks.
+        after: what is live after it in these chunks.
+    """
+    old, new = _by_chunk(runs(before)), _by_chunk(runs(after))
+    pairs = [
+        pair
+        for chunk in sorted({*old, *new})
+        for pair in _aligned(chunk, old.get(chunk, []), new.get(chunk, []))
+        if [s.id for s in pair[0].segments] != [s.id for s in pair[1].segments]
+    ]
+    return Replaced(version, tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+
+def exchanged(
+    version: int, dropped: Iterable[Segment], added: Iterable[Segment]
+) -> list[Exchanged]:
+    """Return the steps of a version that took rows away, one for each time that they are of.
+
+    Args:
+        version: the version.
+        dropped: the segments that were live before it only.
+        added: the segments that are live after it only.
+    """
+    marked = [(parse_chunk(s.chunk), 0, s) for s in dropped]
+    marked += [(parse_chunk(s.chunk), 1, s) for s in added]
+    marked.sort(key=lambda item: (item[0], item[1], item[2].id))
+    steps: list[Exchanged] = []
+    end = None
+    for chunk, side, segment in marked:
+        if end is None or chunk.start >= end:
+            steps.append(Exchanged(version, (), ()))
+        end = chunk.end if end is None else max(end, chunk.end)
+        last = steps[-1]
+        steps[-1] = (
+            replace(last, added=(*last.added, segment))
+            if side
+            else replace(last, dropped=(*last.dropped, segment))
+        )
+    return steps
+
+
+def portions(step: Step, most_bytes: int) -> Iterator[Step]:
+    """Yield a step in portions whose rows can be held in memory, as far as it can be divided.
+
+    Args:
+        step: a step.
+        most_bytes: stored bytes that a portion may have. A bucket is not divided, nor are rows of
+            one time that were exchanged.
+    """
+    match step:
+        case Written(after, found):
+            for group in grouped(found):
+                for part in parts(group, most_bytes):
+                    yield Written(after, tuple(part))
+        case Replaced(version, before, after_it):
+            yield from _portions(version, list(zip(before, after_it, strict=True)), most_bytes)
+        case _:
+            yield step
+
+
+def segments_of(step: Step) -> list[Segment]:
+    """Return the segments that a step reads, each once."""
+    match step:
+        case Appended(segments):
+            found = list(segments)
+        case Exchanged(_, dropped, added):
+            found = [*dropped, *added]
+        case Written(_, together):
+            found = [s for run in together for s in run.segments]
+        case Replaced(_, before, after):
+            found = [s for run in (*before, *after) for s in run.segments]
+    return list({s.id: s for s in found}.values())
+
+
+def _portions(
+    version: int, pairs: Sequence[tuple[Run, Run]], most_bytes: int
+) -> Iterator[Replaced]:
+    held: list[tuple[Run, Run]] = []
+    size = 0.0
+    for old, new in pairs:
+        each = sum(
+            s.bytes / (slice_of(s).last - slice_of(s).first + 1)
+            for s in (*old.segments, *new.segments)
+        )
+        first = old.first
+        while first <= old.last:
+            # A key is unique in its chunk only.
+            if held and (held[-1][0].chunk != old.chunk or size + each > most_bytes):
+                yield Replaced(version, tuple(a for a, _ in held), tuple(b for _, b in held))
+                held, size = [], 0.0
+            room = max(1, int((most_bytes - size) // each)) if each else old.last - first + 1
+            last = min(old.last, first + room - 1)
+            held.append(
+                (replace(old, first=first, last=last), replace(new, first=first, last=last))
+            )
+            size += each * (last - first + 1)
+            first = last + 1
+    if held:
+        yield Replaced(version, tuple(a for a, _ in held), tuple(b for _, b in held))
+
+
+def _aligned(chunk: str, old: Sequence[Run], new: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
+    """Yield the runs of both in the same buckets."""
+    edges = sorted({edge for run in (*old, *new) for edge in (run.first, run.last + 1)})
+    for first, after in pairwise(edges):
+        yield _cut(chunk, old, first, after - 1), _cut(chunk, new, first, after - 1)
+
+
+def _cut(chunk: str, found: Sequence[Run], first: int, last: int) -> Run:
+    here = [run for run in found if run.first <= first and last <= run.last]
+    return Run(chunk, first, last, here[0].segments if here else ())
+
+
+def _by_chunk(found: Iterable[Run]) -> Mapping[str, list[Run]]:
+    chunks: dict[str, list[Run]] = {}
+    for run in found:
+        chunks.setdefault(run.chunk, []).append(run)
+    return chunks

@@ -1,0 +1,136 @@
+"""`changes`: what a caller sees of it, its errors, and what it costs."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from eventlog import Table, compaction, errors
+from eventlog.clock import ManualClock
+from eventlog.readers import Changes, changes, scan
+from eventlog.store.location import open_store
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
+from eventlog.writers import append, delete, upsert
+
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+POLICY = compaction.Policy(target_bytes=2**20)
+
+
+def table_of(store, **options):
+    clock = ManualClock(1_700_000_000_000, 1)
+    return Table.create(store.uri, SCHEMA, store=store, clock=clock, time_column="at", **options)
+
+
+def arrow(*rows, days=0):
+    rows = [{"id": k, "at": NOON + days * DAY, "v": v} for k, v in rows]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def told(found: Changes):
+    columns = ("id", "v", "_change", "_version")
+    return [tuple(row[c] for c in columns) for row in found.to_table().to_pylist()]
+
+
+def test_images_of_each_version_whatever_is_compacted():
+    table = table_of(MemoryStore(), key="id", buckets=2)
+    upsert(table, arrow((1, "a"), (2, "b")))
+    upsert(table, arrow((1, "c"), (2, "b")))  # the second changes nothing
+    delete(table, keys=pa.table({"id": [2, 9]}))  # nor does 9
+    wanted = [
+        (1, "a", "insert", 1),
+        (2, "b", "insert", 1),
+        (1, "a", "update_before", 2),
+        (1, "c", "update_after", 2),
+        (2, "b", "delete", 3),
+    ]
+    assert sorted(told(changes(table, 0))) == sorted(wanted)
+    compaction.run(table, policy=POLICY)
+    assert sorted(told(changes(table, 0))) == sorted(wanted)
+    assert told(changes(table, 3)) == []
+    assert told(changes(table, 1, 2)) == wanted[2:4]
+
+
+def test_only_columns_asked_for_are_compared():
+    table = table_of(MemoryStore(), key="id")
+    upsert(table, arrow((1, "a")))
+    upsert(table, arrow((1, "a"), days=1))
+    assert changes(table, 1, columns=["v"]).to_table().num_rows == 0
+    found = changes(table, 1, columns=["at"]).to_table()
+    assert found.schema.names == ["at", "_change", "_version", "_time"]
+    assert found.column("at").to_pylist() == [NOON, NOON + DAY]
+
+
+def test_an_update_out_of_the_filter_shows_what_it_was():
+    table = table_of(MemoryStore(), key="id")
+    upsert(table, arrow((1, "a"), (2, "a")))
+    upsert(table, arrow((1, "z")))
+    assert told(changes(table, 1, where="v = 'a'")) == [(1, "a", "update_before", 2)]
+
+
+def test_columns_that_were_added_later_are_null_before():
+    table = table_of(MemoryStore(), key="id")
+    upsert(table, arrow((1, "a")))
+    table.add_columns(table.head().schema.append(pa.field("w", pa.int32())))
+    wide = arrow((1, "a")).append_column("w", pa.array([5], pa.int32()))
+    upsert(table, wide)
+    found = changes(table, 0).to_table()
+    assert found.column("w").to_pylist() == [None, None, 5]
+
+
+def test_errors_say_what_to_do():
+    table = table_of(MemoryStore(), granularity="day")
+    append(table, arrow((1, "a")))
+    with pytest.raises(errors.InvalidInput, match="the end is before the start"):
+        changes(table, 1, 0)
+    with pytest.raises(errors.VersionNotFound):
+        changes(table, 0, 2)
+    with pytest.raises(errors.InvalidInput, match="start"):
+        changes(table, -1)
+    table.add_columns(SCHEMA.append(pa.field("_change", pa.string())))
+    with pytest.raises(errors.InvalidInput, match="leave it out with `columns`"):
+        changes(table, 0)
+    assert changes(table, 0, columns=["id"]).to_table().num_rows == 1
+
+
+def test_a_vacuumed_start_is_refused():
+    table = table_of(MemoryStore(), key="id", properties={"retention_hours": "0"})
+    upsert(table, arrow((1, "a")))
+    upsert(table, arrow((1, "b")))
+    compaction.run(table, policy=POLICY)
+    table.clock.advance(10 * 86_400_000)
+    compaction.vacuum(table, dry_run=False)
+    with pytest.raises(errors.VersionVacuumed):
+        changes(table, 0)
+
+
+def test_as_other_libraries_read_it(root_uri):
+    pytest.importorskip("polars")
+    table = table_of(open_store(root_uri), key="id")
+    upsert(table, arrow((1, "a")))
+    found = changes(root_uri, 0)
+    assert found.to_polars().to_dicts() == found.to_table().to_pylist()
+    assert found.to_pandas()["_change"].tolist() == ["insert"]
+
+
+def test_the_cost_follows_the_changes():
+    store = MemoryStore()
+    table = table_of(store, key="id", buckets=16, properties={"bucket_bytes": "1024"})
+    upsert(table, arrow(*((k, "a" * 50) for k in range(4000))))
+    compaction.run(table, policy=POLICY)
+    start = table.refresh().version
+    upsert(table, arrow((5, "b")))
+    counting = CountingStore(store)
+    reader = Table.open(store.uri, store=counting)
+    reader.refresh()
+    with counting.measure() as counts:
+        found = told(changes(reader, start))
+    assert found == [
+        (5, "a" * 50, "update_before", start + 1),
+        (5, "b", "update_after", start + 1),
+    ]
+    # The commits of both versions, whether there is a newer one, the log and one base of 16.
+    assert counts.total <= 6
+    assert scan(reader).count() == 4000
