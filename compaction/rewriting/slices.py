@@ -279,12 +279,13 @@ class _Work:
             self.made += kept.num_rows
             main.write(place, kept)
             return
-        shown = merging.shown(kept, self.rule).cast(to_arrow(self.recipe.schema))
+        shown = _by_key(merging.shown(kept, self.rule), self.rule)
+        shown = shown.cast(to_arrow(self.recipe.schema))
         self.made += shown.num_rows
         main.write(place, shown)
         telling = merging.telling(self._remembered(kept), self.rule)
         if telling.num_rows:
-            late.write(place, telling)
+            late.write(place, _by_key(telling, self.rule))
 
     def _remembered(self, kept: pa.Table) -> pa.Table:
         """Return the rows without tombstones that need hide nothing any more."""

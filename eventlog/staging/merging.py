@@ -390,7 +390,7 @@ def _aliases(key: Sequence[str]) -> list[str]:
 
 
 def _grouped(table: pa.Table, functions: Sequence[tuple[str, str]]) -> pa.Table:
-    """Return the aggregates of each key, keys in the order in which they first come."""
+    """Return the aggregates of each key. The order of the keys depends on the keys alone."""
     aliases = [name for name in table.column_names if name.startswith("k")]
     return table.group_by(aliases, use_threads=False).aggregate(list(functions))
 

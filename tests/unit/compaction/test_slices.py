@@ -3,9 +3,11 @@
 import datetime as dt
 import itertools
 import random
+from io import BytesIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from eventlog import Table
@@ -13,6 +15,8 @@ from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
 from eventlog.compaction.planner.slices import merges
 from eventlog.errors import InvalidInput
+from eventlog.format import keys
+from eventlog.format.buckets import buckets_of
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Segment, Slice
 from eventlog.readers import scan
@@ -128,6 +132,21 @@ def test_a_shared_log_stays_until_every_slice_has_taken_it_in():
         assert (shared in live) is (number < len(tasks) - 1)
         assert held(t) == wanted
     assert plan(t, policy).tasks == ()
+
+
+@pytest.mark.parametrize("merge", ["last", "aggregate"])
+def test_what_a_merge_writes_is_in_the_order_of_bucket_and_key(merge):
+    """Arrow groups by key in an order of its own."""
+    t = create(properties={"merge": merge})
+    upsert(t, rows(range(5000)))
+    upsert(t, rows(range(0, 5000, 7), hour=3))
+    run(t)
+    for segment in t.refresh().segments():
+        found = pq.read_table(BytesIO(t.store.get(keys.key_of(segment))))
+        order = list(
+            zip(buckets_of(found, ["id"], 4).to_pylist(), found["id"].to_pylist(), strict=True)
+        )
+        assert order == sorted(order), slice_of(segment).kind
 
 
 def test_a_task_that_comes_twice_has_one_effect_and_one_planned_before_gives_way():
