@@ -8,8 +8,6 @@ bytes only: a bit flipped on a disk or in transit cannot make it loop, crash or 
 
 from __future__ import annotations
 
-import io
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import pairwise
@@ -34,6 +32,7 @@ from eventlog.log.log import Log
 from eventlog.model.records import Segment
 from eventlog.state.small.holds import check_kept
 from eventlog.store.checksum import object_checksum
+from eventlog.store.files import FetchedRanges
 from eventlog.store.port import ObjectStore
 
 _ATTEMPTS = 3  # of one fetch: damage in transit is gone the next time
@@ -116,7 +115,7 @@ class SegmentObject:
             held = list(self._fetchers.map(self._fetch, ranges))
         else:
             held = list(map(self._fetch, ranges))
-        return pa.PythonFile(_FetchedRanges(held, self.segment.bytes), mode="r")
+        return pa.PythonFile(FetchedRanges(held, self.segment.bytes), mode="r")
 
     def _bytes(self, start: int) -> bytes:
         """Return the last bytes of the object, checked."""
@@ -245,42 +244,3 @@ def _joined(known: Parts, spans: Iterable[_Span]) -> Iterator[range]:
         run = range(number, number + 1)
     if run is not None:
         yield run
-
-
-class _FetchedRanges(io.RawIOBase):
-    """A file of an object's size that has only the fetched ranges of its bytes."""
-
-    def __init__(self, held: Sequence[tuple[int, memoryview]], size: int) -> None:
-        super().__init__()
-        self._held, self._size = held, size
-        self._starts = [start for start, _ in held]
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def read_buffer(self, size: int) -> memoryview:
-        """Return the next bytes without a copy; pyarrow calls this."""
-        place = bisect_right(self._starts, self._position) - 1
-        start, body = self._held[place] if place >= 0 else (0, memoryview(b""))
-        end = min(self._position + size, self._size)
-        if place < 0 or end > start + len(body):
-            raise OSError(f"bytes {self._position} to {end} of the object were not requested")
-        data = body[self._position - start : end - start]
-        self._position = end
-        return data
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._size - self._position
-        return bytes(self.read_buffer(left if size is None or size < 0 else min(size, left)))

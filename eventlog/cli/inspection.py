@@ -47,6 +47,7 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 @common
 @click.option("--log-only", is_flag=True, help="Check neither segments nor leftovers.")
 @click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
+@click.option("--keys", is_flag=True, help="Also check the keys in them; of a keyed table.")
 @click.option(
     "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
     help="Trust the key frame of VERSION and fold from there, not from 0.",
@@ -61,6 +62,7 @@ def fsck(
     *,
     log_only: bool,
     checksums: bool,
+    keys: bool,
     start: int | None,
     version: int | None,
     repair: bool,
@@ -77,6 +79,7 @@ def fsck(
             table,
             objects=not log_only,
             checksums=checksums,
+            keys=keys,
             start=start,
             version=version,
             repair=repair,
@@ -201,7 +204,7 @@ def _actions(transaction: Transaction) -> dict[str, int]:
 def _show_report(report: Report, seconds: float) -> None:
     frames = f"{report.keyframes} agree, {report.leaves} leaves read"
     odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
-    segments = None
+    segments, looked = None, report.keys_checked
     if report.segments is not None:
         segments = f"{terminal.count(report.segments)} of version {report.segments_version}"
     terminal.facts(
@@ -212,6 +215,7 @@ def _show_report(report: Report, seconds: float) -> None:
             ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
             ("key frames", ", ".join([frames, *(f"{n} {kind}" for kind, n in odd if n)])),
             ("segments", segments),
+            ("keys", None if looked is None else f"of {count_text(looked, 'row')}"),
             ("checksums", size_text(report.checksummed) if report.checksummed else None),
         ]
     )

@@ -19,6 +19,8 @@ from eventlog.errors import (
 )
 from eventlog.format import keys, segments
 from eventlog.fsck.findings import Findings, Repair, Report
+from eventlog.fsck.key_check import check_keys
+from eventlog.fsck.key_rows import KeyColumns
 from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.walk import Listed, Progress, Walk, list_log
@@ -42,6 +44,7 @@ def fsck(
     *,
     objects: bool = True,
     checksums: bool = False,
+    keys: bool = False,
     start: int | None = None,
     version: int | None = None,
     repair: bool = False,
@@ -54,6 +57,9 @@ def fsck(
         objects: also check that every live segment exists and has the right size, and count the
             objects that nothing refers to: one listing of everything but the log.
         checksums: also read those segments and compare their sha256; implies `objects`.
+        keys: in a keyed table also read the keys in those segments: whether each is unique in
+            its base, lies in its bucket, in order and within the statistics, and stands in one time
+            chunk only; implies `objects`. The memory does not depend on the size of the table.
         start: trust the key frame of this version and fold from there; from version 0 if None.
         version: check the segments of this version; of the newest if None.
         repair: write missing key frames, and one for the newest version if readers would otherwise
@@ -61,7 +67,8 @@ def fsck(
         progress: called repeatedly with the phase, the work done and the total.
 
     Raises:
-        InvalidInput: there is no key frame to start from, or `version` is before it.
+        InvalidInput: there is no key frame to start from, or `version` is before it; or
+            `keys` of a table without a key.
         TableNotFound: there is no commit under this root.
         Unavailable: the store does not answer; the result is unknown.
         UnsupportedFormat: the log needs a newer release.
@@ -77,10 +84,14 @@ def fsck(
         raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
     run = _Run(table, listed, start, version, progress or (lambda *_: None))
     run.fold()
-    if objects or checksums:
+    if keys:
+        run.require_key()
+    if objects or checksums or keys:
         run.look_at_objects()
     if checksums:
         run.compare_checksums()
+    if keys:
+        run.check_keys()
     run.report_losses()
     run.check_time()
     if repair:
@@ -111,6 +122,8 @@ class _Run:
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
         self._checksummed = 0
+        self._columns: KeyColumns | None = None
+        self._keys_checked: int | None = None
         self._lost: list[tuple[str, Segment]] = []
 
     def fold(self) -> None:
@@ -172,6 +185,37 @@ class _Run:
                 problem = f"the segment's sha256 is {digest}, but {segment.checksum} in the log"
                 self._lost.append((problem, segment))
 
+    def require_key(self) -> None:
+        """Check that the table has a key.
+
+        Raises:
+            InvalidInput: it has none.
+        """
+        audit = self._walk.audit
+        try:
+            self._columns = KeyColumns.of(self._store, audit.meta)
+        except Corrupt as error:
+            key = keys.commit_key(self._listed.head)
+            self._findings.add("error", error.message, key, self._listed.head)
+            return
+        if self._columns is None and audit.version == self._listed.head:
+            raise InvalidInput(
+                "the table has no key, so there are no keys to check", table=self._store.uri
+            )
+
+    def check_keys(self) -> None:
+        """Check the keys in the segments."""
+        if self._columns is None:
+            return  # the log is damaged, which was reported
+        self._keys_checked, damaged = check_keys(
+            self._columns,
+            self._sought or {},
+            self._findings,
+            lost=[segment.id for _, segment in self._lost],
+            progress=lambda done, total: self._progress("keys", done, total),
+        )
+        self._lost += damaged
+
     def report_losses(self) -> None:
         """Report the lost segments, and for each whether its rows can be read from others."""
         lost = {segment.id: segment for _, segment in self._lost}
@@ -217,6 +261,7 @@ class _Run:
             segments_version=None if sought is None else self._version,
             segments=None if sought is None else len(sought),
             checksummed=self._checksummed,
+            keys_checked=self._keys_checked,
             leftovers=walk.unnamed.counted(),
             repairs=self._repairs,
             errors=self._findings.errors,

@@ -33,7 +33,7 @@ class Finding:
     Attributes:
         severity: error or warning.
         message: what is wrong.
-        key: of the object concerned.
+        key: of the object concerned, if it is one.
         version: the version concerned.
         repaired: whether this run repaired it.
     """
@@ -93,6 +93,7 @@ class Report:
         segments_version: the version whose segments were checked; None if none were.
         segments: number of live segments that were checked; None if none were.
         checksummed: bytes of segments that were read and hashed.
+        keys_checked: rows whose keys were checked; None if none were.
         leftovers: objects that nothing refers to.
         repairs: what was repaired, and what could not be.
         errors: number of errors, without those that were repaired.
@@ -113,6 +114,7 @@ class Report:
     segments_version: int | None
     segments: int | None
     checksummed: int
+    keys_checked: int | None
     leftovers: tuple[Leftovers, ...]
     repairs: tuple[Repair, ...]
     errors: int
@@ -147,7 +149,9 @@ class Findings:
         """The number of warnings that were not repaired."""
         return self._counts["warning"]
 
-    def add(self, severity: Severity, message: str, key: str, version: int | None = None) -> None:
+    def add(
+        self, severity: Severity, message: str, key: str | None, version: int | None = None
+    ) -> None:
         """Add one finding."""
         self._counts[severity] += 1
         if len(self._listed) < MAX_LISTED:

@@ -1,12 +1,14 @@
-"""A read-only pyarrow file system over any `ObjectStore`, reading through its `get`.
+"""Files as pyarrow reads them: a file system over any `ObjectStore`, and ranges of an object.
 
-Used by adapters without a native pyarrow file system, and by wrappers, which must also count reads
-of segments and inject faults into them.
+The file system is read-only, and reads through `get`. It is used by adapters without a native
+pyarrow file system, and by wrappers, which must also count reads of segments and inject faults into
+them.
 """
 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -185,3 +187,60 @@ def _key(path: str) -> str:
 
 def _refuse(verb: str, *arguments: object) -> NoReturn:
     raise NotImplementedError(f"{verb}{arguments}: the file system of a store is read-only")
+
+
+class FetchedRanges(io.RawIOBase):
+    """A read-only file of an object's size that has only the fetched ranges of its bytes.
+
+    Args:
+        held: (offset, bytes) of the ranges, by ascending offset.
+        size: of the object.
+    """
+
+    def __init__(self, held: Sequence[tuple[int, memoryview]], size: int) -> None:
+        super().__init__()
+        self._held, self._size = held, size
+        self._starts = [start for start, _ in held]
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position, and return it."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read_buffer(self, size: int) -> memoryview:
+        """Return the next bytes without a copy; pyarrow calls this.
+
+        Raises:
+            OSError: they are in no fetched range.
+        """
+        place = bisect_right(self._starts, self._position) - 1
+        start, body = self._held[place] if place >= 0 else (0, memoryview(b""))
+        end = min(self._position + size, self._size)
+        if place < 0 or end > start + len(body):
+            raise OSError(f"bytes {self._position} to {end} of the object were not requested")
+        data = body[self._position - start : end - start]
+        self._position = end
+        return data
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, or all to the end.
+
+        Raises:
+            OSError: they are in no fetched range.
+        """
+        left = self._size - self._position
+        return bytes(self.read_buffer(left if size is None or size < 0 else min(size, left)))

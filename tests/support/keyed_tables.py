@@ -100,7 +100,16 @@ def runs_of(snapshot):
 
 
 def merged(  # noqa: PLR0917 - the run
-    table: Table, snapshot, chunk: str, first: int, last: int, low: int, high: int, *, wide=True
+    table: Table,
+    snapshot,
+    chunk: str,
+    first: int,
+    last: int,
+    low: int,
+    high: int,
+    *,
+    wide=True,
+    spoil=lambda rows, kind: rows,
 ):
     """The transaction that merges a run of slices of a version; None if nothing lies in it.
 
@@ -113,6 +122,7 @@ def merged(  # noqa: PLR0917 - the run
         low: the first version.
         high: the last version.
         wide: one segment for all buckets, else one each.
+        spoil: what a wrong program would write in place of the rows of a kind.
     """
     rule = rule_at(snapshot)
     live = [s for s in segments.to_segments(snapshot.entries()) if s.chunk == chunk]
@@ -137,10 +147,10 @@ def merged(  # noqa: PLR0917 - the run
         part, buckets = upserts.in_order(part, rule)  # noqa: PLW2901
         for f, e in [(first, last)] if wide else [(b, b) for b in range(first, last + 1)]:
             mask = pc.and_(pc.greater_equal(buckets, f), pc.less_equal(buckets, e))
-            mine = part.filter(mask)
+            mine = spoil(part.filter(mask), kind)
             if kind != "late" or mine.num_rows:
                 place = Slice(kind, f, e, low, high, level)
-                adds.append(_stored(table, recipe, snapshot, chunk, mine, place))
+                adds.append(stored(table, recipe, snapshot, chunk, mine, place))
     after = sum(a.rows for a in adds if a.slice.kind != "late")
     names = tuple(sorted(s.id for s in inputs))
     merge = Merge(snapshot.version, chunk, first, last, low, high, names, before, before - after)
@@ -181,7 +191,8 @@ def _below_late(inputs, read, rule):
     return pa.concat_tables([base.filter(pc.invert(known)), late, logs]).combine_chunks()
 
 
-def _stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one segment
+def stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one segment
+    """Store a segment with these rows, as they are; return its add."""
     if place.kind == "base":
         rows = rows.select(snapshot.schema.names).cast(snapshot.schema)
     else:

@@ -412,7 +412,7 @@ def test_fsck_json_keys_are_stable(uri):
     assert document.keys() == {
         "ok", "table", "start", "head", "versions", "transactions", "void", "keyframes",
         "bad_keyframes", "missing_keyframes", "leaves", "segments_version", "segments",
-        "checksummed", "leftovers", "repairs", "errors", "warnings", "findings",
+        "checksummed", "keys_checked", "leftovers", "repairs", "errors", "warnings", "findings",
     }  # fmt: skip
     assert (document["versions"], document["segments"]) == (3, 4)
 

@@ -1,0 +1,250 @@
+"""The check of the keys of one segment of a keyed table: buckets, order, statistics, time chunk.
+
+Reads the key columns, the order column, the event time and `_op`, a few rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.format import keys
+from eventlog.format.buckets import buckets_of
+from eventlog.fsck.columns import columns_of
+from eventlog.fsck.findings import Findings
+from eventlog.model import stats
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Column, ColumnStats, Meta, Segment
+from eventlog.model.schema import to_arrow
+from eventlog.quantities import count_text
+from eventlog.state.keyed.rule import OP, MergeRule, stored_rule
+from eventlog.state.keyed.slices import slice_of
+from eventlog.store.port import ObjectStore
+
+EXAMPLES = 3  # keys that a finding names
+REWRITE = "a compaction that merges these buckets writes them anew"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """What the check reads of a table.
+
+    Attributes:
+        store: of the table.
+        rule: its merge rule.
+        columns: the columns that are read, without `_op`, by name.
+        schema: their Arrow fields, and `_op`.
+        time: the name of the event-time column.
+    """
+
+    store: ObjectStore
+    rule: MergeRule
+    columns: Mapping[str, Column]
+    schema: pa.Schema
+    time: str
+
+    @classmethod
+    def of(cls, store: ObjectStore, meta: Meta) -> KeyColumns | None:
+        """Return those of a table; None if it has no key.
+
+        Raises:
+            Corrupt: its layout, schema and properties do not fit together.
+        """
+        layout, schema = meta.layout, meta.schema
+        if layout is None or schema is None:
+            return None
+        rule = stored_rule(layout, schema, meta.properties)
+        if rule is None:
+            return None
+        ordered = [] if rule.order is None else [rule.order]
+        named = dict.fromkeys([*rule.key, *ordered, layout.time_column])
+        kinds = to_arrow(schema)
+        fields = [kinds.field(name).with_nullable(True) for name in named]
+        columns = {column.name: column for column in schema.columns if column.name in named}
+        whole = pa.schema([*fields, pa.field(OP, pa.string())])
+        return cls(store, rule, columns, whole, layout.time_column)
+
+    def read(self, segment: Segment, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield some of the columns of a segment, or all. Raises: as `columns_of`."""
+        fields = [f for f in self.schema if names is None or f.name in names]
+        return columns_of(self.store, segment, pa.schema(fields))
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one segment.
+
+    Attributes:
+        key_bytes: of its keys, as Arrow holds them.
+        ascending: whether its keys ascend, and none stands twice.
+    """
+
+    key_bytes: int = 0
+    ascending: bool = True
+
+
+def check_segment(columns: KeyColumns, segment: Segment, findings: Findings) -> Seen:
+    """Read the keys of a segment, and report what is wrong with them.
+
+    Raises:
+        Corrupt: its object is missing or damaged.
+        Unavailable: the store does not answer.
+    """
+    return _Segment(columns, segment, findings).seen()
+
+
+_WRONG_BUCKET = "with keys of other buckets"
+_OUT_OF_ORDER = "out of the order of bucket and key"
+_CONSEQUENCES = {
+    _WRONG_BUCKET: ": look-ups miss them, and merges may leave them out; upsert these rows "
+    f"again, and {REWRITE}",
+    _OUT_OF_ORDER: f": look-ups by key may miss them; {REWRITE}",
+}
+
+
+class _Segment:
+    """The check of one segment by itself."""
+
+    def __init__(self, columns: KeyColumns, segment: Segment, findings: Findings) -> None:
+        self._columns, self._segment, self._findings = columns, segment, findings
+        self._place = slice_of(segment)
+        self._key = columns.rule.key
+        self._seen = Seen()
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, list[str]] = {}
+        self._before: pa.Table | None = None  # the last row of what was read
+        self._bounds: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
+        self._nulls: dict[str, int] = {}
+
+    def seen(self) -> Seen:
+        rule = self._columns.rule
+        for rows in self._columns.read(self._segment):
+            if not rows.num_rows:
+                continue
+            self._look_at_statistics(rows)
+            self._look_at_chunk(rows)
+            complete = complete_keys(rows, rule.key)
+            self._note("without a value in a key column", rows, pc.invert(complete))
+            rows = rows.filter(complete)  # noqa: PLW2901
+            buckets = buckets_of(rows, rule.key, rule.buckets)
+            place = self._place
+            outside = pc.or_(pc.less(buckets, place.first), pc.greater(buckets, place.last))
+            self._note(_WRONG_BUCKET, rows, outside)
+            self._look_at_order(rows, buckets)
+            self._seen.key_bytes += sum(rows.column(name).nbytes for name in rule.key)
+        self._report()
+        return self._seen
+
+    def _look_at_order(self, rows: pa.Table, buckets: pa.Array) -> None:
+        names = ["bucket", *(f"k{n}" for n in range(len(self._key)))]
+        found = pa.table([buckets, *(rows.column(n) for n in self._key)], names)
+        joined = found if self._before is None else pa.concat_tables([self._before, found])
+        joined = joined.combine_chunks()
+        self._before = found.slice(max(0, found.num_rows - 1)) if found.num_rows else self._before
+        if joined.num_rows < 2:
+            return
+        falls = pa.repeat(pa.scalar(False), joined.num_rows - 1)
+        same = pa.repeat(pa.scalar(True), joined.num_rows - 1)
+        for name in names:
+            column = joined.column(name)
+            one, other = column.slice(0, len(column) - 1), column.slice(1)
+            falls = pc.or_(falls, pc.and_(same, pc.greater(one, other)))
+            same = pc.and_(same, pc.equal(one, other))
+        self._seen.ascending &= not pc.any(pc.or_(falls, same)).as_py()
+        self._note(_OUT_OF_ORDER, joined.slice(1).select(names[1:]), falls)
+
+    def _look_at_chunk(self, rows: pa.Table) -> None:
+        bounds = parse_chunk(self._segment.chunk)
+        if self._segment.chunk == "all":
+            return
+        times = rows.column(self._columns.time)
+        if pa.types.is_date(times.type):
+            times = times.cast(pa.timestamp("us"))
+        micros = times.cast(pa.int64())
+        outside = pc.or_(
+            pc.less(micros, bounds.start * 1000), pc.greater_equal(micros, bounds.end * 1000)
+        )
+        self._note("with an event time outside of the chunk", rows, pc.fill_null(outside, False))
+
+    def _look_at_statistics(self, rows: pa.Table) -> None:
+        for name in self._columns.columns:
+            column = rows.column(name)
+            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if column.null_count == len(column) or pa.types.is_binary(column.type):
+                continue
+            low, high = (pc.min_max(column)[end] for end in ("min", "max"))
+            if name in self._bounds:
+                ends = pa.array([b.as_py() for b in (low, high, *self._bounds[name])], column.type)
+                low, high = (pc.min_max(ends)[end] for end in ("min", "max"))
+            self._bounds[name] = low, high
+
+    def _note(self, what: str, rows: pa.Table, mask: pa.Array) -> None:
+        """Count the rows in the mask, and keep the keys of the first few."""
+        count = pc.sum(mask).as_py() or 0
+        if not count:
+            return
+        self._counts[what] = self._counts.get(what, 0) + count
+        examples = self._examples.setdefault(what, [])
+        columns = range(len(self._key)) if OP not in rows.column_names else self._key
+        hit = rows.filter(mask).slice(0, EXAMPLES - len(examples))
+        examples += [
+            key_text(self._key, [hit.column(c)[row] for c in columns])
+            for row in range(hit.num_rows)
+        ]
+
+    def _report(self) -> None:
+        place, segment = self._place, self._segment
+        where = f"bucket {place.first}"
+        if place.last != place.first:
+            where = f"buckets {place.first} to {place.last}"
+        what = f"the {place.kind} of {where} of chunk {segment.chunk}"
+        for problem, count in self._counts.items():
+            examples = "; ".join(self._examples[problem])
+            text = f"{what} has {count_text(count, 'row')} {problem}, for example {examples}"
+            self._error(text + _CONSEQUENCES.get(problem, ""))
+        for statistics in segment.stats:
+            column = next(
+                (c for c in self._columns.columns.values() if c.id == statistics.column), None
+            )
+            if column is None:
+                continue
+            wrong = self._statistics_problem(column, statistics)
+            if wrong:
+                self._error(
+                    f"the statistics of column {column.name!r} of {what} {wrong}: scans with a "
+                    f"predicate may miss rows; {REWRITE}"
+                )
+
+    def _statistics_problem(self, column: Column, known: ColumnStats) -> str | None:
+        nulls = self._nulls.get(column.name, 0)
+        if nulls != known.nulls:
+            return f"say {known.nulls} nulls, and it has {nulls}"
+        if column.name not in self._bounds:
+            return None
+        low, high = (stats.encode(end, column.type) for end in self._bounds[column.name])
+        if known.min is not None and low is not None and low < known.min:  # type: ignore[operator]
+            return f"begin above its least value {self._bounds[column.name][0]}"
+        if known.max is not None and high is not None and high > known.max:  # type: ignore[operator]
+            return f"end below its greatest value {self._bounds[column.name][1]}"
+        return None
+
+    def _error(self, message: str) -> None:
+        segment = self._segment
+        self._findings.add("error", message, keys.key_of(segment), segment.version)
+
+
+def complete_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return which rows have a value in each key column."""
+    mask = pa.repeat(pa.scalar(True), rows.num_rows)
+    for name in key:
+        mask = pc.and_(mask, pc.is_valid(rows.column(name)))
+    return mask
+
+
+def key_text(key: Sequence[str], values: Sequence[pa.Scalar]) -> str:
+    """Return a key as text: id=7, day=2013-01-07."""
+    named = zip(key, values, strict=True)
+    return ", ".join(f"{name}={value.as_py()!s:.60}" for name, value in named)
