@@ -4,7 +4,7 @@ Imports eventlog and readers only.
 """
 
 from eventlog.compaction.perform import Outcome, perform
-from eventlog.compaction.planner.planning import Plan, explain, plan
+from eventlog.compaction.planner.planning import Plan, explain, explain_slices, plan
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.reclaim import VacuumReport, vacuum
 from eventlog.compaction.runner import RunReport, run
@@ -18,6 +18,7 @@ __all__ = [
     "Task",
     "VacuumReport",
     "explain",
+    "explain_slices",
     "perform",
     "plan",
     "run",

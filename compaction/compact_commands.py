@@ -6,7 +6,7 @@ Imports eventlog and compaction only; needs the extra `cli`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -16,9 +16,16 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import names
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, common
-from eventlog.compaction.planner.planning import Plan, explain, judged, known_of, plan
+from eventlog.compaction.planner.planning import (
+    Plan,
+    explain,
+    explain_slices,
+    judged,
+    known_of,
+    plan,
+)
 from eventlog.compaction.planner.scoring import Verdict
-from eventlog.compaction.planner.slices import merges
+from eventlog.compaction.planner.slices import SliceVerdict, verdicts
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
@@ -28,7 +35,7 @@ from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.records import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import keyed_of
-from eventlog.state.keyed.slices import Run, runs, span
+from eventlog.state.keyed.slices import runs, taken_in
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -134,6 +141,9 @@ def compact(
     if run and (chunk is not None or version is not None):
         raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
     table = place.open()
+    if chunk is not None and keyed_of(table.snapshot(version).layout) is not None:
+        _show_slice_verdicts(explain_slices(table, chunk, policy, version=version), place)
+        return 0
     if chunk is not None:
         _show_verdict(explain(table, chunk, policy, version=version), place)
         return 0
@@ -205,59 +215,72 @@ COMMANDS = [compact, chunks]
 
 def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
-    found = runs(to_segments(snapshot.entries()))
-    tasks = merges(
-        found, policy, table=snapshot.header.table, version=snapshot.version,
-        granularity=snapshot.layout.granularity,
-    )  # fmt: skip
-    due = [run for run in found if any(_merges(task, run) for task in tasks)]
+    live = to_segments(snapshot.entries())
+    found = verdicts(runs(live), policy)
+    spent = taken_in(live)
     if place.as_json:
-        for run in found:
-            terminal.json_line(_run_json(run, merge=run in due))
+        for verdict in found:
+            terminal.json_line(_verdict_json(verdict))
         return
     terminal.table(
-        ("chunk", "buckets", "bases", "late", "logs", "base bytes", "log bytes", "newest", "merge"),
+        ("chunk", "buckets", "bases", "late", "logs", "base bytes", "log bytes", "newest", "act",
+         "rule", "priority"),
         (
             (
-                run.chunk,
-                f"{run.first} to {run.last}",
-                *(terminal.count(len(of)) for of in (run.base, run.late, run.logs)),
-                *(size_text(sum(s.bytes for s in of)) for of in (run.base, run.logs)),
-                terminal.count(max(span(s)[1] for s in run.segments)),
-                "due" if run in due else "",
+                v.chunk,
+                _bucket_text(v.first, v.last),
+                *(terminal.count(count) for count in (v.bases, v.late, v.logs)),
+                *(size_text(size) for size in (v.base_bytes, v.log_bytes)),
+                v.newest,
+                v.act,
+                v.rule,
+                f"{v.priority:.3f}" if v.act == "merge" else "",
             )
-            for run in found
+            for v in found
         ),
-        right=("bases", "late", "logs", "base bytes", "log bytes", "newest"),
-    )
+        right=("bases", "late", "logs", "base bytes", "log bytes", "newest", "priority"),
+    )  # fmt: skip
+    due = sum(v.act == "merge" for v in found)
     terminal.note(
-        f"{count_text(len(found), 'run')} of slices at version {snapshot.version}; {len(due):,} to "
-        "merge. Shared segments are counted in each run"
+        f"{count_text(len(found), 'run')} of slices at version {snapshot.version}; {due:,} to "
+        "merge. A run is neighbouring buckets in which the same segments count; of a shared "
+        "segment each has its share of the bytes"
     )
+    if spent:
+        size = size_text(sum(segment.bytes for segment in spent))
+        terminal.note(
+            f"{count_text(len(spent), 'segment')} of {size} taken in everywhere: the next merge of "
+            "the chunk drops them"
+        )
 
 
-def _merges(task: Task, run: Run) -> bool:
-    """Return whether a task merges the slices of a run."""
-    at = task.buckets
-    return (
-        at is not None
-        and task.chunks == (run.chunk,)
-        and at.first <= run.first
-        and run.last <= at.last
-    )
+def _show_slice_verdicts(found: Sequence[SliceVerdict], place: Place) -> None:
+    if place.as_json:
+        for verdict in found:
+            terminal.json_line(_verdict_json(verdict))
+        return
+    if not found:
+        terminal.say("the chunk has no segments")
+    for number, v in enumerate(found):
+        if number:
+            terminal.say()
+        terminal.facts(
+            [
+                ("buckets", f"{_bucket_text(v.first, v.last)} of chunk {v.chunk}"),
+                ("act", v.act),
+                ("rule", v.rule),
+                ("priority", f"{v.priority:.6f}" if v.act == "merge" else None),
+                ("segments", f"{v.bases:,} base, {v.late:,} late, {v.logs:,} log"),
+                ("bytes", f"{size_text(v.base_bytes)} of base, {size_text(v.log_bytes)} above it"),
+                ("merge", f"{v.inputs:,} of the segments" if v.inputs else None),
+                ("last change", f"version {v.newest}"),
+                ("why", v.sentence),
+            ]
+        )
 
 
-def _run_json(run: Run, *, merge: bool) -> dict[str, Any]:
-    kinds = {"bases": run.base, "late": run.late, "logs": run.logs}
-    return {
-        "chunk": run.chunk,
-        "first": run.first,
-        "last": run.last,
-        **{kind: len(of) for kind, of in kinds.items()},
-        **{f"{kind}_bytes": sum(s.bytes for s in of) for kind, of in kinds.items()},
-        "newest": max(span(segment)[1] for segment in run.segments),
-        "merge": merge,
-    }
+def _bucket_text(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _bytes(mib: float | None) -> int | None:
@@ -340,8 +363,8 @@ def _show_plan(plan: Plan) -> None:
             (
                 (
                     task.id[:8],
-                    _chunk_names(task.chunks),
-                    f"{len(task.inputs):,} -> {_expected(task, plan.policy)}",
+                    _place_text(task),
+                    _segments_text(task, plan.policy),
                     size_text(task.bytes),
                     f"{task.priority:.3f}",
                     task.color,
@@ -363,9 +386,26 @@ def _summary(plan: Plan) -> str:
     looked = f"{chunks} in {count_text(plan.spans, 'span')} examined"
     if plan.since is not None:
         looked += f" (changed since version {plan.since}, or noted then)"
+    if plan.slices:
+        runs = count_text(len(plan.slices), "run")
+        looked = f"{runs} of slices in {count_text(plan.spans, 'chunk')} examined"
     tasks = count_text(len(plan.tasks), "task")
     ends = f"{tasks} of {size_text(size)}; --run performs them" if plan.tasks else "no tasks"
-    return f"version {plan.version}: {looked}, {plan.empty:,} empty between them; {ends}"
+    between = "" if plan.slices else f", {plan.empty:,} empty between them"
+    return f"version {plan.version}: {looked}{between}; {ends}"
+
+
+def _place_text(task: Task) -> str:
+    at = task.buckets
+    if at is None:
+        return _chunk_names(task.chunks)
+    return f"{task.chunks[0]}, buckets {_bucket_text(at.first, at.last)}"
+
+
+def _segments_text(task: Task, policy: Policy) -> str:
+    if task.buckets is not None:  # what comes out depends on the keys
+        return f"{len(task.inputs):,}"
+    return f"{len(task.inputs):,} -> {_expected(task, policy)}"
 
 
 def _chunk_names(names: tuple[str, ...]) -> str:
@@ -433,7 +473,7 @@ def _state_text(state: ChunkState | None) -> str:
     return text
 
 
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+def _verdict_json(verdict: Verdict | SliceVerdict) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(verdict)
     return values
 
@@ -461,6 +501,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
                 "after": task.after,
                 "reason": task.reason,
                 "inputs": [segment.id for segment in task.inputs],
+                "buckets": msgspec.to_builtins(task.buckets),
             }
             for task in plan.tasks
         ],

@@ -31,7 +31,7 @@ from eventlog.compaction.planner.candidates import (
     task_of,
 )
 from eventlog.compaction.planner.scoring import Verdict, score
-from eventlog.compaction.planner.slices import merges
+from eventlog.compaction.planner.slices import SliceVerdict, merges, verdicts
 from eventlog.compaction.planner.spans import (
     Sums,
     TargetChunk,
@@ -85,6 +85,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         since: chunks unchanged since this version, which needed nothing then, were not examined;
             None if all were examined.
         verdicts: for every examined chunk with segments, by start, the coarser first.
+        slices: of a keyed table, instead: for every run of slices, by chunk and bucket.
         spans: number of runs of adjacent or overlapping chunks among them.
         empty: number of chunks without segments in the gaps between those runs.
         tasks: the tasks in the order to run, at most `policy.max_queue`.
@@ -102,6 +103,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     empty: int
     tasks: tuple[Task, ...]
     skipped: tuple[Skipped, ...]
+    slices: tuple[SliceVerdict, ...] = ()
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -179,6 +181,7 @@ def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
         empty=0,
         tasks=tuple(tasks[: policy.max_queue]),
         skipped=(),
+        slices=tuple(verdicts(found, policy)),
     )
 
 
@@ -201,9 +204,7 @@ def explain(
     chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
     if keyed_of(snapshot.layout) is not None:
-        raise InvalidInput(
-            "a keyed table is merged by slices, not by chunks: `plan` has a reason for each task"
-        )
+        raise InvalidInput("a keyed table is merged by slices, not by chunks: use `explain_slices`")
     known = known_of(snapshot)
     granularity = chosen.granularity or known.granularity
     target_chunk = home(parse_chunk(text(chunk, "chunk")), granularity)
@@ -216,6 +217,32 @@ def explain(
             return verdict
     empty = TargetChunk(target_chunk, Sums(), Sums(), earlier=False, later=False, coarser=False)
     return score(empty, chosen, known.states.get(target_chunk.name))
+
+
+def explain_slices(
+    t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
+) -> tuple[SliceVerdict, ...]:
+    """Return the verdicts on the slices of one chunk of a keyed table, at a version, by bucket.
+
+    Args:
+        t: the table.
+        chunk: the chunk's name.
+        policy: the settings; the defaults if None.
+        version: the version to judge at; the newest if None.
+
+    Raises:
+        InvalidInput: the text is not a chunk's name, a setting is out of bounds, or the table has
+            no key.
+        VersionNotFound: there is no such version.
+    """
+    chosen = (policy or Policy()).check()
+    snapshot = t.snapshot(version)
+    if keyed_of(snapshot.layout) is None:
+        raise InvalidInput("the table has no key, and so no slices: use `explain`")
+    name = text(chunk, "chunk")
+    bounds = parse_chunk(name)
+    live = to_segments(snapshot.entries(bounds.start, bounds.end))
+    return tuple(verdicts(runs([s for s in live if s.chunk == name]), chosen))
 
 
 def known_of(snapshot: Snapshot) -> Known:

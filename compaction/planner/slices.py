@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Literal
+
+from msgspec import Struct
 
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Buckets, Task, task_id
 from eventlog.model.records import Granularity, Segment
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
 _SHARE = 0.25  # of the base: logs of this size are merged into it
@@ -23,13 +26,55 @@ _MOST_LOGS = 8  # logs of one slice beyond which some are merged
 _TIER = 2  # a log joins newer ones unless it is larger than this many times their sum
 
 
+Rule = Literal["no logs", "no base", "share", "tier", "few", "small chunk"]
+
+
+class SliceVerdict(Struct, frozen=True, kw_only=True):
+    """What the planner makes of neighbouring buckets of a chunk in which the same segments count.
+
+    Attributes:
+        chunk: the chunk's name.
+        first: the first bucket.
+        last: the last bucket.
+        act: `merge`: all that counts becomes a base, or the newest logs a log; `none`.
+        rule: why. `no logs`: there is nothing to merge; `no base`: only logs; `share`: the logs are
+            large against the base; `tier`: many logs of about one size; `small chunk`: the chunk is
+            so small that it is merged as a whole if any of it is; `few`: logs are few and small.
+        bases: number of base segments.
+        late: number of late segments.
+        logs: number of log segments.
+        inputs: number of segments to merge; 0 without a merge.
+        base_bytes: of the bases, as far as they lie in these buckets if all have as much.
+        log_bytes: of late segments and logs, likewise.
+        newest: the last version whose rows are in these buckets.
+        priority: 0 to 1, of the task that would merge them; 0 without a merge.
+        sentence: the reason, with its numbers.
+    """
+
+    chunk: str
+    first: int
+    last: int
+    act: Literal["merge", "none"]
+    rule: Rule
+    bases: int
+    late: int
+    logs: int
+    inputs: int
+    base_bytes: int
+    log_bytes: int
+    newest: int
+    priority: float
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a run of buckets needs merged."""
+    """What a run of buckets needs merged: nothing, if there are no inputs."""
 
     run: Run
     inputs: tuple[Segment, ...]
     full: bool
+    rule: Rule
 
 
 def merges(
@@ -45,7 +90,7 @@ def merges(
         granularity: the table's.
     """
     tasks = []
-    for wishes in _together(_wishes(runs), policy):
+    for wishes in _groups(runs, policy):
         first, last = wishes[0].run.first, wishes[-1].run.last
         inputs = _inputs(wishes)
         spans = [span(segment) for segment in inputs]
@@ -66,30 +111,104 @@ def merges(
     return sorted(tasks, key=lambda task: (-task.priority, task.chunks, task.id))
 
 
+def verdicts(runs: Sequence[Run], policy: Policy) -> list[SliceVerdict]:
+    """Return what the planner makes of each run, in their order.
+
+    Args:
+        runs: which segments count in which buckets; all those of their chunks.
+        policy: the settings.
+    """
+    priorities = {
+        (wish.run.chunk, wish.run.first): round(_priority(group), 6)
+        for group in _groups(runs, policy)
+        for wish in group
+    }
+    found = []
+    for wish in _wishes(runs):
+        run, merge = wish.run, bool(wish.inputs)
+        found.append(
+            SliceVerdict(
+                chunk=run.chunk,
+                first=run.first,
+                last=run.last,
+                act="merge" if merge else "none",
+                rule=wish.rule,
+                bases=len(run.base),
+                late=len(run.late),
+                logs=len(run.logs),
+                inputs=len(wish.inputs),
+                base_bytes=round(_below(run)),
+                log_bytes=round(_above(run)),
+                newest=max(span(segment)[1] for segment in run.segments),
+                priority=priorities.get((run.chunk, run.first), 0.0),
+                sentence=_sentence(wish),
+            )
+        )
+    return found
+
+
+def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Wish]]:
+    """Yield the runs to merge, those of one task together."""
+    return _together((wish for wish in _wishes(runs) if wish.inputs), policy)
+
+
 def _wishes(runs: Sequence[Run]) -> list[_Wish]:
     """Return what each run needs; a small chunk is merged as a whole, so that it stays one base."""
     found: list[_Wish] = []
     for _, group in groupby(runs, key=lambda run: run.chunk):
         here = list(group)
-        wishes = [wish for run in here if (wish := _wish(run)) is not None]
+        wishes = [_wish(run) for run in here]
         stored = {s.id: s.bytes for run in here for s in run.segments}
-        if wishes and sum(stored.values()) <= FILE_COST:
-            wishes = [_Wish(run, run.segments, full=True) for run in here]
+        if any(w.inputs for w in wishes) and sum(stored.values()) <= FILE_COST:
+            wishes = [
+                wish if wish.full else _Wish(wish.run, wish.run.segments, True, "small chunk")
+                for wish in wishes
+            ]
         found += wishes
     return found
 
 
-def _wish(run: Run) -> _Wish | None:
-    """Return what the buckets of a run need, or None."""
-    logs = run.logs
-    if not logs:
-        return None
-    above = sum(_share(run, s) for s in (*logs, *run.late))
-    below = sum(_share(run, s) for s in run.base)
-    if not run.base or above >= _SHARE * below:
-        return _Wish(run, run.segments, full=True)
+def _wish(run: Run) -> _Wish:
+    """Return what the buckets of a run need."""
+    if not run.logs:
+        return _Wish(run, (), False, "no logs")
+    if not run.base:
+        return _Wish(run, run.segments, True, "no base")
+    if _above(run) >= _SHARE * _below(run):
+        return _Wish(run, run.segments, True, "share")
     tier = _tier(run)
-    return _Wish(run, tier, full=False) if len(tier) >= _MOST_LOGS else None
+    if len(tier) >= _MOST_LOGS:
+        return _Wish(run, tier, False, "tier")
+    return _Wish(run, (), False, "few")
+
+
+def _above(run: Run) -> float:
+    return sum(_share(run, s) for s in (*run.logs, *run.late))
+
+
+def _below(run: Run) -> float:
+    return sum(_share(run, s) for s in run.base)
+
+
+def _sentence(wish: _Wish) -> str:
+    run = wish.run
+    logs = f"{count_text(len(run.logs), 'log')} with {size_text(round(_above(run)))}"
+    base = f"a base of {size_text(round(_below(run)))}"
+    match wish.rule:
+        case "no logs":
+            return "nothing lies above the base: it is read as it is"
+        case "no base":
+            return f"{logs} and no base: they become one"
+        case "share":
+            return f"{logs} above {base}: from {_SHARE:.0%} of it on they are merged into it"
+        case "small chunk":
+            return f"the chunk has less than {size_text(FILE_COST)}: it is merged as a whole"
+        case "tier":
+            return (
+                f"{logs} above {base}, which is much larger: the newest {len(wish.inputs)} become "
+                "one log"
+            )
+    return f"{logs} above {base}: too few and too small for a merge"
 
 
 def _tier(run: Run) -> tuple[Segment, ...]:

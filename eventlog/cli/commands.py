@@ -6,12 +6,14 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import UnsetType
 
 from eventlog.arguments import names
 from eventlog.cli import inspection, terminal, upkeep
@@ -20,9 +22,12 @@ from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.log.history import HistoryEntry
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import GRANULARITIES, Segment, Totals
 from eventlog.model.schema_text import parse_schema
 from eventlog.quantities import count_text, size_text
+from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.slices import applied, runs, slice_of, span
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
@@ -150,16 +155,24 @@ def ls(
 
     What compaction makes of the chunks, `eventlog chunks` shows.
     """
-    segments = place.open().snapshot(version, timestamp).segments(where, only or None)
+    snapshot = place.open().snapshot(version, timestamp)
+    segments = snapshot.segments(where, only or None)
     if by_chunk:
         _list_chunks(place, segments)
         return
+    counting = _counting(snapshot, segments)
+    if counting is not None:  # in the order in which a slice applies them
+        chunks = {name: at for at, name in enumerate(dict.fromkeys(s.chunk for s in segments))}
+        segments = sorted(segments, key=lambda s: (chunks[s.chunk], applied(s)))
     if place.as_json:
         for segment in segments:
-            terminal.json_line(_segment_json(segment))
+            known = {} if counting is None else {"counts": counting.get(segment.id, [])}
+            terminal.json_line(_segment_json(segment) | known)
         return
-    _table_of_segments([("", segment) for segment in segments], mark=False)
+    _table_of_segments([("", segment) for segment in segments], counting, mark=False)
     terminal.note(_sums(segments))
+    if counting is not None:
+        terminal.note(_ROWS_OF_LOGS)
 
 
 @click.command()
@@ -179,9 +192,15 @@ def diff(place: Place, *, a: int, b: int) -> None:
             }
         )
         return
-    _table_of_segments([("-", s) for s in change.dropped] + [("+", s) for s in change.added])
+    signed = [("-", s) for s in change.dropped] + [("+", s) for s in change.added]
+    _table_of_segments(signed)
     terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
 
+
+_ROWS_OF_LOGS = (
+    "rows are those of the segments, upserts and deletes, before they are merged: `eventlog scan "
+    "--count` counts keys"
+)
 
 COMMANDS = [create, log_, inspection.show, ls, diff, inspection.fsck, *upkeep.COMMANDS]
 
@@ -208,7 +227,9 @@ def _entry_json(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _segment_json(segment: Segment) -> dict[str, Any]:
-    return {
+    place = segment.slice
+    sliced = {} if isinstance(place, UnsetType) else {"slice": msgspec.to_builtins(place)}
+    return sliced | {
         "id": segment.id,
         "chunk": segment.chunk,
         "rows": segment.rows,
@@ -242,16 +263,58 @@ def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
     )
 
 
-def _table_of_segments(signed: Sequence[tuple[str, Segment]], *, mark: bool = True) -> None:
-    columns = ("", "chunk", "rows", "bytes", "version", "key")
-    rows = (
-        (sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version, keys.key_of(s))
-        for sign, s in signed
-    )
+_Counting = Mapping[str, list[list[int]]]
+
+
+def _counting(snapshot: Snapshot, listed: Iterable[Segment]) -> _Counting | None:
+    """Return the buckets, as [first, last], in which segments of a keyed table count, by id."""
+    if keyed_of(snapshot.layout) is None:
+        return None
+    chunks = {segment.chunk for segment in listed}
+    found: dict[str, list[list[int]]] = {}
+    # What counts depends on all segments of a chunk, also on those that are not listed.
+    for run in runs(snapshot.segments(None, sorted(chunks)) if chunks else ()):
+        for segment in run.segments:
+            buckets = found.setdefault(segment.id, [])
+            if buckets and buckets[-1][1] == run.first - 1:
+                buckets[-1][1] = run.last
+            else:
+                buckets.append([run.first, run.last])
+    return found
+
+
+def _table_of_segments(
+    signed: Sequence[tuple[str, Segment]],
+    counting: _Counting | None = None,
+    *,
+    mark: bool = True,
+) -> None:
+    sliced = any(not isinstance(s.slice, UnsetType) for _, s in signed)
+    columns = ["", "chunk", "rows", "bytes", "version"]
+    if sliced:
+        columns += ["kind", "level", "buckets", "of versions"]
+    if sliced and counting is not None:
+        columns.append("counts in")
+    columns.append("key")
+    rows = []
+    for sign, s in signed:
+        row = [sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version]
+        if sliced:
+            place = slice_of(s)
+            row += [place.kind, place.level, _range((place.first, place.last)), _range(span(s))]
+        if sliced and counting is not None:
+            row.append(", ".join(map(_range, counting.get(s.id, []))) or "none")
+        rows.append([*row, keys.key_of(s)])
     first = 0 if mark else 1
     terminal.table(
-        columns[first:], (row[first:] for row in rows), right=("rows", "bytes", "version")
-    )
+        columns[first:], (row[first:] for row in rows),
+        right=("rows", "bytes", "version", "level"),
+    )  # fmt: skip
+
+
+def _range(ends: Sequence[int]) -> str:
+    first, last = ends
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _sums(segments: Sequence[Segment]) -> str:

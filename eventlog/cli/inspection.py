@@ -17,9 +17,10 @@ from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Totals, Transaction
+from eventlog.model.records import Commit, Layout, Merge, Totals, Transaction
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, size_text
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.table.table import Table
 
 
@@ -112,6 +113,7 @@ def _show_json(
             "read_version": t.read_version,
             "app": msgspec.to_builtins(t.app),
             "actions": _actions(t),
+            "merges": [msgspec.to_builtins(a) for a in t.actions if isinstance(a, Merge)],
             "info": t.info,
             "void": void.get(t.id),
         }
@@ -165,6 +167,7 @@ def _show_transaction(transaction: Transaction, void: str | None) -> None:
             ("read version", transaction.read_version),
             ("app", f"{app.id}, sequence {app.seq}" if app else None),
             ("actions", ", ".join(f"{n:,} {kind}" for kind, n in _actions(transaction).items())),
+            *(("merge", _merge_text(a)) for a in transaction.actions if isinstance(a, Merge)),
             *((f"info {name}", value) for name, value in transaction.info.items()),
             ("void", void),
         ]
@@ -178,6 +181,7 @@ def _show_state(snapshot: Snapshot) -> None:
         [
             ("time column", layout.time_column),
             ("chunks by", layout.granularity),
+            ("key", _key_text(layout)),
             ("ordered by", ", ".join(layout.order_by) or None),
             *((f"property {name}", value) for name, value in snapshot.properties.items()),
         ]
@@ -189,6 +193,19 @@ def _show_state(snapshot: Snapshot) -> None:
             (column.name, type_text(column.type), "" if column.nullable else "no")
             for column in snapshot.stored_schema.columns
         ),
+    )
+
+
+def _key_text(layout: Layout) -> str | None:
+    keyed = keyed_of(layout)
+    return None if keyed is None else f"{', '.join(keyed.key)}, in {keyed.buckets:,} buckets"
+
+
+def _merge_text(merge: Merge) -> str:
+    return (
+        f"buckets {merge.first} to {merge.last} of chunk {merge.chunk}, versions {merge.low} to "
+        f"{merge.high}: {count_text(merge.rows, 'row')} of "
+        f"{count_text(len(merge.inputs), 'segment')}, {merge.superseded:,} superseded"
     )
 
 
