@@ -5,6 +5,7 @@ import statistics
 import time
 from contextlib import ExitStack
 
+import merges
 import pyarrow as pa
 import pyarrow.compute as pc
 import together
@@ -32,6 +33,7 @@ DAY_US = 86_400_000_000
 
 def run(bench):
     _requests(bench)
+    merges.run(bench)
     _costs(bench)
     _lookup(bench)
     _crowd(bench)
