@@ -109,6 +109,9 @@ def places(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
 
 def distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the keys of the rows, each once."""
+    if len(key) == 1:
+        field = rows.schema.field(key[0])
+        return pa.table([pc.unique(rows.column(key[0]))], schema=pa.schema([field]))
     keys = _keys(rows, key).select(_aliases(key))
     return keys.group_by(_aliases(key), use_threads=False).aggregate([]).rename_columns(list(key))
 

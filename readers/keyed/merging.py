@@ -6,6 +6,7 @@ they are. The others are merged with what the logs say (`eventlog.staging.mergin
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -26,6 +27,9 @@ from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
 AT = ""  # no column of a table has this name
 _JOINED_BYTES = 32 * 2**20
+# Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
+# step costs by itself, and few enough for the processor's caches.
+_UNIT_ROWS = _MERGED_ROWS = 64 * 1024
 # Rows above the bases may take this many times what is read ahead, in Arrow, which is about so many
 # times their stored size; merging holds them several times.
 _EXPANDED, _HELD = 4, 8
@@ -107,26 +111,61 @@ class Slices:
         reading, rule = self.reading, self.rule
         columns = self._columns()
         schema = self._log_schema(columns)
-        above = self._read(_ordered(runs, ("log",)), runs, schema)
-        touched = merging.distinct(above, rule.key)
-        late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
-        known = merging.distinct(late, rule.key)
-        hits: list[pa.Table] = []
-        for rows in self._bases(runs, columns):
-            touches = merging.among(rows, touched, rule.key)
+        units = _units(runs)
+        above = _split(self._read(_ordered(runs, ("log",)), runs, schema), units, rule)
+        late = _split(self._read(_ordered(runs, ("late",)), runs, schema), units, rule)
+        pieces = groupby(self._pieces(runs, columns), lambda piece: _unit_of(piece[0], units))
+        number, bases = next(pieces, (None, None))
+        waiting: list[pa.Table] = []
+        for unit in range(len(units)):
+            mine: Iterable[pa.Table] = ()
+            if bases is not None and number == unit:
+                mine = (rows for _, rows in bases)
+            yield from self._of_unit(above[unit], late[unit], mine, waiting)
+            if mine:
+                number, bases = next(pieces, (None, None))
+            if unit == len(units) - 1 or sum(map(len, waiting)) >= _MERGED_ROWS:
+                yield from self._shown(waiting)
+                waiting = []
+
+    def _of_unit(
+        self, above: pa.Table, late: pa.Table, bases: Iterable[pa.Table], waiting: list[pa.Table]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that nothing is applied to; add the others to `waiting`, to be merged.
+
+        Args:
+            above: the rows of logs in some buckets, in commit order.
+            late: the late rows.
+            bases: the rows of bases.
+            waiting: gets all rows of the keys that logs have, in commit order.
+        """
+        key = self.rule.key
+        if not above.num_rows:  # late rows count only where there are rows above
+            for rows in bases:
+                yield from self._wanted(rows)
+            return
+        touched = merging.distinct(above, key)
+        late = late.filter(merging.among(late, touched, key))
+        known = merging.distinct(late, key)
+        for rows in bases:
+            touches = merging.among(rows, touched, key)
             free = rows.filter(pc.invert(touches))
             if free.num_rows:
                 yield from self._wanted(free)
             hit = rows.filter(touches)
+            if known.num_rows:
+                hit = hit.filter(pc.invert(merging.among(hit, known, key)))
             if hit.num_rows:
-                hits.append(hit.filter(pc.invert(merging.among(hit, known, rule.key))))
-        below = [_as_log(hit, schema) for hit in hits]
-        everything = pa.concat_tables([*below, late, above])
-        merged = merging.shown(everything, rule)
-        merged = merged.select(columns).cast(
-            pa.schema([reading.table_schema.field(n) for n in columns])
-        )
-        yield from self._wanted(merged)
+                waiting.append(_as_log(hit, above.schema))
+        waiting += [late, above]
+
+    def _shown(self, parts: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of some keys, given all their rows."""
+        if not any(map(len, parts)):
+            return
+        merged = merging.shown(pa.concat_tables(parts), self.rule)
+        fields = [self.reading.table_schema.field(name) for name in merged.column_names]
+        yield from self._wanted(merged.cast(pa.schema(fields)))
 
     def _log_schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of rows of logs, which may be deletes."""
@@ -136,11 +175,18 @@ class Slices:
 
     def _bases(self, runs: Sequence[Run], columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the rows of the bases, of the buckets in which these count."""
+        return (rows for _, rows in self._pieces(runs, columns))
+
+    def _pieces(
+        self, runs: Sequence[Run], columns: Sequence[str]
+    ) -> Iterator[tuple[Segment, pa.Table]]:
+        """Yield the same with the segments that they are of, by their first buckets."""
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
         reading = self._plain(schema)
-        for whole, few in _alike(_ordered(runs, ("base",)), runs):
-            for rows in _joined(reading.batches(few)):
-                yield rows if whole else self._of_buckets(rows, few[0], runs)
+        bases = sorted(_ordered(runs, ("base",)), key=lambda s: slice_of(s).first)
+        for whole, few in _alike(bases, runs):
+            for segment, rows in _joined(reading.batches(few), few):
+                yield segment, (rows if whole else self._of_buckets(rows, segment, runs))
 
     def _read(
         self,
@@ -249,15 +295,75 @@ def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.append_column(OP, nothing).cast(schema)
 
 
-def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows in tables that are large enough to look keys up in."""
+def _joined(
+    batches: Iterable[pa.RecordBatch], segments: Sequence[Segment]
+) -> Iterator[tuple[Segment, pa.Table]]:
+    """Yield the rows of each segment, in tables that are large enough to look keys up in.
+
+    Args:
+        batches: all rows of the segments, in order; each batch is of one segment.
+        segments: the segments.
+    """
     waiting: list[pa.RecordBatch] = []
     size = 0
+    source = (segment for segment in segments if segment.rows)
+    segment, left = None, 0
     for batch in batches:
+        if not left:
+            segment = next(source)
+            left = segment.rows
+        left -= batch.num_rows
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _JOINED_BYTES:
-            yield pa.Table.from_batches(waiting)
+        if segment is not None and (not left or size >= _JOINED_BYTES):
+            yield segment, pa.Table.from_batches(waiting)
             waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+
+
+_Unit = tuple[int, int]
+
+
+def _units(runs: Sequence[Run]) -> list[_Unit]:
+    """Return ranges of buckets, from first to last, that can be read one after another.
+
+    Keys are then looked up among those of few buckets: in a small set that is several times faster
+    than in a large one. Buckets of one base segment stay together.
+    """
+    sizes = {(slice_of(s).first, slice_of(s).last): 0 for run in runs for s in run.base}
+    for segment in _ordered(runs, ("base",)):
+        sizes[slice_of(segment).first, slice_of(segment).last] += segment.rows
+    for run in runs:
+        for bucket in range(run.first, run.last + 1):
+            sizes.setdefault((bucket, bucket), 0)
+    units: list[_Unit] = []
+    held = 0
+    for (first, last), rows in sorted(sizes.items()):
+        if units and (first <= units[-1][1] or held + rows <= _UNIT_ROWS):
+            units[-1] = (units[-1][0], max(last, units[-1][1]))
+            held += rows
+        else:
+            units.append((first, last))
+            held = rows
+    return units
+
+
+def _unit_of(segment: Segment, units: Sequence[_Unit]) -> int:
+    """Return the place of the unit that a base is in."""
+    return bisect_right(units, slice_of(segment).first, key=lambda unit: unit[0]) - 1
+
+
+def _split(rows: pa.Table, units: Sequence[_Unit], rule: MergeRule) -> list[pa.Table]:
+    """Return the rows of each unit, in their order."""
+    if len(units) == 1 or not rows.num_rows:
+        return [rows] * len(units)
+    buckets = buckets_of(rows, rule.key, rule.buckets)
+    order = pc.sort_indices(buckets)  # stable
+    rows, buckets = rows.take(order), buckets.take(order)
+    runs = pc.run_end_encode(buckets)
+    names, ends = runs.values.to_pylist(), runs.run_ends.to_pylist()
+    found = []
+    for first, last in units:
+        low, high = bisect_left(names, first), bisect_right(names, last)
+        start = ends[low - 1] if low else 0
+        found.append(rows.slice(start, (ends[high - 1] if high else 0) - start))
+    return found
