@@ -97,15 +97,17 @@ def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
     """Return the version up to which tombstones may be forgotten; -1: none may.
 
     An older value that lies above the merge was hidden by its tombstone, so nothing may lie there
-    that was committed when the merge was planned (FORMAT.md R15.14).
+    that was committed when the merge was planned (FORMAT.md R15.14). What a restore brings back was
+    committed in the versions of its span.
     """
     above = (s for run in here for s in run.segments if span(s)[0] > high)
-    if any(segment.version <= task.version for segment in above):
+    if any(span(segment)[0] <= task.version for segment in above):
         return -1
     planned = t.snapshot(task.version)
     hours = setting(planned.properties, "tombstone_hours")
     try:
-        return version_at(t.log, planned, planned.header.time - hours * _HOUR_MS)
+        # One of exactly that age is kept.
+        return version_at(t.log, planned, planned.header.time - hours * _HOUR_MS - 1)
     except VersionNotFound:
         return -1
 

@@ -151,6 +151,7 @@ class _Rows:
 
     def kept(self, *, bottom: bool) -> pa.Table:
         rule = self.rule
+        self._renew_tombstones()
         barriers = pa.nulls(0, pa.int64())
         if self.has_deletes and not bottom and (rule.order is not None or rule.kind != "last"):
             barriers = self._last_barriers()
@@ -270,6 +271,29 @@ class _Rows:
         if behind is not None:
             mask = pc.and_(mask, behind)
         return rows.take(self._best(mask, places, "max"))
+
+    def _renew_tombstones(self) -> None:
+        """Give each tombstone the newest version of those of its key.
+
+        One of them is kept, that of the greatest place. It stands for the others, which may be
+        younger, and must not be forgotten before them.
+        """
+        if not self.has_deletes or not self.rule.ordered_deletes:
+            return
+        if VERSION not in self.rows.column_names:  # all are of one commit
+            return
+        mask = pc.and_(self.deleted, pc.invert(self._barred()))
+        behind = self._behind_barriers()
+        if behind is not None:
+            mask = pc.and_(mask, behind)
+        versions = _whole(self.rows.column(VERSION))
+        places, rows = self._positions(VERSION)
+        newest = rows.take(self._best(mask, places, "max"))
+        if len(newest) == (pc.sum(mask).as_py() or 0):  # no key has several
+            return
+        renewed = pc.if_else(mask, self._of_key(newest, versions), versions)
+        at = self.rows.schema.get_field_index(VERSION)
+        self.rows = self.rows.set_column(at, self.rows.schema.field(at), renewed)
 
     def _alive(self) -> pa.Array:
         """Return which upserts no delete hides."""

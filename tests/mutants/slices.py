@@ -88,6 +88,13 @@ SLICES = (
         "test_a_segment_that_no_longer_counts_is_no_input",
     ),
     mutant(
+        "restored-above-a-merge",
+        "F11 K7",
+        "a merge that forgets knew all that lies above it",
+        never,
+        "test_k7_a_merge_below_what_a_restore_brought_back_meanwhile_is_void",
+    ),
+    mutant(
         "level-not-raised",
         "F11 K6",
         "a merged segment takes its inputs in: it is one level above",

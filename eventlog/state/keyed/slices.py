@@ -293,6 +293,8 @@ def _input_problem(merge: Merge, here: Sequence[Run]) -> str | None:
     inputs, met = set(merge.inputs), set[str]()
     for segment in (s for run in here for s in run.segments):
         low, high = span(segment)
+        if merge.high < low <= merge.version < segment.version:  # against restored-above-a-merge
+            return f"segment {segment.id} was restored above it after the merge was planned"
         if high < merge.low or low > merge.high:
             continue
         if segment.id not in inputs:  # against a-run-with-a-gap
@@ -337,7 +339,7 @@ def _count_problem(
     whole = all(
         merge.first <= slice_of(s).first
         and slice_of(s).last <= merge.last
-        and all(s in run.segments for run in here if _covers(run, s))
+        and all(s in run.segments for run in here if _meets(run, s))
         for s in inputs
     )
     if merge.rows > most or (whole and merge.rows != most):  # against merged-rows-made-up
@@ -350,6 +352,7 @@ def _buckets(segment: Segment) -> range:
     return range(place.first, place.last + 1)
 
 
-def _covers(run: Run, segment: Segment) -> bool:
+def _meets(run: Run, segment: Segment) -> bool:
+    """Return whether a segment has buckets of a run; it counts in all buckets of it or in none."""
     place = slice_of(segment)
-    return place.first <= run.first and run.last <= place.last
+    return place.first <= run.last and run.first <= place.last

@@ -273,6 +273,64 @@ def test_a_tombstone_stays_below_rows_that_its_merge_leaves_above():
     assert set(held(t)) == {2}
 
 
+def test_a_young_tombstone_is_not_forgotten_with_an_old_one_that_hides_more():
+    clock = ManualClock(now_ms=1_700_000_000_000)
+    t = create(buckets=1, properties={"tombstone_hours": "2"}, clock=clock)
+    upsert(t, rows([1, 2], hour=3))
+    delete(t, keys=rows([1], hour=9).select(["id", "at"]))
+    clock.advance(3 * 3_600_000)
+    delete(t, keys=rows([1], hour=5).select(["id", "at"]))  # of lower order, and committed later
+    clock.advance(1000)
+    run(t)
+    upsert(t, rows([1], hour=4))  # in time for the second
+    assert set(held(t)) == {2}
+    clock.advance(3 * 3_600_000)
+    run(t)
+    upsert(t, rows([2], hour=6))
+    run(t)
+    assert kinds(t) == ["base"]
+
+
+def test_a_tombstone_of_exactly_its_hours_is_kept():
+    clock = ManualClock(now_ms=1_700_000_000_000)
+    t = create(buckets=1, properties={"tombstone_hours": "2"}, clock=clock)
+    delete(t, keys=rows([1], hour=5).select(["id", "at"]))
+    deleted = t.head().header.time
+    upsert(t, rows([2], hour=6))
+    clock.advance(2 * 3_600_000 - (clock.now_ms() - deleted))
+    upsert(t, rows([2], hour=7))
+    assert t.head().header.time - deleted == 2 * 3_600_000
+    run(t)
+    assert "late" in kinds(t)
+    clock.advance(1)
+    upsert(t, rows([2], hour=8))
+    run(t)
+    assert kinds(t) == ["base"]
+
+
+@pytest.mark.hazard("K7")
+def test_k7_what_a_restore_brings_back_stays_hidden_from_a_merge_that_forgets():
+    clock = ManualClock(now_ms=1_700_000_000_000)
+    t = create(buckets=1, properties={"tombstone_hours": "2"}, clock=clock)
+    upsert(t, rows([1, 2], hour=3))
+    delete(t, keys=rows([1], hour=5).select(["id", "at"]))
+    hidden = t.head().version
+    upsert(t, rows([1], hour=4))  # older than the delete, and in time
+    later = t.head().version
+    t.restore(hidden)
+    clock.advance(3 * 3_600_000)
+    upsert(t, rows([2], hour=6))
+    t.restore(hidden)
+    (task,) = plan(t).tasks
+    t.restore(later)
+    assert set(held(t)) == {2}
+    assert perform(t, task, Policy()).status == "superseded"
+    assert set(held(t)) == {2}
+    run(t)
+    assert set(held(t)) == {2}
+    assert fsck(t).ok
+
+
 def test_a_merge_tells_its_progress_and_ends_where_that_raises():
     t = create()
     upsert(t, rows(range(50)))

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from support.builders import HASH, SCHEMA, commit, create, drop_of, live, reopen, replaced, view_of
 
 from eventlog import errors
+from eventlog.format import keys
 from eventlog.log import spills
 from eventlog.model.records import Add, Keyed, Merge, Replace, Segment, Slice
 from eventlog.state import fold
@@ -287,6 +288,39 @@ def test_k6_rows_of_a_merge_add_up(table, rows, superseded, match):
 def test_k6_a_merge_of_some_buckets_counts_no_more_than_there_is(table):
     wrong = merge(table, 3, 3, rows=31, superseded=21)
     assert void(table, "have 30 rows", wrong, base(table, 3, 3))
+
+
+def test_an_input_that_counts_in_some_buckets_of_a_merge_is_counted_there_only():
+    table = create(key="name", buckets=BUCKETS, granularity="all")
+    commit(table, log(table, 0, 3), operation="upsert")
+    commit(table, log(table, 2, 5), operation="upsert")
+    below = merge(table, 0, 3, 1, 2, ids(table, 1, 2), 16, 6, version=2)
+    commit(table, below, log(table, 0, 3, 1, 2, 1, "base"), operation="compact", read_version=2)
+    # The second log has rows of buckets 2 and 3, too, which are in the base.
+    both = merge(table, 0, 5, 1, 2, ids(table, 2, 3), 14, 4, version=3)
+    new = log(table, 0, 5, 1, 2, 2, "base")
+    assert void(table, "have 20 rows", replaced(both, rows=21, superseded=11), new)
+    commit(table, both, new, operation="compact", read_version=3)
+
+
+@pytest.mark.hazard("K7")
+def test_k7_a_merge_below_what_a_restore_brought_back_meanwhile_is_void(table):
+    table.restore(2)  # without the log of version 3
+    run = merge(table, high=2, inputs=ids(table, 1, 2), rows=20, superseded=10, version=4)
+    new = log(table, 0, 7, 1, 2, 1, "base")
+    commit(table, log(table, 4, 4), operation="upsert")  # later than the plan: no conflict
+    for entry in table.snapshot(3).segments():
+        place = entry.slice
+        if place.low == 3:
+            table.store.put_if_absent(keys.key_of(entry), b"-" * entry.bytes)
+    table.restore(3)
+    assert [slices.span(s) for s in live(table.refresh()) if s.version > 4] == [(3, 3)]
+    assert void(table, "restored above it", run, *drops(table, 1, 2), new, read=4)
+    again = replaced(run, version=table.head().version)
+    commit(
+        table, again, *drops(table, 1, 2), new, operation="compact",
+        read_version=table.head().version,
+    )  # fmt: skip
 
 
 @pytest.mark.hazard("K7")
