@@ -57,6 +57,7 @@ def scanned(uri, version=None):
     return {(row["id"],): row | {"updated": row["updated"].replace(tzinfo=None)} for row in rows}
 
 
+@pytest.mark.scenario("S4.6")
 @pytest.mark.parametrize(
     ("way", "rule", "order"),
     [
@@ -157,6 +158,7 @@ def test_columns_that_a_frame_lacks_keep_their_values(spark, save, local_uri):
 
 
 @pytest.mark.shows("idempotent re-run")
+@pytest.mark.scenario("S4.6")
 def test_a_repeated_unit_of_work_adds_nothing_up_twice(spark, local_uri):
     sums = {"properties": {"merge.Total": "sum"}, "merge": "aggregate"}
     rows = [{"id": i % 3, "updated": START, "name": "a", "Total": 1} for i in range(10)]
@@ -230,6 +232,7 @@ def test_a_stream_of_a_keyed_table_is_refused(spark, local_uri, tmp_path):
 
 
 @pytest.mark.data_source
+@pytest.mark.scenario("S4.6")
 def test_a_stream_upserts_each_batch_once_over_restarts(spark, local_uri, tmp_path):
     files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
     files.mkdir()

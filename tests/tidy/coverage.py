@@ -98,6 +98,8 @@ SCENARIOS = {
     "S4.3": "a late event loses to a newer one that was merged before",
     "S4.4": "deletes, rows that come again, two streams that fill the columns of one row",
     "S4.5": "every version stays as it was, whatever is merged later",
+    "S4.6": "Spark upserts, in batches and in streams, exactly once over restarts; two streams join"
+    " in one row",
 }
 
 # Mark -> the names that it may have.
