@@ -65,6 +65,30 @@ def save_and_read(spark, uri, storage):
     return {"first": first, "ids": found, "choice": choice.engine}
 
 
+def upsert_and_read(spark, uri, storage):
+    """Upsert and delete by both ways, and read by both: names by the way, and by id."""
+    from eventlog.readers.spark import read  # noqa: PLC0415 - after Absent
+    from eventlog.writers.spark import delete, upsert  # noqa: PLC0415
+
+    times = "timestamp_seconds(1357516800 + id) as ts"
+
+    def rows(first, end, name):
+        return spark.range(first, end, 1, 2).selectExpr("id", times, f"'{name}' as name")
+
+    keyed = {"time_column": "ts", "key": "id", "buckets": 4}
+    upsert(rows(0, 20, "old"), uri, **keyed, storage_options=storage)
+    options = {f"storage.{name}": value for name, value in storage.items()}
+    feed = rows(10, 30, "new").selectExpr("*", "if(id < 12, 'd', 'u') as _op")
+    feed.write.format("eventlog").mode("append").options(**options).save(uri)
+    delete(spark.range(28, 30), uri, storage_options=storage)
+    frames = {
+        "source": spark.read.format("eventlog").options(**options).load(uri),
+        "function": read(spark, uri, storage_options=storage),
+        "version 2": read(spark, uri, version=2, storage_options=storage),
+    }
+    return {way: sorted((r.id, r.name) for r in frame.collect()) for way, frame in frames.items()}
+
+
 def ids(frame):
     return sorted(row.id for row in frame.collect())
 
@@ -73,6 +97,9 @@ def main():
     with client() as (spark, places, said):
         said["places"] = {
             uri: save_and_read(spark, uri, storage) for uri, storage in places.items()
+        }
+        said["keyed"] = {
+            uri: upsert_and_read(spark, f"{uri}-keyed", storage) for uri, storage in places.items()
         }
 
 

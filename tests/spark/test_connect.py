@@ -71,7 +71,7 @@ def roots(client, tmp_path, s3, bucket):
     return local if client.light else local | {f"s3://{bucket}/tables": s3.storage_options()}
 
 
-def test_a_client_writes_and_reads_any_version(client, roots):
+def test_a_client_writes_and_reads_any_version_also_of_keys(client, roots):
     found = client(JOB, roots)
     for uri, storage in roots.items():
         said = found["places"][uri]
@@ -85,6 +85,14 @@ def test_a_client_writes_and_reads_any_version(client, roots):
         table = Table.open(uri, storage_options=storage)
         assert readers.scan(table).to_table().num_rows == 60
         assert table.head().version == 2
+    # Of a keyed table each key once, as it was written last, but for those that were deleted.
+    kept = [[n, "old"] for n in range(10)]
+    new = [[n, "new"] for n in range(12, 30)]
+    for uri, said in found["keyed"].items():
+        assert said["source"] == said["function"] == kept + new[:-2], uri
+        assert said["version 2"] == kept + new, uri
+        head = Table.open(f"{uri}-keyed", storage_options=roots[uri]).head()
+        assert head.version == 3
 
 
 def rows(ids):

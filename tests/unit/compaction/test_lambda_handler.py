@@ -8,12 +8,13 @@ import sys
 
 import pytest
 from support import builders
+from support.keyed_histories import check_answers, shapes, written
 from support.lambda_queue import Invocation, commits, logging_of_its_own, row_list
 from tidy.tables import EXTRAS
 
 from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
-from eventlog.compaction import lambda_handler
+from eventlog.compaction import lambda_handler, run
 from eventlog.compaction.aws import bundle, json_lines
 from eventlog.compaction.aws import work as lambda_work
 from eventlog.compaction.aws.settings import Settings
@@ -423,6 +424,19 @@ def test_what_waits_for_others_is_planned_again_once_those_have_ended(
     assert row_list(table) == rows
     assert not lines("task failed")
     assert not plan(table, policy).tasks
+
+
+@pytest.mark.parametrize("kind", [pytest.param("last", marks=pytest.mark.long), "groups"])
+def test_slices_are_merged_as_by_a_program_whatever_is_delivered_again(root, container, kind):
+    here, answers = written(f"{root}/here", kind)
+    assert all(outcome.ok for outcome in run(here, policy=EACH).outcomes)
+    table, _ = written(f"{root}/one", kind)
+    for _ in range(2):
+        assert failed(container.respond(batch(look(table), look(table)), Invocation())) == []
+    check_answers(table, answers)
+    assert shapes(table) == shapes(here)
+    assert not plan(table, EACH).tasks
+    assert commits(table, "upsert") == len(answers) - 1
 
 
 def test_a_look_at_a_whole_table_is_noted_once(make, container):
