@@ -108,7 +108,7 @@ class Slices:
         return [name for name in reading.table_schema.names if name in wanted]
 
     def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-        reading, rule = self.reading, self.rule
+        rule = self.rule
         columns = self._columns()
         schema = self._log_schema(columns)
         units = _units(runs)
