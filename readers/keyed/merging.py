@@ -26,6 +26,7 @@ from eventlog.state.keyed.rule import OP, MergeRule
 from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
 AT = ""  # no column of a table has this name
+_FEW_KEYS = 1000  # that are worth a filter
 _JOINED_BYTES = 32 * 2**20
 # Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
 # step costs by itself, and few enough for the processor's caches.
@@ -81,18 +82,20 @@ class Slices:
         schema = self._log_schema(columns)
         logs = _ordered(runs, ("log",))
         new = [s for s in logs if span(s)[0] > after]
-        written = self._read(new, runs, schema, after=after)
+        written = self._read(new, runs, schema, versions=True)
         touched = merging.distinct(written, self.rule.key)
         early = [s for s in _ordered(runs, ("late", "log")) if span(s)[0] <= after]
-        before = self._read(early, runs, schema, among=touched, after=after)
+        before = self._read(early, runs, schema, among=touched)
         late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
         known = merging.distinct(late, self.rule.key)
         parts = []
-        for rows in self._bases(runs, columns):
+        for rows in self._hits(runs, columns, touched):
             hit = rows.filter(merging.among(rows, touched, self.rule.key))
             hit = hit.filter(pc.invert(merging.among(hit, known, self.rule.key)))
-            parts.append(_at(_as_log(hit, schema), [(after, hit.num_rows)]))
-        return pa.concat_tables([*parts, before, written]).combine_chunks()
+            parts.append(_as_log(hit, schema))
+        known_before = pa.concat_tables([*parts, before])
+        known_before = _at(known_before, [(after, known_before.num_rows)])
+        return pa.concat_tables([known_before, written]).combine_chunks()
 
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, which need not take in all buckets of their segments.
@@ -173,14 +176,27 @@ class Slices:
         relaxed = [f.with_nullable(f.nullable or f.name not in self.rule.key) for f in fields]
         return pa.schema([*relaxed, pa.field(OP, pa.string())])
 
-    def _bases(self, runs: Sequence[Run], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows of the bases, of the buckets in which these count."""
-        return (rows for _, rows in self._pieces(runs, columns))
+    def _hits(
+        self, runs: Sequence[Run], columns: Sequence[str], keys: pa.Table
+    ) -> Iterator[pa.Table]:
+        """Yield rows of bases, of the buckets in which these count: all that have these keys."""
+        wanted = _having(keys)
+        if wanted is None:
+            yield from (rows for _, rows in self._pieces(runs, columns))
+            return
+        schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
+        reading = self._plain(schema, wanted)
+        for whole, few in _alike(_ordered(runs, ("base",)), runs):
+            rows = pa.Table.from_batches(reading.batches(few), schema)
+            yield rows if whole else self._of_buckets(rows, few[0], runs)
 
     def _pieces(
         self, runs: Sequence[Run], columns: Sequence[str]
     ) -> Iterator[tuple[Segment, pa.Table]]:
-        """Yield the same with the segments that they are of, by their first buckets."""
+        """Yield the rows of bases, of the buckets in which these count, with their segments.
+
+        In the order of buckets.
+        """
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
         reading = self._plain(schema)
         bases = sorted(_ordered(runs, ("base",)), key=lambda s: slice_of(s).first)
@@ -194,28 +210,31 @@ class Slices:
         runs: Sequence[Run],
         schema: pa.Schema,
         among: pa.Table | None = None,
-        after: int | None = None,
+        *,
+        versions: bool = False,
     ) -> pa.Table:
         """Return the rows of segments, in the given order; of keys in `among`, if given.
 
-        With `after` they have a column `AT`: their version, or `after` if that is greater.
+        With `versions` they have a column `AT`: the version that their segment begins with.
         """
-        parts = [_at(pa.Table.from_batches([], schema), [] if after is not None else None)]
-        reading = self._plain(schema)
+        parts = [pa.Table.from_batches([], schema)]
+        if versions:
+            parts = [_at(parts[0], [])]
+        reading = self._plain(schema, None if among is None else _having(among))
         for whole, few in _alike(segments, runs):
             rows = pa.Table.from_batches(reading.batches(few), schema)
             if not whole:
                 rows = self._of_buckets(rows, few[0], runs)
-            if after is not None:
+            if versions:
                 counts = [s.rows for s in few] if whole else [rows.num_rows]
-                versions = [max(after, span(s)[0]) for s in few]
-                rows = _at(rows, list(zip(versions, counts, strict=True)))
+                rows = _at(rows, [(span(s)[0], n) for s, n in zip(few, counts, strict=True)])
             if among is not None:
                 rows = rows.filter(merging.among(rows, among, self.rule.key))
             parts.append(rows)
         return pa.concat_tables(parts).combine_chunks()
 
-    def _plain(self, schema: pa.Schema) -> Reading:
+    def _plain(self, schema: pa.Schema, wanted: pc.Expression | None = None) -> Reading:
+        """Return how segments are read as they are; only rows that pass, if a filter is given."""
         fields = {field.name: field for field in self.reading.table_schema} | {
             field.name: field for field in schema
         }
@@ -223,8 +242,8 @@ class Slices:
             self.reading,
             table_schema=pa.schema(list(fields.values())),
             schema=schema,
-            filter=None,
-            filter_columns=frozenset(),
+            filter=wanted,
+            filter_columns=frozenset() if wanted is None else frozenset(self.rule.key),
         )
 
     def _of_buckets(self, rows: pa.Table, segment: Segment, runs: Sequence[Run]) -> pa.Table:
@@ -281,10 +300,21 @@ def _alike(
         yield True, waiting
 
 
-def _at(rows: pa.Table, versions: Sequence[tuple[int, int]] | None) -> pa.Table:
-    """Return rows with the versions of so many of them each; as they are, if there are none."""
-    if versions is None:
-        return rows
+def _having(keys: pa.Table) -> pc.Expression | None:
+    """Return a filter that all rows with these keys pass; None if they are too many for one.
+
+    It leaves out row groups by their statistics.
+    """
+    if not 0 < keys.num_rows <= _FEW_KEYS:
+        return None
+    wanted = pc.scalar(True)
+    for name in keys.column_names:
+        wanted &= pc.field(name).isin(pc.unique(keys.column(name)))
+    return wanted
+
+
+def _at(rows: pa.Table, versions: Sequence[tuple[int, int]]) -> pa.Table:
+    """Return rows with a column of versions, given with how many rows have each."""
     runs = [pa.repeat(pa.scalar(version, pa.int64()), count) for version, count in versions]
     return rows.append_column(AT, pa.concat_arrays([pa.nulls(0, pa.int64()), *runs]))
 
