@@ -5,7 +5,7 @@ Imports eventlog and readers only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,16 +16,17 @@ from eventlog.log import chain
 from eventlog.log.appends import read_appends
 from eventlog.log.diff import diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Commit, Segment
+from eventlog.model.records import Commit, Correction, Segment
 from eventlog.query.predicate import Predicate, Where
 from eventlog.readers.changefeed import steps
 from eventlog.readers.changefeed.images import COLUMNS
-from eventlog.readers.changefeed.steps import Appended, Step, Written
+from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.state import scan
 from eventlog.state.appends import Appends
 from eventlog.state.keyed.pruning import prune
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.small.timing import effective
+from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
 
 
@@ -81,52 +82,113 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         yield read_appends(t.log, commit)
 
 
-def plan(  # noqa: PLR0917 - what a range of versions is read from
-    start: Snapshot,
-    end: Snapshot,
-    versions: Sequence[Appends],
-    at: Callable[[int], Snapshot],
-    columns: Sequence[str] | None = None,
-    where: Where | None = None,
-) -> ChangePlan:
-    """Return what must be read to tell the changes after `start` up to `end`.
-
-    Args:
-        start: the version before the first change.
-        end: the last version.
-        versions: what the versions after `start` did, up to `end`.
-        at: returns the snapshot of a version. Asked for where rows were taken away or brought back,
-            and where slices were merged.
-        columns: names of the wanted columns of the table; all if None.
-        where: the filter on rows, before and after.
+def question(state: VersionState, columns: Sequence[str] | None, where: Where | None) -> scan.Scan:
+    """Return which columns and rows are wanted, by the schema of a version.
 
     Raises:
         InvalidInput: a column is unknown, named twice or has a name of the result's own; or the
             predicate is invalid.
-        Corrupt: neither a key frame nor the commits before it give the entries.
+        Corrupt: the table has no schema or no layout, or a merge rule that does not fit them.
     """
-    question = scan.question(end.state, columns, where)
-    taken = [name for name in COLUMNS.names if name in question.schema.names]
+    asked = scan.question(state, columns, where)
+    taken = [name for name in COLUMNS.names if name in asked.schema.names]
     if taken:
         raise InvalidInput(
             f"changes have a column {taken[0]!r} of their own, and so has the table: leave it out "
             "with `columns`"
         )
-    work = _Planner(start, at, question)
+    return asked
+
+
+def plan(  # noqa: PLR0917 - what a range of versions is read from
+    start: int,
+    end: int,
+    versions: Iterable[Appends],
+    at: Callable[[int], Snapshot],
+    asked: scan.Scan,
+    clock: Sequence[Correction],
+) -> ChangePlan:
+    """Return what must be read to tell the changes after `start` up to `end`.
+
+    Args:
+        start: the version before the first change; -1: the table did not exist.
+        end: the last version.
+        versions: what the versions after `start` did, up to `end`.
+        at: returns the snapshot of a version. Asked for where keys were written, where rows were
+            taken away or brought back, and where slices were merged.
+        asked: what `question` returned.
+        clock: the newest known corrections of the clock.
+
+    Raises:
+        Corrupt: neither a key frame nor the commits before it give the entries.
+    """
+    work = _Planner(start, at, asked)
+    times = {}
     for version in versions:
         work.take(version)
+        if version.segments or version.change is not None:
+            times[version.version] = effective(clock, version.version, version.time)
     work.finish()
-    clock = end.meta.clock
-    times = {v.version: effective(clock, v.version, v.time) for v in versions}
     return ChangePlan(
-        start=start.version,
-        end=end.version,
-        columns=question.schema,
-        table_schema=question.table_schema,
-        predicate=question.predicate,
-        rule=question.rule,
+        start=start,
+        end=end,
+        columns=asked.schema,
+        table_schema=asked.table_schema,
+        predicate=asked.predicate,
+        rule=asked.rule,
         steps=tuple(work.found),
         times=times,
+    )
+
+
+def plan_of_snapshot(
+    snapshot: Snapshot, asked: scan.Scan, clock: Sequence[Correction]
+) -> ChangePlan:
+    """Return what must be read to tell all rows of a version, as rows that it inserted.
+
+    Args:
+        snapshot: the version.
+        asked: what `question` returned.
+        clock: the newest known corrections of the clock.
+
+    Raises:
+        Corrupt: neither a key frame nor the commits before it give the entries.
+    """
+    found = snapshot.log.ask(snapshot.state, asked)[1]
+    if asked.rule is None:
+        return plan_of_segments(snapshot, found.in_scan_order(), asked, clock)
+    return _appeared(snapshot, steps.appeared(snapshot.version, found.runs), asked, clock)
+
+
+def plan_of_segments(
+    snapshot: Snapshot,
+    segments: Sequence[Segment],
+    asked: scan.Scan,
+    clock: Sequence[Correction],
+) -> ChangePlan:
+    """Return the same of some segments of a table without a key.
+
+    Args:
+        snapshot: the version.
+        segments: the segments.
+        asked: what `question` returned.
+        clock: the newest known corrections of the clock.
+    """
+    return _appeared(snapshot, Exchanged(snapshot.version, (), tuple(segments)), asked, clock)
+
+
+def _appeared(
+    snapshot: Snapshot, step: Step, asked: scan.Scan, clock: Sequence[Correction]
+) -> ChangePlan:
+    return ChangePlan(
+        start=snapshot.version,
+        end=snapshot.version,
+        columns=asked.schema,
+        table_schema=asked.table_schema,
+        predicate=asked.predicate,
+        rule=asked.rule,
+        steps=(step,),
+        times={snapshot.version: effective(clock, snapshot.version, snapshot.header.time)},
     )
 
 
@@ -135,14 +197,14 @@ class _Planner:
     """Puts versions together to steps.
 
     Attributes:
-        base: a version from which the changes that wait can be told.
+        base: a version from which the changes that wait can be told; -1: an empty table.
         at: returns the snapshot of a version.
         question: which columns and rows are wanted.
         waiting: segments that were added since `base`.
         found: the steps.
     """
 
-    base: Snapshot
+    base: int
     at: Callable[[int], Snapshot]
     question: scan.Scan
     waiting: list[Segment] = field(default_factory=list)
@@ -152,16 +214,16 @@ class _Planner:
         """Take in the next version."""
         if version.change is not None:
             self.finish()
-            before, after = self.at(version.version - 1), self.at(version.version)
-            self._replaced(before, after)
-            self.base = after
+            self._replaced(self.at(version.version - 1), self.at(version.version))
+            self.base = version.version
             return
         self.waiting += [s for s in version.segments if self._in_time(s)]
         rule = self.question.rule
         if version.rebased and rule is not None and rule.ordered_deletes:
             # It may have forgotten tombstones: what comes later is merged with what it left.
             self.finish()
-            self.base = self.at(version.version)
+        if not self.waiting:  # it has the rows of the version before: the older one may be vacuumed
+            self.base = version.version
 
     def finish(self) -> None:
         """Make a step of what waits."""
@@ -170,11 +232,12 @@ class _Planner:
             return
         rule, predicate = self.question.rule, self.question.predicate
         if rule is None:
-            kept = {s.id for s in self.question.of(logs, self.base.version).segments()}
+            kept = {s.id for s in self.question.of(logs, self.base).segments()}
             self.found.append(Appended(tuple(s for s in logs if s.id in kept)))
             return
-        live = self.base.segments(chunks=sorted({s.chunk for s in logs}))
-        step = steps.written(self.base.version, live, logs)
+        chunks = sorted({s.chunk for s in logs})
+        live = self.at(self.base).segments(chunks=chunks) if self.base >= 0 else []
+        step = steps.written(self.base, live, logs)
         kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
         self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
 

@@ -89,6 +89,11 @@ class ChangeReading:
             case Replaced(version, before, after_it):
                 slices = self._slices()
                 schema = slices.reading.schema
+                if not any(run.segments for run in before):
+                    for batch in slices.merged(after_it):
+                        at = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
+                        yield images.inserted(pa.Table.from_batches([batch]), at)
+                    return
                 old, new = (
                     pa.Table.from_batches(slices.merged(runs), schema)
                     for runs in (before, after_it)
@@ -263,9 +268,10 @@ def changes(
             f"the changes after version {start} up to version {last.version} were asked for: the "
             "end is before the start"
         )
+    asked = planning.question(last.state, columns, where)
     first = kept_snapshot(t, start)
-    versions = list(planning.read_versions(t, first, last.version))
-    plan = planning.plan(first, last, versions, t.snapshot, columns, where)
+    versions = planning.read_versions(t, first, last.version)
+    plan = planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)
     return Changes(plan, reading_of(plan, t, last.header.table, batch_rows))
 
 

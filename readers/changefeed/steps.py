@@ -102,6 +102,17 @@ def replaced(version: int, before: Iterable[Segment], after: Iterable[Segment]) 
     return Replaced(version, tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
 
 
+def appeared(version: int, found: Sequence[Run]) -> Replaced:
+    """Return the step that tells all rows of a version as rows that it inserted.
+
+    Args:
+        version: the version.
+        found: what counts in it.
+    """
+    nothing = tuple(replace(run, segments=()) for run in found)
+    return Replaced(version, nothing, tuple(found))
+
+
 def exchanged(
     version: int, dropped: Iterable[Segment], added: Iterable[Segment]
 ) -> list[Exchanged]:

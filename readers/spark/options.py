@@ -22,11 +22,15 @@ READ_NAMES = (
     "whereArrow",
     "targetBytes",
     "tableId",
+    "readChanges",
 )
-# Of streams (`readStream`), besides `columns`, `where`, `whereArrow`, `targetBytes` and `tableId`.
+# Of reads of changes, as a batch.
+CHANGES_NAMES = ("endingVersion", "endingTimestamp")
+STARTING_NAMES = ("startingVersion", "startingTimestamp")
+# Of streams (`readStream`), besides `columns`, `where`, `whereArrow`, `targetBytes`, `tableId` and
+# `readChanges`.
 STREAM_READ_NAMES = (
-    "startingVersion",
-    "startingTimestamp",
+    *STARTING_NAMES,
     "maxVersionsPerTrigger",
     "maxBytesPerTrigger",
     "skipChangeCommits",
@@ -48,7 +52,9 @@ WRITE_NAMES = (
 STORAGE_PREFIX = "storage."
 PROPERTY_PREFIX = "property."
 
-_BY_LOWER = {name.lower(): name for name in (*READ_NAMES, *STREAM_READ_NAMES, *WRITE_NAMES)}
+_BY_LOWER = {
+    name.lower(): name for name in (*READ_NAMES, *CHANGES_NAMES, *STREAM_READ_NAMES, *WRITE_NAMES)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class SparkOptions:
 
     Attributes:
         path: the table's root URI.
-        named: the options of `READ_NAMES`, `STREAM_READ_NAMES` and `WRITE_NAMES`, spelled as there.
+        named: the options of the names above, spelled as there.
         storage: storage options (`storage.<name>`), see `eventlog.store.options`.
         properties: table properties (`property.<name>`); Spark lower-cases their names.
     """
@@ -92,6 +98,15 @@ class SparkOptions:
         if text not in ("true", "false"):
             raise InvalidInput(f"option {name} must be true or false, not {text[:40]!r}")
         return text == "true"
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether changes are read, not the rows of a version.
+
+        Raises:
+            InvalidInput: option `readChanges` is neither true nor false.
+        """
+        return self.flag("readChanges", default=False)
 
     def columns(self, name: str = "columns") -> list[str] | None:
         """Return an option that lists columns, comma-separated or as a JSON list of names.
@@ -138,6 +153,7 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
             meant = f": did you mean {_BY_LOWER.get(*nearest, *nearest)}?" if nearest else ";"
             raise InvalidInput(
                 f"unknown option {given[:80]!r}{meant} reads take {', '.join(READ_NAMES)}; "
+                f"reads of changes take {', '.join((*STARTING_NAMES, *CHANGES_NAMES))}; "
                 f"streams that read take {', '.join(STREAM_READ_NAMES)}; "
                 f"writes take {', '.join(WRITE_NAMES)}; both take {STORAGE_PREFIX}<name>; "
                 f"creating a table takes {PROPERTY_PREFIX}<name>"

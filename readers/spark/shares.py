@@ -6,6 +6,7 @@ Imports eventlog, readers and pyspark (extra `spark`).
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -56,24 +57,21 @@ class Pinned:
         return self.state.header.version
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The rows of one version, in shares of about equal weight. Can be pickled.
+class Work(ABC):
+    """Rows in shares of about equal weight, each for one task. Can be pickled.
 
     Attributes:
-        reading: how segments become batches.
-        shares: the segments of each task, or in a keyed table its runs of slices, as JSON.
-        rule: the merge rule of a keyed table; None for others.
+        shares: what each task reads.
     """
 
-    reading: Reading
+    __slots__ = ()
     shares: Sequence[bytes]
-    rule: MergeRule | None = None
 
+    @abstractmethod
     def without_shares(self) -> Work:
         """Return the same without shares, for tasks that are each given one."""
-        return replace(self, shares=())
 
+    @abstractmethod
     def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one share.
 
@@ -81,10 +79,6 @@ class Work:
             DataLoss: a segment that the version needs is missing or damaged.
             Unavailable: the store does not answer; Spark retries the task.
         """
-        if self.rule is None:
-            yield from self.reading.batches(_segments.decode(share))
-        else:
-            yield from Slices(self.reading, self.rule).batches(slices.decode(share))
 
     def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do what `batches` does; the form that `DataFrame.mapInArrow` calls.
@@ -105,6 +99,32 @@ class Work:
             yield pa.record_batch([pa.nulls(batch.num_rows, pa.int8())], ["place"])
 
 
+@dataclass(frozen=True, slots=True)
+class ScanWork(Work):
+    """The rows of one version.
+
+    Attributes:
+        reading: how segments become batches.
+        shares: the segments of each task, or in a keyed table its runs of slices, as JSON.
+        rule: the merge rule of a keyed table; None for others.
+    """
+
+    reading: Reading
+    shares: Sequence[bytes]
+    rule: MergeRule | None = None
+
+    def without_shares(self) -> ScanWork:
+        """Return the same without shares."""
+        return replace(self, shares=())
+
+    def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
+        """See `Work.batches`."""
+        if self.rule is None:
+            yield from self.reading.batches(_segments.decode(share))
+        else:
+            yield from Slices(self.reading, self.rule).batches(slices.decode(share))
+
+
 def share_out(  # noqa: PLR0917 - what a plan needs to become work
     uri: str,
     storage_options: Mapping[str, str] | None,
@@ -112,7 +132,7 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
     plan: ScanPlan,
     wanted: pa.Schema,
     target_bytes: int = DEFAULT_TARGET_BYTES,
-) -> Work:
+) -> ScanWork:
     """Return the work of a plan.
 
     Args:
@@ -135,9 +155,9 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
     if reading.store.near and plan.rule is None:  # merging reads logs again where it has less
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     if plan.rule is not None:
-        return Work(reading, _of_slices(plan, target_bytes), plan.rule)
+        return ScanWork(reading, _of_slices(plan, target_bytes), plan.rule)
     shares = pack(plan.in_scan_order(), target_bytes)
-    return Work(reading, [msgspec.json.encode(share) for share in shares])
+    return ScanWork(reading, [msgspec.json.encode(share) for share in shares])
 
 
 def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:
@@ -163,6 +183,9 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
         table.adopt(pinned.state)
         return table.head()
     table.log.table = given.named.get("tableId")
+    if given.reads_changes:
+        last, when = given.whole("endingVersion"), given.named.get("endingTimestamp")
+        return kept_snapshot(table, last, when)
     return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
 
 

@@ -10,6 +10,10 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
 - `whereArrow`: the same as a pyarrow expression, packed by `eventlog.readers.spark.expressions`.
 - `targetBytes`: stored bytes per task (default 128 MiB).
 - `tableId`: the id that the table must have (`Table.id`).
+- `readChanges` (false): read what versions did to the rows (`eventlog.readers.changes`): columns of
+  the table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
+  `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
+  default, both included.
 - `storage.<name>`: storage options.
 
 The table and its version are pinned when the DataFrame is created: all its actions see the same
@@ -26,10 +30,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan as plan_of
+from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
+    CHANGES_NAMES,
     OVERWRITE_NAMES,
+    STARTING_NAMES,
     STREAM_READ_NAMES,
+    SparkOptions,
     parse_spark_options,
 )
 from eventlog.readers.spark.shares import (
@@ -83,6 +92,8 @@ def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
     given = parse_spark_options(options)
     snapshot = open_snapshot(given, None)
     columns = given.columns()
+    if given.reads_changes:
+        return Pinned(snapshot.state), to_spark(changes.schema_of(snapshot, columns))
     schema = to_spark(scan.project(snapshot.schema, columns, snapshot.stored_schema))
     return Pinned(snapshot.state), schema
 
@@ -102,6 +113,9 @@ def make_reader(
         NotFound: there is no such table or version, or another table has replaced it.
     """
     given = parse_spark_options(options)
+    if given.reads_changes:
+        return _change_reader(given, schema, pinned)
+    given.refuse(CHANGES_NAMES, "is for changes: set option readChanges=true, or leave it out")
     given.refuse(
         STREAM_READ_NAMES, "is for streams: read with spark.readStream, or leave the option out"
     )
@@ -117,3 +131,20 @@ def make_reader(
     return EventLogReader(
         share_out(given.path, given.storage, snapshot, plan, wanted, target_bytes)
     )
+
+
+def _change_reader(
+    given: SparkOptions, schema: StructType, pinned: Pinned | None
+) -> EventLogReader:
+    """Return the reader of the changes up to a version. Raises: as `make_reader`."""
+    streaming = tuple(name for name in STREAM_READ_NAMES if name not in STARTING_NAMES)
+    given.refuse(streaming, "is for streams: leave the option out")
+    given.refuse(
+        ("version", "timestamp", *OVERWRITE_NAMES),
+        "is not for changes: give startingVersion and endingVersion, or the times",
+    )
+    for one, other in (STARTING_NAMES, CHANGES_NAMES):
+        if one in given.named and other in given.named:
+            raise InvalidInput(f"give option {one} or {other}, not both")
+    snapshot = open_snapshot(given, pinned)
+    return EventLogReader(changes.of_options(given, schema, snapshot))

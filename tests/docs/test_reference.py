@@ -5,7 +5,7 @@ import re
 from tidy.definitions import TESTS
 
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
-from eventlog.readers.spark.options import READ_NAMES, STREAM_READ_NAMES, WRITE_NAMES
+from eventlog.readers.spark.options import CHANGES_NAMES, READ_NAMES, STREAM_READ_NAMES, WRITE_NAMES
 from eventlog.store.options import NAMES
 
 DOCS = TESTS.parent / "docs"
@@ -39,6 +39,7 @@ def test_every_option_of_spark_is_there():
     stated = names(rows("api/spark.md", "## Options of the data source"))
     assert set(stated) - {"storage.<name>", "property.<name>"} == {
         *READ_NAMES,
+        *CHANGES_NAMES,
         *STREAM_READ_NAMES,
         *WRITE_NAMES,
     }

@@ -30,7 +30,7 @@ COLUMNS = {
     "batch read, both engines": ("test_read", "test_engines", "test_names"),
     "idempotent re-run": ("test_driver_killed",),
     "streaming sink": ("test_stream_sink",),
-    "streaming source": ("test_stream_source",),
+    "streaming source": ("test_stream_source", "test_changes"),
     "Spark Connect": ("test_connect",),
     "a cluster": ("test_cluster",),
 }

@@ -36,6 +36,7 @@ from pyspark.sql.types import StructType
 from eventlog.errors import InvalidInput
 from eventlog.model.properties import MERGE_COLUMN, MERGE_GROUP
 from eventlog.readers.spark.options import (
+    CHANGES_NAMES,
     OVERWRITE_NAMES,
     PROPERTY_PREFIX,
     READ_NAMES,
@@ -92,7 +93,11 @@ def make_writer(
     """
     given = parse_spark_options(options)
     given.refuse(
-        tuple(name for name in (*READ_NAMES, *STREAM_READ_NAMES) if name != "targetBytes"),
+        tuple(
+            name
+            for name in (*READ_NAMES, *CHANGES_NAMES, *STREAM_READ_NAMES)
+            if name != "targetBytes"
+        ),
         "is for reads: a write applies to the newest version, with all columns",
     )
     if not overwrite:

@@ -47,6 +47,7 @@ from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNotFound
 from eventlog.model.records import App
 from eventlog.readers.spark.options import (
+    CHANGES_NAMES,
     OVERWRITE_NAMES,
     READ_NAMES,
     STREAM_READ_NAMES,
@@ -253,7 +254,11 @@ def make_stream_writer(
         "eventlog.writers.spark.overwrite",
     )
     given.refuse(
-        (*(name for name in READ_NAMES if name != "targetBytes"), *STREAM_READ_NAMES),
+        (
+            *(name for name in READ_NAMES if name != "targetBytes"),
+            *CHANGES_NAMES,
+            *STREAM_READ_NAMES,
+        ),
         "is for reads: a write applies to the newest version, with all columns",
     )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)

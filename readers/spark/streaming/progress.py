@@ -78,12 +78,18 @@ class Rules:
         schema: the columns of the stream.
         skip_changes: pass over transactions that remove or bring back rows.
         fail_on_data_loss: end the stream at a version that was vacuumed; else go on at the horizon.
+        read_changes: the stream reads what versions did to the rows, not only what they appended.
     """
 
     uri: str
     schema: Schema
     skip_changes: bool = False
     fail_on_data_loss: bool = True
+    read_changes: bool = False
+
+    def has_rows(self, version: Appends) -> bool:
+        """Return whether the stream has rows of a version."""
+        return bool(version.segments) or (self.read_changes and version.change is not None)
 
     def problem(self, version: Appends, horizon: int) -> EventLogError | None:
         """Return why the stream cannot pass a version, or None.
@@ -93,11 +99,12 @@ class Rules:
             horizon: the newest horizon known.
         """
         number = version.version
-        if version.change is not None and not self.skip_changes:
+        if version.change is not None and not (self.skip_changes or self.read_changes):
             return InvalidInput(
                 f"version {number} ({version.change}) removed rows or brought some back, and a "
                 "stream only reads appended rows: set option skipChangeCommits=true to pass over "
-                "such transactions, or start with a new checkpoint to read the table anew",
+                "such transactions, readChanges=true to read what each version did to the rows, or "
+                "start with a new checkpoint to read the table anew",
                 table=self.uri,
                 version=number,
             )
@@ -109,7 +116,9 @@ class Rules:
                 table=self.uri,
                 version=number,
             )
-        if version.segments and number < horizon and self.fail_on_data_loss:
+        # A change is told by the version before it.
+        oldest = number - 1 if self.read_changes else number
+        if self.has_rows(version) and oldest < horizon and self.fail_on_data_loss:
             return vacuumed(number, horizon, self.uri)
         return None
 
@@ -187,6 +196,7 @@ def end_of_versions(
     later: Iterable[Appends],
     limits: Limits,
     problem: Callable[[Appends], EventLogError | None],
+    has_rows: Callable[[Appends], bool],
 ) -> Offset:
     """Return where a batch ends that begins after a version.
 
@@ -198,6 +208,7 @@ def end_of_versions(
         later: what the versions after that appended, in order. No more are taken than are needed.
         limits: how much it may read.
         problem: returns why the stream cannot pass a version, or None.
+        has_rows: returns whether the stream has rows of a version.
 
     Raises:
         EventLogError: the stream cannot pass the first version that has something to say. A batch
@@ -210,7 +221,7 @@ def end_of_versions(
             if versions == 0:
                 raise error
             break
-        if version.segments:
+        if has_rows(version):
             size += sum(segment.bytes for segment in version.segments)
             over = limits.bytes is not None and size > limits.bytes
             if versions and (over or versions == limits.versions):

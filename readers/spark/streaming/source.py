@@ -10,6 +10,9 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of
   the first snapshot, is read.
 - `skipChangeCommits` (false): pass over transactions that remove rows, or bring some back: deletes,
   overwrites, restores. Without it they end the stream. Compaction is never seen.
+- `readChanges` (false): read what each version did to the rows (`eventlog.readers.changes`), with
+  the columns `_change`, `_version` and `_time`. A keyed table is read in no other way. The rows of
+  the newest version come first, as inserted ones.
 - `failOnDataLoss` (true): end the stream at a version that was vacuumed before it was read. If
   false, the stream logs a warning and goes on with the oldest version that can be read.
 - `columns`, `where`, `whereArrow`, `targetBytes`, `tableId`, `storage.<name>`: as in a batch read,
@@ -38,7 +41,10 @@ from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.log import history
 from eventlog.model.records import Layout
 from eventlog.query.moments import to_ms
+from eventlog.readers.changefeed import planning
+from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
+    CHANGES_NAMES,
     WRITE_NAMES,
     SparkOptions,
     parse_spark_options,
@@ -173,6 +179,7 @@ class Source:
         self._schema = schema
         self._pinned = pinned
         self._skip_changes = given.flag("skipChangeCommits", default=False)
+        self._read_changes = given.reads_changes
         self._fail_on_data_loss = given.flag("failOnDataLoss", default=True)
         self._target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1)
         self._in_snapshot: tuple[int, list[Segment]] | None = None
@@ -216,7 +223,8 @@ class Source:
             InvalidInput: it is a keyed table.
         """
         tail = Tail(self.table)
-        _check_unkeyed(tail.start.layout, self.table.uri)
+        if not self._read_changes:
+            _check_unkeyed(tail.start.layout, self.table.uri)
         return tail
 
     @property
@@ -239,17 +247,21 @@ class Source:
             target: the last version to read; None: the newest.
         """
         begin = self._kept(start)
+        if begin.place is not None and self._question.rule is not None:
+            return self._read_to(begin.version)  # of a keyed table they are read together
         if begin.place is not None:
             left = self._snapshot_segments(begin.version, begin.place, None)
             return progress.end_in_snapshot(begin, left, limits)
         later = map(self._pruned, self.tail.after(begin.version, target))
-        end = progress.end_of_versions(begin, later, limits, self._problem)
+        end = progress.end_of_versions(begin, later, limits, self._problem, self._rules.has_rows)
         return start if end == begin else end
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the partitions of the batch from one offset to another."""
         if start.place == BEGINNING:  # of the first snapshot, in which the batch ends too
             start = Offset(end.table, end.version, BEGINNING)
+        if self._read_changes:
+            return self._changes(self._kept(start), end)
         segments = list(self._segments(self._kept(start), end))
         if not segments:
             return []
@@ -262,6 +274,36 @@ class Source:
         work = share_out(path, storage, self._columns, plan, wanted, target)
         alone = work.without_shares()
         return [InputPartition((alone, share)) for share in work.shares]
+
+    def _changes(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return the partitions of a batch of changes."""
+        plans = []
+        clock = self.tail.start.meta.clock
+        if start.place is not None:
+            snapshot = self._at(start.version)
+            if self._question.rule is not None:
+                plans.append(planning.plan_of_snapshot(snapshot, self._question, clock))
+            else:
+                upto = end.place if end.version == start.version else None
+                some = self._snapshot_segments(start.version, start.place, upto)
+                plans.append(planning.plan_of_segments(snapshot, some, self._question, clock))
+        if end.place is None:
+            later = []
+            for version in self.tail.after(start.version, end.version):
+                error = self._problem(version)
+                if error is not None:
+                    raise error
+                later.append(version)
+            question, last = self._question, end.version
+            plans.append(planning.plan(start.version, last, later, self._at, question, clock))
+        target = self._target_bytes or DEFAULT_TARGET_BYTES
+        work = changes.share_out(plans, self.table, self._columns, self._schema, target)
+        alone = work.without_shares()
+        return [InputPartition((alone, share)) for share in work.shares]
+
+    def _at(self, version: int) -> Snapshot:
+        head = self.tail.start
+        return head if head.version == version else self.table.log.snapshot(version)
 
     def forget(self, end: Offset) -> None:
         """Forget what was read of the log up to an offset."""
@@ -277,12 +319,16 @@ class Source:
 
     @cached_property
     def _question(self) -> scan.Scan:
-        return scan.question(self._columns.state, self._schema.names, where_of(self.given))
+        state, where = self._columns.state, where_of(self.given)
+        if self._read_changes:
+            names = changes.table_columns(self._schema).names
+            return planning.question(state, names, where)
+        return scan.question(state, self._schema.names, where)
 
     @cached_property
     def _rules(self) -> Rules:
         columns, uri = self._columns.stored_schema, self.table.uri
-        return Rules(uri, columns, self._skip_changes, self._fail_on_data_loss)
+        return Rules(uri, columns, self._skip_changes, self._fail_on_data_loss, self._read_changes)
 
     def _problem(self, version: Appends) -> EventLogError | None:
         return self._rules.problem(version, self.tail.horizon)
@@ -306,8 +352,7 @@ class Source:
     def _snapshot_segments(self, version: int, start: str, end: str | None) -> list[Segment]:
         """Return segments of the first snapshot in scan order, from one place to another."""
         if self._in_snapshot is None or self._in_snapshot[0] != version:
-            head = self.tail.start
-            snapshot = head if head.version == version else self.table.log.snapshot(version)
+            snapshot = self._at(version)
             error = self._problem(Appends(version, schema=snapshot.stored_schema))
             if error is not None:
                 raise error
@@ -318,7 +363,9 @@ class Source:
     def _kept(self, start: Offset) -> Offset:
         """Return where reading goes on: at the horizon, if that has passed and is no error."""
         horizon = self.tail.horizon
-        begin = start.version if start.place is not None else start.version + 1
+        begin = start.version + 1
+        if start.place is not None or self._read_changes:  # changes are told by the version before
+            begin = start.version
         if begin >= horizon:
             return start
         if self._fail_on_data_loss:
@@ -335,11 +382,11 @@ class Source:
                 horizon - 1,
                 horizon,
             )
-        return self._read_to(horizon - 1)
+        return self._read_to(horizon if self._read_changes else horizon - 1)
 
     def _pruned(self, appended: Appends) -> Appends:
         """Return the same without segments that cannot have a row that is asked for."""
-        if not appended.segments or self._question.predicate is None:
+        if not appended.segments or self._question.predicate is None or self._read_changes:
             return appended
         plan = self._question.of(appended.segments, appended.version)
         return replace(appended, segments=tuple(plan.in_scan_order()))
@@ -366,8 +413,11 @@ def make_stream_reader(
     given.refuse(WRITE_NAMES, "is for writes: leave the option out")
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
-    check_columns(given, schema)
-    if pinned is not None:
+    given.refuse(CHANGES_NAMES, "is for batch reads: a stream reads what comes; leave it out")
+    if given.reads_changes and "skipChangeCommits" in given.named:
+        raise InvalidInput("give option readChanges or skipChangeCommits, not both")
+    check_columns(given, changes.table_columns(schema) if given.reads_changes else schema)
+    if pinned is not None and not given.reads_changes:
         _check_unkeyed(pinned.state.layout, given.path)
     return EventLogStreamReader(Source(given, schema, pinned))
 
@@ -380,8 +430,7 @@ def _check_unkeyed(layout: Layout, uri: str) -> None:
     """
     if keyed_of(layout) is not None:
         raise InvalidInput(
-            "a keyed table cannot be read as a stream: its rows replace and remove others. Read "
-            "whole versions, spark.read with option version or eventlog.readers.spark.read, or "
-            "stream from what is upserted into it",
+            "a keyed table has no appended rows to read as a stream: its rows replace and remove "
+            "others. Set option readChanges=true to read what each version did to the rows",
             table=uri,
         )

@@ -1,0 +1,195 @@
+"""Changes in Spark: what versions did to the rows, planned on the driver, read by tasks.
+
+Imports eventlog, readers and pyspark (extra `spark`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from eventlog import Snapshot, Table
+from eventlog.errors import InvalidInput, VersionNotFound
+from eventlog.log import history
+from eventlog.query.moments import to_ms
+from eventlog.readers.changefeed import planning, steps
+from eventlog.readers.changefeed.images import COLUMNS
+from eventlog.readers.changefeed.planning import ChangePlan
+from eventlog.readers.changefeed.reader import ChangeReading, reading_of
+from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
+from eventlog.readers.fragments import DEFAULT_BATCH_ROWS
+from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.spark import slices
+from eventlog.readers.spark.options import SparkOptions
+from eventlog.readers.spark.shares import (
+    DEFAULT_TARGET_BYTES,
+    OPEN_BYTES,
+    Work,
+    check_columns,
+    check_schema,
+    where_of,
+)
+from eventlog.readers.spark.types import declared, to_spark
+from eventlog.state.scan import project
+from eventlog.store.location import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWork(Work):
+    """The changes of some versions, in shares of about equal weight.
+
+    Attributes:
+        reading: how steps become batches.
+        schema: what Spark expects of every batch.
+        shares: the steps of each task, pickled.
+    """
+
+    reading: ChangeReading
+    schema: pa.Schema
+    shares: Sequence[bytes]
+
+    def without_shares(self) -> ChangeWork:
+        """Return the same without shares."""
+        return replace(self, shares=())
+
+    def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
+        """See `Work.batches`."""
+        found: list[Step] = pickle.loads(share)  # noqa: S301 - from this program's own driver
+        for batch in self.reading.batches(found):
+            rows = pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
+            yield from rows.to_batches()
+
+
+def schema_of(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
+    """Return the schema of changes: the columns asked for, and those of changes.
+
+    Raises:
+        InvalidInput: a column is unknown, named twice, or has the name of one of those.
+    """
+    names = project(snapshot.schema, columns, snapshot.stored_schema).names
+    asked = planning.question(snapshot.state, names, None)
+    return pa.schema([*asked.schema, *COLUMNS])
+
+
+def table_columns(schema: StructType) -> StructType:
+    """Return a schema without the columns that only changes have."""
+    return StructType([field for field in schema.fields if field.name not in COLUMNS.names])
+
+
+def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> ChangeWork:
+    """Return the work of a batch read of changes.
+
+    Args:
+        given: the options.
+        schema: the columns for Spark.
+        last: the last version.
+
+    Raises:
+        InvalidInput: an option is wrong, or the schema has columns that there are not.
+        NotFound: there is no such version, or it was vacuumed.
+    """
+    columns = table_columns(schema)
+    check_columns(given, columns)
+    table = Table(open_store(given.path, given.storage))
+    table.adopt(last.state)
+    start = max(1, _first(given, table, last)) - 1
+    if start > last.version:
+        raise InvalidInput(
+            f"option startingVersion is {start + 1}, and the last version to read is {last.version}"
+        )
+    first = kept_snapshot(table, start)
+    asked = planning.question(last.state, columns.names, where_of(given))
+    versions = planning.read_versions(table, first, last.version)
+    clock = last.meta.clock
+    plan = planning.plan(start, last.version, versions, table.snapshot, asked, clock)
+    target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
+    return share_out([plan], table, last, schema, target)
+
+
+def share_out(
+    plans: Sequence[ChangePlan],
+    table: Table,
+    columns: Snapshot,
+    schema: StructType,
+    target_bytes: int,
+) -> ChangeWork:
+    """Return the work of plans, one after another.
+
+    Args:
+        plans: one or more, which ask for the same columns and rows.
+        table: the table.
+        columns: the version that has the columns.
+        schema: the columns for Spark, in this order.
+        target_bytes: stored bytes per share.
+
+    Raises:
+        InvalidInput: the schema has columns that there are not, or that have another type.
+    """
+    check_schema(table_columns(schema), columns)
+    _check_own(schema)
+    reading = reading_of(plans[0], table, columns.header.table, DEFAULT_BATCH_ROWS)
+    times = {version: time for plan in plans for version, time in plan.times.items()}
+    found = [step for plan in plans for step in plan.steps]
+    shares = [pickle.dumps(share) for share in _shares(found, target_bytes)]
+    return ChangeWork(replace(reading, times=times), declared(schema), shares)
+
+
+def _check_own(schema: StructType) -> None:
+    known = to_spark(COLUMNS)
+    for field in schema.fields:
+        if field.name in COLUMNS.names and known[field.name].dataType != field.dataType:
+            wanted = known[field.name].dataType.simpleString()
+            raise InvalidInput(
+                f"the schema has column {field.name!r} as {field.dataType.simpleString()}: it is "
+                f"{wanted}"
+            )
+
+
+def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
+    """Return the first version to tell of."""
+    timestamp = given.named.get("startingTimestamp")
+    if timestamp is None:
+        return given.whole("startingVersion", 1) or 1
+    try:
+        return history.version_at(table.log, last, to_ms(timestamp) - 1) + 1
+    except VersionNotFound:
+        return 1
+
+
+def _shares(found: Iterable[Step], target_bytes: int) -> Iterator[list[Step]]:
+    """Yield the steps of each task, in order."""
+    held: list[Step] = []
+    size = 0
+    for step in found:
+        for part in _parts(step, target_bytes):
+            own = sum(s.bytes + OPEN_BYTES for s in steps.segments_of(part))
+            if held and size + own > target_bytes:
+                yield held
+                held, size = [], 0
+            last = held[-1] if held else None
+            if isinstance(last, Appended) and isinstance(part, Appended):
+                held[-1] = Appended((*last.segments, *part.segments))  # read ahead together
+            else:
+                held.append(part)
+            size += own
+    if held:
+        yield held
+
+
+def _parts(step: Step, target_bytes: int) -> Iterator[Step]:
+    """Yield a step in parts for different tasks."""
+    match step:
+        case Appended(segments):
+            yield from (Appended((segment,)) for segment in segments)
+        case Exchanged(version, dropped, added) if not dropped or not added:
+            yield from (Exchanged(version, (s,), ()) for s in dropped)
+            yield from (Exchanged(version, (), (s,)) for s in added)
+        case Written(after, runs):
+            for share in slices.merging_shares(runs, target_bytes, OPEN_BYTES):
+                yield Written(after, tuple(share))
+        case _:
+            yield from steps.portions(step, target_bytes)
