@@ -152,14 +152,35 @@ class Stager:
             InvalidInput: some rows were bad; nothing may be committed.
             Unavailable: the store does not answer.
         """
-        if self._problems:
-            raise InvalidInput("; ".join(map(_sentence, self._problems.values())))
+        self._refuse()
         self._split()
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
         uploaded = (add for adds in self._uploads.results() for add in adds)
         staged = [*uploaded, *self._staged]
         return sorted(staged, key=lambda add: add.chunk)
+
+    def few(self, most_bytes: int) -> pa.Table | None:
+        """Return all rows, in the table's types, if they are few and nothing was staged yet.
+
+        Another stager that is handed them stages what this one would.
+
+        Args:
+            most_bytes: bytes of Arrow data above which they are not few.
+
+        Raises:
+            InvalidInput: some rows were bad.
+        """
+        self._refuse()
+        if self._open or self._staged or self._uploads.under_way():
+            return None
+        if not self._pending or self._pending_bytes > most_bytes:
+            return None
+        return pa.concat_tables(self._pending)
+
+    def _refuse(self) -> None:
+        if self._problems:
+            raise InvalidInput("; ".join(map(_sentence, self._problems.values())))
 
     def _note(self, problem: Problem) -> None:
         known = self._problems.get((problem.column, problem.why), problem)

@@ -275,6 +275,39 @@ def test_a_stream_upserts_each_batch_once_over_restarts(spark, local_uri, tmp_pa
     assert Table.open(local_uri).head().version == 3
 
 
+@pytest.mark.parametrize(
+    "way", ["source", pytest.param("functions", marks=pytest.mark.long)], indirect=True
+)
+def test_few_rows_of_many_tasks_are_one_segment_in_their_order(spark, save, s3, bucket):
+    uri = f"s3://{bucket}/people"
+    options = {"timeColumn": "updated", "key": "id"}
+    save(frame_of(spark, drawn(random.Random(7), 9, deletes=False)), uri, **options)
+    # Of each key a row in many tasks: that of the last one counts.
+    parts = spark.range(0, 64, 1, 16).selectExpr(
+        "id % 5 as id", "timestamp'2013-01-07' as updated", "'n' as name", "id as Total"
+    )
+    with s3.measure() as counts:
+        save(parts, uri, **options)
+    assert counts.put == 2
+    found = {row["id"]: row["Total"] for row in scanned(uri).values() if row["name"] == "n"}
+    assert found == {n % 5: n for n in range(59, 64)}
+    # A task with many rows stages them itself, and keeps its place among the others.
+    many = "if(part = 1, 40000, 1)"
+    mixed = (
+        spark.range(0, 3, 1, 3)
+        .selectExpr("id as part")
+        .selectExpr("part", f"explode(sequence(1, {many})) as n")
+        .selectExpr(
+            "n as id", "timestamp'2013-01-07' as updated", "uuid() as name", "part as Total"
+        )
+    )
+    with s3.measure() as counts:
+        save(mixed, uri, **options)
+    assert counts.put == 4
+    assert scanned(uri)[1,]["Total"] == 2
+    assert len(scanned(uri)) >= 40000
+
+
 def test_requests_of_an_upsert_and_a_load(spark, s3, bucket):
     uri = f"s3://{bucket}/people"
     first = frame_of(spark, drawn(random.Random(6), 9)).coalesce(1)

@@ -4,6 +4,9 @@ Imports eventlog, readers and pyspark. Every attempt of a task writes under its 
 its adds to the driver; only those of the attempts that Spark picked are committed (hazard I1). The
 transaction's id is created once, on the driver, before the first task. Nothing is ever deleted here
 (hazard I6): vacuum removes what a failed job staged.
+
+Every segment of a keyed table costs each later read a merge. So a task with few rows of one returns
+them, and the driver stages those of neighbouring tasks as one segment.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import msgspec
@@ -38,6 +42,11 @@ logger = logging.getLogger(__name__)
 
 Operation = Literal["append", "upsert", "delete"]
 _adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
+# What a task may return as rows: so little that the driver can hold what thousands of tasks return.
+FEW_BYTES = 512 * 2**10
+_PACKED_BYTES = 64 * 2**10
+NO_ADDS = b"[]"  # what a task without rows returns
+_ADDS = b"["  # how JSON of adds begins, and an Arrow stream does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ class Job:
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Do what the function `stage` does, unless the job is done already."""
         if self.done is not None:
-            return b"[]"
+            return NO_ADDS
         rule, deletes = self.recipe.rule, self.deletes
         if rule is not None and deletes is not None:
             timed = timed_by(self.recipe.layout)
@@ -109,7 +118,7 @@ class Job:
         yield pa.RecordBatch.from_arrays([adds], ["adds"])
 
     def commit(self, staged: Iterable[bytes]) -> int:
-        """Commit what the tasks staged as one transaction, and return the version.
+        """Commit what the tasks returned as one transaction, and return the version.
 
         Raises:
             CommitConflict: an overwrite cannot be carried to the head; nothing was committed.
@@ -119,7 +128,7 @@ class Job:
         """
         if self.done is not None:
             return self.done
-        adds = adds_of(staged)
+        adds = adds_of(self.table, self.recipe, staged, self.memory_bytes)
         if not adds and self.replaces is None and self.transaction.app is None:
             return self.transaction.read_version
         self.table.adopt(self.head)
@@ -153,6 +162,9 @@ def stage(
 ) -> bytes:
     """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
 
+    If they are few, and the table is a keyed one, nothing is staged, and they are returned as an
+    Arrow stream.
+
     Args:
         table: the table. Only its store is used: it need not have been read.
         recipe: how rows become segments.
@@ -166,18 +178,45 @@ def stage(
     with Stager(table.store, table.clock, recipe, memory_bytes) as stager:
         for batch in batches:
             stager.write(batch)
+        few = stager.few(FEW_BYTES) if recipe.rule is not None else None
+        packed = _pack(few) if few is not None else b""
+        if packed and len(packed) <= _PACKED_BYTES:
+            return packed
         return msgspec.json.encode(stager.finish())
 
 
-def adds_of(staged: Iterable[bytes]) -> list[Add]:
-    """Return what tasks staged (`stage`), by chunk.
+def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes: int) -> list[Add]:
+    """Return what tasks staged (`stage`), by chunk; stage what they returned as rows.
 
     Args:
+        table: the table.
+        recipe: how rows become segments, as the tasks had it.
         staged: the results in the order of the tasks. In a keyed table the rows of a key count in
             the order of the adds, so it must be the same whenever the job is run again.
+        memory_bytes: bound on the memory for rows, in bytes.
+
+    Raises:
+        Unavailable: the store does not answer.
     """
-    adds = (add for message in staged for add in _adds.decode(message))
+    adds: list[Add] = []
+    parts = (message for message in staged if message != NO_ADDS)
+    for are_adds, messages in groupby(parts, lambda message: message.startswith(_ADDS)):
+        if are_adds:
+            adds += (add for message in messages for add in _adds.decode(message))
+            continue
+        with Stager(table.store, table.clock, recipe, memory_bytes) as stager:
+            for message in messages:
+                for batch in pa.ipc.open_stream(message):
+                    stager.write(batch)
+            adds += stager.finish()
     return sorted(adds, key=lambda add: add.chunk)
+
+
+def _pack(rows: pa.Table) -> bytes:
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
 
 
 STAGED = "adds binary"  # the schema of `Job.stage_rows`, as Spark spells it

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task returns to the driver: its adds as JSON."""
+    """What one task returns to the driver: its adds, or its rows, as `jobs.stage` does."""
 
     adds: bytes
 

@@ -19,7 +19,7 @@ runs:
 
 - planning: one GET of the known head's header, to see that it is still the same table; a GET and
   a LIST once in `REFRESH_S`, to stage in a current epoch and to see changes of the schema;
-- a task: one PUT for each segment;
+- a task: one PUT for each segment, but for few rows of a keyed table, which the commit stages;
 - committing: one PUT, and the same small GET before it; every 32 batches a key frame of two PUTs,
   and a LIST to see whether other writers wait.
 
@@ -59,7 +59,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import report_mismatch
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
-from eventlog.writers.spark.jobs import adds_of, check_rows, stage
+from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage
 from eventlog.writers.spark.source import creation_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class StagedPart(WriterCommitMessage):
     """What one task of a micro-batch returns.
 
     Attributes:
-        adds: its adds as JSON.
+        adds: its adds, or its rows, as `jobs.stage` returned them.
         query_id: the id of the streaming query.
         table_id: the id of the table that it staged for.
     """
@@ -158,8 +158,8 @@ class EventLogStreamWriter(_StreamWriter):
                 "query, and start it with trigger(processingTime=...) and a new checkpoint",
                 table=self._table.uri,
             )
-        adds = adds_of(part.adds for part in parts)
-        if not adds:
+        parts = [part for part in parts if part.adds != NO_ADDS]
+        if not parts:
             return
         table = self._table
         app = App(parts[0].query_id, batchId)
@@ -170,6 +170,8 @@ class EventLogStreamWriter(_StreamWriter):
                     "query again to write to the new one",
                     table=table.uri,
                 )
+            staged = (part.adds for part in parts)
+            adds = adds_of(table, self._recipe, staged, self._memory_bytes)
             if _repeated(table, app):
                 report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
