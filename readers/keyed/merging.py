@@ -27,6 +27,7 @@ from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
 AT = ""  # no column of a table has this name
 _FEW_KEYS = 1000  # that are worth a filter
+_FEW_BASES = 4  # that a look-up reads
 _JOINED_BYTES = 32 * 2**20
 # Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
 # step costs by itself, and few enough for the processor's caches.
@@ -114,10 +115,15 @@ class Slices:
         rule = self.rule
         columns = self._columns()
         schema = self._log_schema(columns)
-        units = _units(runs)
-        above = _split(self._read(_ordered(runs, ("log",)), runs, schema), units, rule)
-        late = _split(self._read(_ordered(runs, ("late",)), runs, schema), units, rule)
-        pieces = groupby(self._pieces(runs, columns), lambda piece: _unit_of(piece[0], units))
+        wanted = self._of_keys(runs)
+        # Rows that a filter leaves out are not counted, so nobody knows where a segment ends.
+        units = _units(runs) if wanted is None else [(runs[0].first, runs[-1].last)]
+        above = self._read(_ordered(runs, ("log",)), runs, schema, wanted=wanted)
+        late = self._read(_ordered(runs, ("late",)), runs, schema, wanted=wanted)
+        above, late = _split(above, units, rule), _split(late, units, rule)
+        pieces = groupby(
+            self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units)
+        )
         number, bases = next(pieces, (None, None))
         waiting: list[pa.Table] = []
         for unit in range(len(units)):
@@ -130,6 +136,17 @@ class Slices:
             if unit == len(units) - 1 or sum(map(len, waiting)) >= _MERGED_ROWS:
                 yield from self._shown(waiting)
                 waiting = []
+
+    def _of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
+        """Return the filter of a look-up, which is applied before the merge, too.
+
+        It reads no other columns than those of the key, which a merge does not change. Row groups
+        are then left out by their statistics.
+        """
+        reading = self.reading
+        keys_only = reading.filter_columns <= set(self.rule.key)
+        few = len(_ordered(runs, ("base",))) <= _FEW_BASES
+        return reading.filter if keys_only and few else None
 
     def _of_unit(
         self, above: pa.Table, late: pa.Table, bases: Iterable[pa.Table], waiting: list[pa.Table]
@@ -191,17 +208,18 @@ class Slices:
             yield rows if whole else self._of_buckets(rows, few[0], runs)
 
     def _pieces(
-        self, runs: Sequence[Run], columns: Sequence[str]
+        self, runs: Sequence[Run], columns: Sequence[str], wanted: pc.Expression | None = None
     ) -> Iterator[tuple[Segment, pa.Table]]:
         """Yield the rows of bases, of the buckets in which these count, with their segments.
 
-        In the order of buckets.
+        In the order of buckets. With a filter, only rows that pass, each with any segment.
         """
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
-        reading = self._plain(schema)
+        reading = self._plain(schema, wanted)
         bases = sorted(_ordered(runs, ("base",)), key=lambda s: slice_of(s).first)
         for whole, few in _alike(bases, runs):
-            for segment, rows in _joined(reading.batches(few), few):
+            known = few if wanted is None else None
+            for segment, rows in _joined(reading.batches(few), few[0], known):
                 yield segment, (rows if whole else self._of_buckets(rows, segment, runs))
 
     def _read(
@@ -212,15 +230,17 @@ class Slices:
         among: pa.Table | None = None,
         *,
         versions: bool = False,
+        wanted: pc.Expression | None = None,
     ) -> pa.Table:
         """Return the rows of segments, in the given order; of keys in `among`, if given.
 
-        With `versions` they have a column `AT`: the version that their segment begins with.
+        With `wanted` only rows that pass. With `versions` they have a column `AT`: the version that
+        their segment begins with.
         """
         parts = [pa.Table.from_batches([], schema)]
         if versions:
             parts = [_at(parts[0], [])]
-        reading = self._plain(schema, None if among is None else _having(among))
+        reading = self._plain(schema, wanted if among is None else _having(among))
         for whole, few in _alike(segments, runs):
             rows = pa.Table.from_batches(reading.batches(few), schema)
             if not whole:
@@ -326,28 +346,32 @@ def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _joined(
-    batches: Iterable[pa.RecordBatch], segments: Sequence[Segment]
+    batches: Iterable[pa.RecordBatch], first: Segment, segments: Sequence[Segment] | None
 ) -> Iterator[tuple[Segment, pa.Table]]:
     """Yield the rows of each segment, in tables that are large enough to look keys up in.
 
     Args:
-        batches: all rows of the segments, in order; each batch is of one segment.
-        segments: the segments.
+        batches: rows of segments, in order; each batch is of one segment.
+        first: the first of the segments.
+        segments: all of them, if the batches have all their rows; if None, all rows are told to be
+            of the first one.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
-    source = (segment for segment in segments if segment.rows)
-    segment, left = None, 0
+    source = iter([s for s in segments or () if s.rows])
+    segment, left = first, 0
     for batch in batches:
-        if not left:
+        if segments is not None and not left:
             segment = next(source)
             left = segment.rows
         left -= batch.num_rows
         waiting.append(batch)
         size += batch.nbytes
-        if segment is not None and (not left or size >= _JOINED_BYTES):
+        if not left or size >= _JOINED_BYTES:
             yield segment, pa.Table.from_batches(waiting)
             waiting, size = [], 0
+    if waiting:
+        yield segment, pa.Table.from_batches(waiting)
 
 
 _Unit = tuple[int, int]
