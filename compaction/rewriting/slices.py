@@ -36,7 +36,7 @@ from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule
 from eventlog.state.keyed.slices import Run, applied, runs, slice_of, span, taken_in
 
 _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
-_GROUP_BYTES = 8 * 2**20  # Arrow bytes of a row group: a look-up by key reads few of them
+_GROUP_BYTES = 4 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
 _HOUR_MS = 3_600_000
 _SHARED = 4  # inputs below this fraction (1 / _SHARED) of `bucket_bytes` give one shared segment
 
