@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate contention model mutants fuzz soak bench \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories contention model mutants fuzz soak bench \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -79,9 +79,13 @@ test-s3a: setup ## Spark's own Parquet reader on S3, with the real hadoop-aws fr
 MINUTES ?= 1
 SECONDS ?= 60
 SEEDS ?= 20000
+HISTORIES ?= 10000
 
 simulate: $(STAMP) ## the protocol under a deterministic scheduler: SEEDS=20000 fresh seeds
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/run.py $(SEEDS)
+
+histories: $(STAMP) ## keyed tables against a dictionary: HISTORIES=10000 fresh ones, three a second
+	@$(PYTHON) tests/property/histories.py $(HISTORIES)
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)

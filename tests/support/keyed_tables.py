@@ -12,7 +12,7 @@ from io import BytesIO
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from support.keyed_model import answer
+from support.keyed_book import model_of
 
 from eventlog import Table
 from eventlog.format import keys, segments
@@ -24,6 +24,8 @@ from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.state.delta import drop_of
 from eventlog.state.keyed import slices
 from eventlog.state.keyed.rule import OP, VERSION, rule_of
+
+__all__ = ["model_of"]
 
 SCHEMA = pa.schema(
     [
@@ -68,18 +70,6 @@ def properties_of(kind, key):
         named = {f"merge.{n}": f for n, f in FUNCTIONS.items() if n not in key}
         return {"merge": "aggregate", **named}
     return {"merge": kind}
-
-
-def model_of(rows, rule):
-    """What a reader must see, by key: `keyed_model`."""
-    return answer(
-        rows,
-        key=rule.key,
-        order=rule.order,
-        kind=rule.kind,
-        functions=rule.functions,
-        orders=rule.orders,
-    )
 
 
 def rule_at(snapshot):
@@ -169,6 +159,9 @@ def _rows_of(table, segment, snapshot, here, rule, bounds):  # noqa: PLR0917 - o
         rows = rows.append_column(OP, pa.repeat(pa.scalar("u"), rows.num_rows))
     fields = [f.with_nullable(True) for f in snapshot.schema]
     schema = pa.schema([*fields, pa.field(OP, pa.string()), pa.field(VERSION, pa.int64())])
+    for field in schema:
+        if field.name not in rows.column_names:  # added since
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     rows = rows.select(schema.names).cast(schema)
     mine = {
         b

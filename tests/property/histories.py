@@ -1,0 +1,61 @@
+"""Long runs: `python tests/property/histories.py HISTORIES [--first N]` of keyed tables.
+
+Without `--first` the seeds are fresh. Prints what the histories contained; a seed that fails is
+printed with its error. The exit code is 1 if one failed, or if something happened too rarely to
+prove anything.
+"""
+
+# ruff: noqa: T201 - a program for people
+import argparse
+import gc
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `property`
+
+from support.random_histories import play, rare  # noqa: E402 - found by the line before
+
+MAX_TOLD = 5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("histories", type=int, help="how many")
+    parser.add_argument("--first", type=int, help="seed; else fresh ones")
+    options = parser.parse_args()
+    first = options.first
+    if first is None:
+        first = random.SystemRandom().randrange(10**9, 10**12)
+    print(f"seeds {first} to {first + options.histories - 1}", flush=True)
+    gc.disable()  # it costs a twentieth of the time
+    counts, failed, began = Counter(), [], time.monotonic()
+    for number in range(options.histories):
+        try:
+            counts.update(play(first + number).counts)
+        except Exception:  # noqa: BLE001 - every error is a finding, and others may follow
+            failed.append(first + number)
+            if len(failed) <= MAX_TOLD:
+                print(f"seed {first + number}:\n{traceback.format_exc()}", flush=True)
+        if number % 50 == 49:
+            gc.collect()
+        if number % 500 == 499:
+            seconds = time.monotonic() - began
+            print(f"{number + 1} histories, {seconds:.0f} s, {len(failed)} failed", flush=True)
+    for name, count in sorted(counts.items()):
+        print(f"  {count:>9,}  {name}")
+    seconds = time.monotonic() - began
+    print(f"{options.histories / seconds:.1f} histories/s, {seconds:.0f} s, {len(failed)} failed")
+    if failed:
+        print(f"again: {sys.argv[0]} 1 --first {failed[0]}")
+    few = rare(counts)
+    if few:
+        print(f"more rarely than expected: {few}")
+    return 1 if failed or few else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
