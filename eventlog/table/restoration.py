@@ -1,4 +1,4 @@
-"""Restore: the transaction that makes the segments of an earlier version live again.
+"""Restore: the transaction that makes the segments of an earlier version live again. Also drops.
 
 `restoration` does no I/O, and `commit_restoration` commits what it returns. Nothing is copied:
 segments above the horizon cannot have been vacuumed, so they are added again under their own ids
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Action, Restore, SameSegments
+from eventlog.model.records import Action, Drop, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.holds import check_kept
 from eventlog.table.ports import OpenTable
 
@@ -52,3 +54,25 @@ def commit_restoration(
     table.log.check_there(actions, version)
     info = {"restored": str(version)}
     return table.commit(table.transaction("restore", actions, read_version=head.version, info=info))
+
+
+def commit_drops(table: OpenTable, drops: Sequence[Drop], reason: str) -> int:
+    """Commit the drops of lost segments, and return the committed version.
+
+    Raises: see `Table.drop_segments`.
+    """
+    try:
+        return table.commit(table.transaction("drop", drops, info={"reason": reason}))
+    except CommitConflict:
+        head = table.head()
+        if keyed_of(head.layout) is None or len(head.live(drops)) < len(drops):
+            raise
+        chunks = ", ".join(sorted({drop.chunk for drop in drops}))
+        raise InvalidInput(
+            "in a keyed table the segments of a chunk are merged with each other: without one of "
+            "them others would show rows that it replaces or deletes. Put its object back; or "
+            "restore the newest version that is whole, and upsert again what was committed since; "
+            f"or, if the rows are gone for good, drop all segments of chunk {chunks}",
+            table=table.uri,
+            version=head.version,
+        ) from None

@@ -348,7 +348,8 @@ class Table:
         Their rows disappear from this version on, whatever else is committed in the meantime, so
         that the table reads again. Nothing is deleted, and nothing is looked for: a segment that is
         still stored is dropped as well. Older versions that show a segment still need it, and
-        raise `DataLoss` if it is missing.
+        raise `DataLoss` if it is missing. In a keyed table all segments of a chunk are dropped, or
+        none: they are merged with each other.
 
         Args:
             segments: live segments, of `Snapshot.segments`; at least one.
@@ -356,14 +357,14 @@ class Table:
 
         Raises:
             CommitConflict: one of them is not live any more; nothing was changed.
-            InvalidInput: there is none among `segments`, or something else than a segment.
+            InvalidInput: there is none among `segments`, or something else than a segment; or a
+                part of a chunk of a keyed table.
         """
         lost = list(segments)
         if not lost or not all(isinstance(segment, Segment) for segment in lost):
             raise InvalidInput("give at least one segment to drop, of Snapshot.segments()")
         drops = {segment.id: drop_of(segment) for segment in lost}
-        info = {"reason": text(reason, "a reason")}
-        return self.commit(self.transaction("drop", drops.values(), info=info))
+        return restoration.commit_drops(self, [*drops.values()], text(reason, "a reason"))
 
     def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
         """Protect a version from vacuum until `unpin` or `break_pin`, and return the version.

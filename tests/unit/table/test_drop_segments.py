@@ -7,7 +7,7 @@ from eventlog.errors import CommitConflict, DataLoss, InvalidInput
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
 
 @pytest.fixture
@@ -56,3 +56,38 @@ def test_a_reason_is_needed(table, reason):
     with pytest.raises(InvalidInput, match="reason"):
         table.drop_segments(table.snapshot().segments()[:1], reason=reason)
     assert table.refresh().version == 2
+
+
+def keyed():
+    """Three upserts of a keyed table, of which the second has lost its segment."""
+    made = builders.create(key="name", granularity="all", buckets=1)
+    for first in range(3):
+        upsert(made, builders.events(2, first=first))
+    lost = next(s for s in made.snapshot().segments() if s.version == 2)
+    made.store.delete([keys.key_of(lost)])
+    return made, lost
+
+
+def test_a_lost_segment_of_a_keyed_table_goes_with_its_chunk_only():
+    table, lost = keyed()
+    whole = table.snapshot().segments()
+    with pytest.raises(InvalidInput, match="restore the newest version that is whole") as refused:
+        table.drop_segments([lost], reason="gone")
+    assert "all segments of chunk all" in str(refused.value)
+    assert table.refresh().version == 3
+    assert table.drop_segments(whole, reason="gone") == 4
+    assert scan(table).count() == 0
+    assert fsck(table).ok
+    with pytest.raises(CommitConflict):  # not live any more: as in any table
+        table.drop_segments([lost], reason="gone")
+
+
+def test_a_keyed_table_is_whole_again_once_it_was_restored_and_fed_again():
+    table, _ = keyed()
+    with pytest.raises(DataLoss):
+        scan(table).to_table()
+    table.restore(1)
+    for first in (1, 2):
+        upsert(table, builders.events(2, first=first))
+    assert scan(table).to_table().num_rows == 4
+    assert fsck(table).ok
