@@ -70,7 +70,8 @@ def delete(
 
     The deleted keys are gone from this version on, whatever was committed before it; a row that is
     committed later counts again. Nothing is in conflict: with `where`, the keys are those that it
-    selects in the newest version, and rows of theirs that are committed meanwhile are deleted, too.
+    selects in the newest version, and rows of theirs that are committed meanwhile are deleted, too;
+    where `order_by` is also the time of chunks smaller than `all`, not those of later times.
 
     Args:
         t: a keyed table.
