@@ -4,7 +4,6 @@ Keyed tables are compared with the model (`support.keyed_model`): its answers at
 the changes. Tables without a key are compared with the rows of both versions, counted.
 """
 
-import os
 import random
 from collections import Counter
 from datetime import timedelta
@@ -13,20 +12,20 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from property.test_keyed import History, spilling
-from support.crashes import quick
-from support.keyed_tables import DAY, model_of, ordered, predicate
+from support.keyed_book import model_of
+from support.keyed_tables import DAY, ordered, predicate
+from support.random_histories import History, settings
+from support.repeatable import EXAMPLES
 
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.readers import changes, scan
 from eventlog.readers.changefeed import images
 from eventlog.readers.changefeed.reader import ChangeReading
-from eventlog.staging import stager
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
-LONG = int(os.environ.get("EVENTLOG_EXAMPLES", "0")) or 1000
+LONG = max(EXAMPLES, 1000)
 POLICY = compaction.Policy(target_bytes=4096, max_task_bytes=2**20)
 PLAIN = pa.schema(
     [
@@ -38,20 +37,23 @@ PLAIN = pa.schema(
 )
 
 
-def keyed_rows(history, version):
-    """The rows of a version by chunk and key, by the model."""
-    rows = history.at[version]
+def keyed_rows(book, version, end):
+    """The rows of a version by chunk and key, by the model, with the columns of `end`."""
+    chunks = {}
+    for chunk, _, row in book.at[version]:
+        whole = {name: row.get(name) for name in book.columns[end]} | {"_op": row["_op"]}
+        chunks.setdefault(chunk, []).append(whole)
     return {
         (chunk, key): row
-        for chunk in {c for c, _, _ in rows}
-        for key, row in model_of([r for c, _, r in rows if c == chunk], history.rule).items()
+        for chunk, rows in chunks.items()
+        for key, row in model_of(rows, book.rules[end]).items()
     }
 
 
-def expected(history, start, end):
+def expected(book, start, end):
     found = []
     for version in range(start + 1, end + 1):
-        old, new = keyed_rows(history, version - 1), keyed_rows(history, version)
+        old, new = (keyed_rows(book, v, end) for v in (version - 1, version))
         for key in {*old, *new}:
             before, after = old.get(key), new.get(key)
             if before == after:
@@ -73,7 +75,7 @@ def untimed(table):
 def check(history, start, end):
     table = history.handle()
     found = changes(table, start, end).to_table()
-    wanted = expected(history, start, end)
+    wanted = expected(history.book, start, end)
     assert ordered(untimed(found)) == ordered(wanted)
     times = {e.version: e.time for e in table.history()}
     versions = found.column("_version").to_pylist()
@@ -92,19 +94,15 @@ def check(history, start, end):
 def play(seed, steps=12):
     """Play a history, and compare its changes with the model; return their number."""
     window = 2000 if seed % 2 else images._WINDOW_BYTES
-    with (
-        quick(),
-        mock.patch.multiple(stager, _ARRAY_BYTES=2**16),
-        mock.patch.multiple(images, _WINDOW_BYTES=window),
-        spilling(seed),
-    ):
+    with settings(seed), mock.patch.multiple(images, _WINDOW_BYTES=window):
         history = History(seed)
         for _ in range(steps):
             history.step()
-        last = history.folded
-        told = check(history, 0, last)
-        start = history.chance.randrange(last + 1)
-        check(history, start, history.chance.randrange(start, last + 1))
+        history.book.follow()
+        kept = history.book.kept
+        told = check(history, kept[0], kept[-1])
+        start = history.chance.choice(kept)
+        check(history, start, history.chance.choice([v for v in kept if v >= start]))
     return told
 
 
