@@ -1,4 +1,6 @@
-"""The demo: a year of flights on S3, appended by four Spark jobs and compacted during late appends.
+"""The demo: a year of flights on S3, appended by Spark jobs and compacted during late appends.
+
+Then two jobs upsert the flights' status into a table with a key.
 
 Needs the extra `demo`. Everything runs in this process tree: the S3 server is the embedded one
 (`eventlog.store.testing.local_server`), and the requests of every step are counted. Figures that
@@ -22,7 +24,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.clock import SystemClock
 from eventlog.compaction import Policy
-from eventlog.demo import flights, jobs
+from eventlog.demo import flights, jobs, status
 from eventlog.demo.compaction import compact_beside
 from eventlog.demo.result import Result
 from eventlog.demo.screen import Screen
@@ -50,7 +52,8 @@ class Plan:
 
     Attributes:
         folder: a local directory for the table, which must not contain one yet, and is kept; if
-            None, the table is on the embedded S3 server.
+            None, the table is on the embedded S3 server. The table of the flights' status is beside
+            it, in `<folder>-status`.
         jobs: number of concurrent Spark jobs.
         every: append only the flights of every n-th day.
     """
@@ -101,6 +104,7 @@ class _Demo:
             table = Table.create(
                 result.uri, flights.SCHEMA, time_column=flights.TIME_COLUMN, granularity="day"
             )
+            keyed = status.create(f"{result.uri}-status")
         screen.say("Starting Spark, local[2] …")
         with jobs.session(work) as spark:
             in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
@@ -109,6 +113,7 @@ class _Demo:
             self._one_day(table)
             self._three_engines(spark, table)
             self._compact(spark, table, late)
+            self._status(spark, keyed, source)
         self._verify(table, source)
         screen.requests(result.seconds, result.requests)
         screen.closing(result.uri, result, kept=self._wanted.folder is not None)
@@ -159,6 +164,12 @@ class _Demo:
             beside = compact_beside(spark, table, late, Policy())
         self._result.compaction, self._result.head = beside, table.refresh().version
         self._screen.compaction(beside)
+
+    def _status(self, spark: SparkSession, keyed: Table, source: pa.Table) -> None:
+        self._screen.upserts()
+        with self._step("status upserts and compaction"):
+            self._result.status = status.upsert_beside(spark, keyed, source)
+        self._screen.status(self._result.status)
 
     def _verify(self, table: Table, source: pa.Table) -> None:
         """Read everything back and compare it with the source, row by row."""

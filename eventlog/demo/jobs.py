@@ -120,11 +120,21 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
 
 
 def append_late(
-    spark: SparkSession, late: Sequence[Iterable[pa.Table]], uri: str
+    spark: SparkSession,
+    late: Sequence[Iterable[pa.Table]],
+    uri: str,
+    options: Mapping[str, str] | None = None,
 ) -> list[Future[int]]:
     """Start appending the batches of each late feed, the feeds concurrently.
 
-    Each batch is a Spark job of its own; the batches of a feed are appended in order.
+    Each batch is a Spark job of its own; the batches of a feed are appended in order. Into a table
+    with a key they are upserted.
+
+    Args:
+        spark: the session.
+        late: the batches of each feed.
+        uri: the table.
+        options: more options of the data source.
 
     Returns:
         For each feed a future with the number of its appends.
@@ -135,6 +145,7 @@ def append_late(
         for number, batch in enumerate(batches, 1):
             rows = spark.createDataFrame(batch).coalesce(1)
             job = rows.write.format("eventlog").mode("append")
+            job = job.options(**(options or {}))
             job.option("appId", name).option("appSeq", str(number)).save(uri)
         return number
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventlog.demo.compaction import Ongoing
+from eventlog.demo.status import Status
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Result:
         segments: number of live segments after the first jobs.
         segments_read: number of those that were read for one day.
         compaction: the result of compaction while late flights arrived.
+        status: the result of the upserts into the table of the flights' status.
         seconds: by step.
         requests: to the S3 server, by step and kind; empty without one.
     """
@@ -37,16 +39,17 @@ class Result:
     segments: int = 0
     segments_read: int = 0
     compaction: Ongoing = field(default_factory=Ongoing)
+    status: Status = field(default_factory=Status)
     seconds: dict[str, float] = field(default_factory=dict)
     requests: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
-        """Whether every row was read exactly once, the engines agree, and compaction succeeded.
+        """Whether every row was read exactly once, the engines agree, and all else succeeded.
 
-        See `Ongoing.ok` for the latter.
+        See `Ongoing.ok` and `Status.ok` for the latter.
         """
-        return self.exact and self.equal and self.compaction.ok
+        return self.exact and self.equal and self.compaction.ok and self.status.ok
 
     def facts(self) -> dict[str, Any]:
         """Return the result as a dict, for JSON."""

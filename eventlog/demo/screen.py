@@ -16,6 +16,7 @@ from eventlog.store.testing.local_server import LocalServer
 if TYPE_CHECKING:
     from eventlog.demo.compaction import Ongoing
     from eventlog.demo.result import Result
+    from eventlog.demo.status import Status
 
 _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")
@@ -125,6 +126,43 @@ class Screen:
         if not ongoing.stable:
             self.say("  THE PLANNER STILL FINDS WORK")
 
+    def upserts(self) -> None:
+        """Announce the status of flights."""
+        self._title("2 Spark jobs upsert the status of flights, one row a flight")
+        self.say(
+            "  one has the messages of departures, the other one those of arrivals; they come in"
+        )
+        self.say(
+            "  any order, and each job fills its own columns of the rows. Compaction runs beside"
+        )
+
+    def status(self, status: Status) -> None:
+        """Show what came of the upserts."""
+        self.say(
+            f"  {status.messages:,} messages of {status.flights:,} flights in {status.upserts} "
+            f"upserts; {count_text(status.compactions, 'merge')} by compaction"
+        )
+        self.say(
+            f"  conflicts: {status.conflicts or 'none'} of compaction, "
+            f"{status.failed_upserts or 'none'} of the jobs"
+        )
+        columns = list(next(iter(status.versions.values()), {}))
+        rows = [
+            (f"version {version}", *(f"{counts[name]:,}" for name in columns))
+            for version, counts in status.versions.items()
+        ]
+        self._table(("", *columns), rows, columns)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(status.kinds.items()))
+        self.say(f"  changes since version {next(iter(status.versions), 0)}: {kinds}")
+        self.say("  applied to the rows of that version they give " + _are(status.replayed))
+        if status.story:
+            self.say(f"  what happened to {status.story[0][0]}:")
+            heads = ("version", "change", "departure", "minutes", "arrival", "minutes late")
+            told = [["" if cell is None else cell for cell in row[1:]] for row in status.story]
+            self._table(heads, told, ("version", "minutes", "minutes late"))
+        said = "yes" if status.exact else "NO"
+        self.say(f"  does every flight have the last message of both jobs? {said}")
+
     def requests(
         self, seconds: Mapping[str, float], requests: Mapping[str, Mapping[str, int]]
     ) -> None:
@@ -164,6 +202,7 @@ class Screen:
             f"eventlog ls {uri} --chunk 2013-02-08",
             f"eventlog scan {uri} --where \"dest = 'HNL'\" --version 2 --limit 5",
             f"eventlog fsck {uri} --checksums",
+            f"eventlog changes {uri}-status 1 --where \"departure = 'cancelled'\" --limit 5",
         ):
             self.say(f"  {line}")
 
@@ -185,3 +224,7 @@ class Screen:
     ) -> None:
         if not self._quiet:
             terminal.table(columns, rows, right=right)
+
+
+def _are(right: bool) -> str:
+    return "those of the newest" if right else "OTHERS THAN THOSE OF THE NEWEST"
