@@ -17,7 +17,7 @@ _QUICK_DAYS = 10
 def demo_(
     *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
 ) -> int:
-    """Run the demo: a year of flights, four concurrent Spark jobs, three engines that agree."""
+    """Run the demo: a year of flights, concurrent Spark jobs, three engines that agree, upserts."""
     del storage_option, debug
     from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 

@@ -8,7 +8,6 @@ themselves, which the jobs' messages were made of.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 _DAYS = timedelta(days=3)  # before and after the storm
 _BATCHES = 4
-_SEED = 2013
+_STRIDE = 7919  # a prime, which no number of messages is a multiple of
 _TEXT, _INT = pa.string(), pa.int32()
 _KEYS = [flights.SCHEMA.field(name) for name in flights.KEY]
 SCHEMA = pa.schema(
@@ -106,8 +105,7 @@ def upsert_beside(spark: SparkSession, t: Table, source: pa.Table) -> Status:
         source: flights; those of some days around the storm are taken.
     """
     taken = _around(source)
-    chance = random.Random(_SEED)
-    feeds = [_shuffled(chance, _departures(taken)), _shuffled(chance, _arrivals(taken))]
+    feeds = [_mixed(_departures(taken)), _mixed(_arrivals(taken))]
     status = Status(len(taken), sum(len(batch) for feed in feeds for batch in feed))
     running = jobs.append_late(spark, feeds, t.uri, {"merge": "partial"})
     while not all(job.done() for job in running):
@@ -224,12 +222,12 @@ def _both(
     return tables
 
 
-def _shuffled(chance: random.Random, messages: pa.Table) -> list[pa.Table]:
-    """Return the messages in batches, in any order: a flight's last may come before its first."""
-    places = list(range(len(messages)))
-    chance.shuffle(places)
-    size = -(-len(places) // _BATCHES)
-    return [messages.take(places[at : at + size]) for at in range(0, len(places), size)]
+def _mixed(messages: pa.Table) -> list[pa.Table]:
+    """Return the messages in batches, in a mixed order: a flight's last may come before its first."""
+    count = len(messages)
+    places = [at * _STRIDE % count for at in range(count)]
+    size = -(-count // _BATCHES)
+    return [messages.take(places[at : at + size]) for at in range(0, count, size)]
 
 
 def _expected(taken: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The demo runs for real, in a process of its own: server, Spark, four jobs, three engines."""
+"""The demo runs for real, in a process of its own: server, Spark, its jobs, three engines."""
 
 import json
 import os
@@ -21,6 +21,7 @@ STEPS = {
     "DuckDB",
     "Polars",
     "late flights and compaction",
+    "status upserts and compaction",
     "read everything",
 }
 
@@ -63,6 +64,14 @@ def test_demo_on_s3_is_exact_and_its_engines_agree():
     # Four jobs wrote the same days; one day is read from the four segments that they made of it.
     assert facts["segments"] == 4 * 36
     assert facts["segments_read"] == 4
+    status = facts["status"]
+    assert status["exact"]
+    assert status["replayed"]
+    assert status["flights"] > 800
+    assert (status["upserts"], status["failed_upserts"], status["conflicts"]) == (8, 0, 0)
+    assert status["compactions"] >= 1
+    assert {"insert", "update_before", "update_after"} == status["kinds"].keys()
+    assert status["story"][0][2] == "insert"
     assert facts["requests"].keys() == facts["seconds"].keys() == STEPS
     assert facts["requests"]["one day of the year"]["get"] <= 16
     assert facts["requests"]["append, all jobs"]["put"] <= facts["segments"] + 4 * 20
@@ -80,6 +89,7 @@ def test_demo_in_a_folder_leaves_a_sound_table(tmp_path):
     appends = [e.transactions for e in table.history() if e.operation == "append"]
     assert sum(appends) == 4 + 8
     assert fsck(table, checksums=True).ok
+    assert fsck(Table.open(f"{folder}-status"), checksums=True, keys=True).ok
 
     again = demo("--local", str(folder))
     assert again.returncode == 3
