@@ -223,7 +223,7 @@ def _both(
 
 
 def _mixed(messages: pa.Table) -> list[pa.Table]:
-    """Return the messages in batches, in a mixed order: a flight's last may come before its first."""
+    """Return the messages in batches, mixed: a flight's last may come before its first."""
     count = len(messages)
     places = [at * _STRIDE % count for at in range(count)]
     size = -(-count // _BATCHES)
