@@ -1,27 +1,32 @@
-"""Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2]`.
+"""Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2] [--keyed N]`.
 
 Without `--first` the seeds are fresh. Prints the seeds per second and the events; a failing seed is
-printed with the command to reproduce it and a shrunk trace. The exit code is 1 if a seed failed, or
-if an event was too rare in a run that is long enough to judge that.
+printed with the command to reproduce it and a shrunk trace. Then as many seeds of keyed tables
+(`simulation.keyed`), a fiftieth if not said. The exit code is 1 if a seed failed, or if an event
+was too rare in a run that is long enough to judge that.
 """
 
 # ruff: noqa: T201 - a program for people
 import argparse
 import gc
+import logging
 import multiprocessing
 import random
 import sys
 import time
+import traceback
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation import events, plans
+from simulation import events, keyed, plans
 from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, sums_of
 
 BLOCK = 250
+KEYED_BLOCK = 20
 MAX_TOLD = 5
 ENOUGH_TO_TELL = 5_000  # seeds: an event expected 15 times does not happen only 5 times by chance
 
@@ -42,11 +47,47 @@ def block(seeds):
     return sums, reports
 
 
+def keyed_block(seeds):
+    """Run seeds of keyed tables; return what was done, how many ran, and what went wrong."""
+    done, ran, reports = Counter(), 0, []
+    logging.disable(logging.CRITICAL)
+    with one_thread():
+        for seed in seeds:
+            try:
+                world = keyed.play(seed)
+            except Exception:  # noqa: BLE001 - every error is a finding, and others may follow
+                reports.append(f"keyed seed {seed}:\n{traceback.format_exc()}")
+            else:
+                ran += 1
+                done.update({n: c for n, c in world.done.items() if isinstance(c, int)})
+    return done, ran, reports
+
+
+def run_keyed(pool, first, count):
+    """Run and report seeds of keyed tables; return whether all is well."""
+    last = first + count
+    done, ran, failed = Counter(), 0, 0
+    blocks = [range(n, min(n + KEYED_BLOCK, last)) for n in range(first, last, KEYED_BLOCK)]
+    for block_done, block_ran, reports in pool.imap_unordered(keyed_block, blocks):
+        done.update(block_done)
+        ran += block_ran
+        for report in reports:
+            failed += 1
+            if failed <= MAX_TOLD:
+                print(report, "\n", flush=True)
+    rare = keyed.rare(done, ran)
+    print(f"keyed tables: {ran} seeds from {first} on, {failed} failed; {dict(done.most_common())}")
+    if rare:
+        print(f"more rarely than expected: {rare}")
+    return not failed and not rare
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", type=int, help="how many")
     parser.add_argument("--first", type=int, help="else fresh ones")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--keyed", type=int, help="seeds of keyed tables; else a fiftieth")
     options = parser.parse_args()
     first = options.first
     if first is None:
@@ -62,13 +103,15 @@ def main():
                 failed += 1
                 if failed <= MAX_TOLD:
                     print(report, "\n", flush=True)
+        keyed_seeds = options.seeds // 50 if options.keyed is None else options.keyed
+        keyed_well = run_keyed(pool, first, keyed_seeds)
     seconds = time.monotonic() - began
     print(total)
     print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed")
     rare = events.rare(total) if total.seeds >= ENOUGH_TO_TELL else []
     if rare:
         print(f"more rarely than expected: {', '.join(rare)}")
-    return 1 if failed or rare else 0
+    return 1 if failed or rare or not keyed_well else 0
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class Book:
         given: by app id, what a writer handed in: ("rows", rows), ("where", function of a row) or
             ("overwrite", (first chunk, last chunk) or None, rows).
         at: the rows of each version as (chunk, version, row), in their order.
+        taken: (version, transaction) of all that took effect.
         changed: the versions in which segments were added or dropped.
         counts: how often what was in the log.
     """
@@ -52,7 +53,7 @@ class Book:
     def __init__(self, store, chunk_of):
         self.store, self.chunk_of = store, chunk_of
         self.given, self.at, self.rules, self.columns, self.times = {}, {}, {}, {}, {}
-        self.counts, self.changed = Counter(), set()
+        self.counts, self.changed, self.taken = Counter(), set(), []
         self.state, self.version = None, -1
         self.rows = []
         self._buckets = {}
@@ -85,6 +86,7 @@ class Book:
             if effect.adds or effect.drops:
                 self.changed.add(version)
             for transaction in effect.taken:
+                self.taken.append((version, transaction))
                 self._apply(transaction)
             self.at[version] = list(self.rows)
         return fresh
