@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
-from soak import journal, proxy, work
+from soak import journal, keyed, proxy, work
 from soak.crew import Crew, environment
 from soak.history import History, violations
 from soak.model import units_of
@@ -60,6 +60,7 @@ class Outcome:
     reads: int
     vacuumed: dict[str, int]
     rows: int
+    keyed: dict[str, int]
     check_s: float
     violations: list[str]
 
@@ -105,9 +106,9 @@ def soak(minutes: float, seed: int, directory: Path) -> Outcome:
         server = stack.enter_context(_child("eventlog.store.testing.local_server", "--port", "0"))
         endpoint = server.stdout.readline().strip()
         direct = {"endpoint_url": endpoint, **CREDENTIALS}
-        table = _create(direct)
+        tables = _create(direct), keyed.create(f"s3://{BUCKET}/keyed", direct)
         counts, crew = _work(minutes, seed, directory, endpoint)
-        return _judge(table, directory, crew, counts, minutes, seed)
+        return _judge(tables, directory, crew, counts, minutes, seed)
 
 
 def _create(options: dict[str, str]) -> Table:
@@ -138,6 +139,7 @@ def _work(minutes: float, seed: int, directory: Path, upstream: str) -> tuple[di
         where = json.loads(gate.stdout.readline())
         place = {
             "uri": f"s3://{BUCKET}/table",
+            "keyed": f"s3://{BUCKET}/keyed",
             "options": {**where, **CREDENTIALS},
             "journals": str(directory),
             "seed": seed,
@@ -158,11 +160,18 @@ def _work(minutes: float, seed: int, directory: Path, upstream: str) -> tuple[di
 
 
 def _judge(  # noqa: PLR0917
-    table: Table, directory: Path, crew: Crew, counts: dict, minutes: float, seed: int
+    tables: tuple[Table, Table],
+    directory: Path,
+    crew: Crew,
+    counts: dict,
+    minutes: float,
+    seed: int,
 ) -> Outcome:
     """Check what is stored and what the workers were told, past the proxy."""
     began = time.monotonic()
-    journals = {path.stem: journal.read_journal(path) for path in directory.glob("*.jsonl")}
+    table, merged = tables
+    told = {path.stem: journal.read_journal(path) for path in directory.glob("*.jsonl")}
+    journals = {name: lines for name, lines in told.items() if not name.startswith(keyed.NAME)}
     report = fsck(table, checksums=True)
     found = [f"fsck: {f.message} ({f.key})" for f in report.findings if f.severity == "error"]
     found += crew.problems
@@ -174,6 +183,8 @@ def _judge(  # noqa: PLR0917
     except EventLogError as error:
         found.append(f"the table cannot be read: {type(error).__name__}: {error}")
     found += violations(History(journals, log, void, rows))
+    others = {name: lines for name, lines in told.items() if name.startswith(keyed.NAME)}
+    counted = _judge_keyed(merged, others, found)
     return Outcome(
         seed=seed,
         minutes=minutes,
@@ -186,14 +197,34 @@ def _judge(  # noqa: PLR0917
         void=len(void),
         keyframes=report.keyframes,
         units=_tally(journals),
-        workers=_acknowledged(journals),
+        workers=_acknowledged(told),
         operations=dict(Counter(t.operation for transactions in log for t in transactions)),
         reads=sum("read" in line for lines in journals.values() for line in lines),
         vacuumed=_vacuumed(journals),
         rows=len(rows),
+        keyed=dict(counted),
         check_s=round(time.monotonic() - began, 1),
         violations=found,
     )
+
+
+def _judge_keyed(table: Table, journals: dict[str, list[dict]], found: list[str]) -> Counter:
+    """Check the keyed table, add what is wrong, and return what happened there."""
+    report = fsck(table, checksums=True, keys=True)
+    found += [f"fsck: {f.message} ({f.key})" for f in report.findings if f.severity == "error"]
+    try:
+        log, void = _folded(table, report.head)
+        taken = [
+            tuple(t for t in transactions if (version, t.id) not in void)
+            for version, transactions in enumerate(log)
+        ]
+        rows = scan(table, ["k", "o", "v"], version=report.head).to_table().to_pylist()
+    except EventLogError as error:
+        found.append(f"the keyed table cannot be read: {type(error).__name__}: {error}")
+        return Counter()
+    wrong, counts = keyed.violations(journals, taken, table.refresh().meta.horizon, rows)
+    found += wrong
+    return counts
 
 
 def _folded(

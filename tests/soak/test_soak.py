@@ -31,7 +31,9 @@ def test_nothing_is_lost_or_doubled_while_everything_breaks(tmp_path, capsys):
         outcome.reads,
     )
     assert all(happened), outcome.text()
-    assert len(outcome.workers) == 6
+    assert len(outcome.workers) == 9
+    assert outcome.keyed["landed"]
+    assert outcome.keyed["reads"]
     if minutes >= ENOUGH_MINUTES:
         check_variety(outcome)
 
@@ -49,3 +51,5 @@ def check_variety(outcome):
     assert wanted <= outcome.operations.keys(), outcome.text()
     assert outcome.keyframes >= 1
     assert sum(outcome.vacuumed.values()) >= 1
+    assert outcome.keyed["merges"] >= 5, outcome.text()
+    assert outcome.keyed["horizon"] >= 1, outcome.text()

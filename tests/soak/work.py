@@ -15,7 +15,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from soak import journal
+from soak import journal, keyed
 from soak.journal import DAY_MS, now_ns, rows_of
 from soak.workers import FIRST_DAY, Worker, Writer
 
@@ -214,6 +214,7 @@ def roster() -> dict[str, type[Worker]]:
         "read-1": Reader,
         "vacuum-1": Vacuumer,
         "pin-1": Pinner,
+        **keyed.roster(),
     }
 
 
