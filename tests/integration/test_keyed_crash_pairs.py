@@ -203,13 +203,12 @@ class Run:
                 for which, act in enumerate(self.acts):
                     act(fresh(self.store, 200 + 2 * number + which))
             except Claimed:
-                keeper = fresh(self.store, 199)
-                for claim in keeper.claims():
-                    keeper.break_claim(claim, silent_s=0)
+                self._break_claims()
             else:
                 break
         assert set(self.landed()) == set(self.names) & set(EFFECTS)
         self._same(fresh(self.store, 400))
+        self._break_claims()
         compact_all(fresh(self.store, 401))
         table = self._same(fresh(self.store, 402))
         live = table.head().segments()
@@ -218,6 +217,12 @@ class Run:
         sweep(fresh(self.store, 500), full=True)
         assert self.past.dead(self.store) == set()
         self._same(self.past.check(self.store, 501))
+
+    def _break_claims(self):
+        """Let nobody wait for the dead, as after some time."""
+        keeper = fresh(self.store, 199)
+        for claim in keeper.claims():
+            keeper.break_claim(claim, silent_s=0)
 
     def _same(self, table):
         wanted = held(fresh(self.past.store(), 50))
