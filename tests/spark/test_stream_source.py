@@ -1,8 +1,6 @@
 """The streaming source: each appended row once, through the reader as Spark calls it, and Spark."""
 
-import json
 import logging
-import pickle
 import random
 import shutil
 from datetime import timedelta
@@ -10,8 +8,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.datasource import DataSourceStreamReader
 from support.replacements import rewrite
+from support.stream_queries import TOLD, Died, Query
 
 import eventlog.writers.spark
 from eventlog import Table, readers
@@ -30,7 +28,6 @@ SCHEMA = pa.schema(
 )
 SMALL = Policy(target_bytes=65_536, max_task_bytes=262_144, small_task_bytes=0)
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
-TOLD = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # where batches begin: Spark 4.2
 FIRST_DAY = {"start": "2013-01-07", "end": "2013-01-08"}
 
 
@@ -41,79 +38,6 @@ def rows(*ids):
 
 def ids_at(table, version=None):
     return sorted(readers.scan(table, ["id"], version=version).to_table()["id"].to_pylist())
-
-
-class Died(Exception):
-    """A query was killed."""
-
-
-class Query:
-    """What Spark does with a source: a checkpoint, which outlives runs, and a reader for each run.
-
-    Attributes:
-        ends: the end of each batch, as in the log of offsets.
-        done: how many batches the sink has.
-        ids: what each batch had.
-    """
-
-    def __init__(self, uri, *, told=True, **options):
-        self.options = {"path": uri, **options}
-        self.told = told  # Spark 4.2 and later tell where the last batch ended
-        self.ends, self.ids, self.done = [], {}, 0
-        self.reader = None
-
-    @property
-    def all_ids(self):
-        return sorted(n for batch in self.ids.values() for n in batch)
-
-    def start(self):
-        pinned, schema = load_schema(self.options)
-        self.reader = make_stream_reader(self.options, schema, pinned)
-        if len(self.ends) > self.done:
-            self._run()
-        return self
-
-    def trigger(self, dies=None):
-        """Plan and run a batch; return whether there was one."""
-        if self.told:
-            begin = self._begin(len(self.ends))
-            limit = self.reader.getDefaultReadLimit() if TOLD else None
-            end = self.reader.latestOffset(begin, limit)
-            if end == begin:
-                return False
-        else:
-            end = self.reader.latestOffset()
-            if self.ends and end == self.ends[-1]:
-                return False
-        self.ends.append(json.loads(json.dumps(end)))
-        self._run(dies)
-        return True
-
-    def drain(self):
-        while self.trigger():
-            pass
-        return self
-
-    def _begin(self, batch):
-        return (
-            self.ends[batch - 1] if batch else json.loads(json.dumps(self.reader.initialOffset()))
-        )
-
-    def _run(self, dies=None):
-        batch = len(self.ends) - 1
-        if dies == "before":
-            raise Died
-        found = []
-        for partition in self.reader.partitions(self._begin(batch), self.ends[batch]):
-            task = pickle.loads(pickle.dumps(self.reader))
-            for read in task.read(pickle.loads(pickle.dumps(partition))):
-                found += read.column("id").to_pylist()
-        # A batch that is run again has the rows that it had.
-        assert self.ids.setdefault(batch, sorted(found)) == sorted(found)
-        if dies == "after":
-            raise Died
-        self.done = batch + 1
-        self.reader.commit(self.ends[batch])
 
 
 @pytest.fixture
