@@ -51,9 +51,7 @@ def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:
     found: list[list[Run]] = [[]]
     held = 0.0
     for run in runs:
-        each = sum(
-            s.bytes / (slice_of(s).last - slice_of(s).first + 1) for s in (*run.late, *run.logs)
-        )
+        each = _each_bucket(run)
         first = run.first
         while first <= run.last:
             if found[-1] and held + each > most_bytes:
@@ -65,3 +63,12 @@ def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:
             held += each * (last - first + 1)
             first = last + 1
     return found
+
+
+def above_bytes(runs: Sequence[Run]) -> float:
+    """Return the stored bytes of logs and late rows of runs, each bucket with an equal share."""
+    return sum(_each_bucket(run) * (run.last - run.first + 1) for run in runs)
+
+
+def _each_bucket(run: Run) -> float:
+    return sum(s.bytes / (slice_of(s).last - slice_of(s).first + 1) for s in (*run.late, *run.logs))

@@ -19,7 +19,7 @@ from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
 from eventlog.readers.batches import counted, filtered
 from eventlog.readers.fragments import Reading
-from eventlog.readers.keyed.groups import counting, grouped, parts
+from eventlog.readers.keyed.groups import above_bytes, counting, grouped, parts
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule
@@ -28,6 +28,7 @@ from eventlog.state.keyed.slices import Run, applied, slice_of, span
 AT = ""  # no column of a table has this name
 _FEW_KEYS = 1000  # that are worth a filter
 _FEW_BASES = 4  # that a look-up reads
+_SAMPLES = 256  # keys for each share of a bucket
 _JOINED_BYTES = 32 * 2**20
 # Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
 # step costs by itself, and few enough for the processor's caches.
@@ -63,8 +64,10 @@ class Slices:
             else:
                 for group in groups:
                     # Shared logs are read once for each part, so that memory has a bound.
-                    for part in parts(group, _EXPANDED * self.reading.ahead_bytes // _HELD):
-                        yield from self._merged(part)
+                    most = _EXPANDED * self.reading.ahead_bytes // _HELD
+                    for part in parts(group, most):
+                        for share in self._shares(part, most):
+                            yield from self._merged(part, share)
 
     def written(self, runs: Sequence[Run], after: int) -> pa.Table:
         """Return the rows of those keys that were written after a version, before the merge.
@@ -111,13 +114,53 @@ class Slices:
         wanted = self.rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
         return [name for name in reading.table_schema.names if name in wanted]
 
-    def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    def _shares(self, runs: Sequence[Run], most: int) -> Iterator[pc.Expression | None]:
+        """Yield filters of key ranges in turn, so that the rows above have a bound in each.
+
+        A bucket whose logs are too large is read range by range. Row groups are sorted by key, so
+        each is read about once if the first column of the key cuts the rows well.
+        """
+        count = int(-(-above_bytes(runs) // max(1, most)))
+        if count < 2:
+            yield None
+            return
+        sample = self._sample(runs, count * _SAMPLES)
+        best: tuple[str, list[pa.Scalar]] = self.rule.key[0], []
+        for name in self.rule.key:
+            cuts = _cuts(sample.column(name), count)
+            if len(cuts) > 1.5 * len(best[1]):  # the first column is the one that rows stand by
+                best = name, cuts
+        column = pc.field(best[0])
+        low: pa.Scalar | None = None
+        for high in [*best[1], None]:
+            share = pc.scalar(True)
+            if low is not None:
+                share &= column > low
+            if high is not None:
+                share &= column <= high
+            yield share
+            low = high
+
+    def _sample(self, runs: Sequence[Run], count: int) -> pa.Table:
+        """Return about so many keys of the logs of some buckets."""
+        logs = _ordered(runs, ("log", "late"))
+        apart = max(1, sum(s.rows for s in logs) // count)
+        schema = self._log_schema(self.rule.key).remove(len(self.rule.key))
+        parts = [pa.Table.from_batches([], schema)]
+        for batch in self._plain(schema).batches(logs):
+            picked = pa.array(range(0, batch.num_rows, apart), pa.int64())
+            parts.append(pa.Table.from_batches([batch]).take(picked))
+        return pa.concat_tables(parts)
+
+    def _merged(
+        self, runs: Sequence[Run], share: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
         rule = self.rule
         columns = self._columns()
         schema = self._log_schema(columns)
-        wanted = self._of_keys(runs)
+        wanted = share if share is not None else self._of_keys(runs)
         # Rows that a filter leaves out are not counted, so nobody knows where a segment ends.
-        units = _units(runs) if wanted is None else [(runs[0].first, runs[-1].last)]
+        units = _units(runs) if wanted is None else [(0, rule.buckets - 1)]
         above = self._read(_ordered(runs, ("log",)), runs, schema, wanted=wanted)
         late = self._read(_ordered(runs, ("late",)), runs, schema, wanted=wanted)
         above, late = _split(above, units, rule), _split(late, units, rule)
@@ -292,6 +335,15 @@ class Slices:
             return
         rows = rows.select(reading.schema.names).cast(reading.schema)
         yield from rows.to_batches(max_chunksize=reading.batch_rows)
+
+
+def _cuts(column: pa.ChunkedArray, count: int) -> list[pa.Scalar]:
+    """Return different values that cut the values into so many parts of about one size, or less."""
+    ordered = column.take(pc.sort_indices(column))
+    places = [len(ordered) * n // count for n in range(1, count)]
+    found = pc.unique(ordered.take(pa.array(places, pa.int64())))
+    last = ordered[-1] if len(ordered) else None
+    return [value for value in found if value != last]
 
 
 def _ordered(runs: Sequence[Run], kinds: Sequence[str]) -> list[Segment]:

@@ -1,0 +1,91 @@
+"""Buckets whose logs are too large for memory are merged range by range, with the same rows."""
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from support.builders import create
+from support.keyed_tables import SCHEMA, WITH_OP, merged, ordered, properties_of, row_of
+
+from eventlog.format.buckets import buckets_of
+from eventlog.readers import scan
+from eventlog.readers.keyed import Slices
+from eventlog.writers import upsert
+
+KEYS = {"k": ("k",), "s": ("s",), "both": ("s", "k")}
+
+
+def table_of(kind, key, chance, buckets):
+    """A base with late rows, and above it logs with deletes."""
+    table = create(
+        schema=pa.schema([f.with_nullable(f.name not in (*key, "o")) for f in SCHEMA]),
+        time_column="at", granularity="all", key=key, order_by="o", buckets=buckets,
+        properties=properties_of(kind, key),
+    )  # fmt: skip
+    for step in range(4):
+        rows = [row_of(chance, keys_of=60) for _ in range(40)]
+        if kind == "aggregate":
+            upsert(table, pa.Table.from_pylist(rows, schema=SCHEMA))
+        else:
+            for row in rows:
+                row["_op"] = chance.choice(["u", "u", "d"])
+                if row["_op"] == "d" and kind in ("first", "groups"):
+                    row["o"] = None
+            upsert(table, pa.Table.from_pylist(rows, schema=WITH_OP))
+        if step == 1:
+            head = table.refresh()
+            table.commit(merged(table, head, "all", 0, buckets - 1, 1, head.version))
+    return table
+
+
+def rows_of(query):
+    return ordered(pa.Table.from_batches(query.to_batches(), query.schema).to_pylist())
+
+
+CASES = [(kind, "both") for kind in ("last", "partial")] + [
+    pytest.param(kind, key, marks=pytest.mark.long)
+    for kind in ("last", "first", "partial", "groups", "aggregate")
+    for key in sorted(KEYS)
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), CASES)
+def test_little_memory_gives_the_same_rows(kind, key, monkeypatch):
+    chance = random.Random(f"{kind} {key}")
+    table = table_of(kind, KEYS[key], chance, buckets=chance.choice([1, 3]))
+    calls, whole = [], Slices._merged
+    stored = sum(s.bytes for s in table.refresh().segments() if s.slice.kind != "base")
+    most = stored // 2  # as many bytes in Arrow, so about 8 shares
+
+    def watched(self, runs, share=None):
+        calls.append(share)
+        return whole(self, runs, share)
+
+    for where in (None, "k > 20", "a = 3"):
+        query = scan(table, where=where)
+        expected = rows_of(query)
+        monkeypatch.setattr(Slices, "_merged", watched)
+        calls.clear()
+        little = replace(query, reading=replace(query.reading, ahead_bytes=most))
+        assert rows_of(little) == expected
+        monkeypatch.undo()
+        assert sum(share is not None for share in calls) > (1 if key == "s" else 2), where
+
+
+def test_a_look_up_in_a_bucket_whose_base_has_others_too():
+    """The base of all buckets counts in one that is read by itself."""
+    chance = random.Random(1)
+    table = table_of("last", ("k", "s"), chance, buckets=3)
+    rows = scan(table).to_table()
+    last = rows.filter(pc.equal(buckets_of(rows, ("k", "s"), 3), 2)).slice(0, 1)
+    upsert(table, last)
+    expected = {(row["k"], row["s"]): row for row in scan(table).to_table().to_pylist()}
+    for k, s in [
+        *chance.sample(sorted(expected), 12),
+        (last["k"][0].as_py(), last["s"][0].as_py()),
+        (500, "x"),
+    ]:
+        found = scan(table, where=f"k = {k} AND s = '{s}'").to_table().to_pylist()
+        assert found == ([expected[k, s]] if (k, s) in expected else []), (k, s)
