@@ -37,7 +37,7 @@ class Appends:
             had been removed; None if there is none. Its own segments are not in `segments`.
         schema: the schema that the version set; None if it set none.
         horizon: the horizon that the version set; 0 if it set none.
-        rebased: whether a merge of slices made a base: it may have forgotten tombstones.
+        rebased: the bases that merges of slices made: these may have forgotten tombstones.
         time: the time of the commit in ms UTC, before corrections of the clock.
     """
 
@@ -46,7 +46,7 @@ class Appends:
     change: str | None = None
     schema: Schema | None = None
     horizon: int = 0
-    rebased: bool = False
+    rebased: tuple[Segment, ...] = ()
     time: int = 0
 
 
@@ -62,25 +62,26 @@ def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Append
     change: str | None = None
     schema: Schema | None = None
     horizon = partition = 0
-    rebased = False
+    rebased: list[Segment] = []
     for transaction in taken:
         added = [action for action in transaction.actions if isinstance(action, Add)]
+        entries = [segment_of(add, version, partition + k) for k, add in enumerate(added)]
         if _changes_rows(transaction):
             change = change or transaction.operation
         elif not _rewrites(transaction):
-            new += (segment_of(add, version, partition + k) for k, add in enumerate(added))
-        rebased = rebased or any(_is_base(add) for add in added)
+            new += entries
+        rebased += (entry for entry in entries if _is_base(entry))
         partition += len(added)
         for action in transaction.actions:
             if isinstance(action, SetSchema):
                 schema = action.schema
             elif isinstance(action, Horizon):
                 horizon = action.version
-    return Appends(version, tuple(new), change, schema, horizon, rebased, time)
+    return Appends(version, tuple(new), change, schema, horizon, tuple(rebased), time)
 
 
-def _is_base(add: Add) -> bool:
-    return not isinstance(add.slice, UnsetType) and add.slice.kind == "base"
+def _is_base(entry: Segment) -> bool:
+    return not isinstance(entry.slice, UnsetType) and entry.slice.kind == "base"
 
 
 def _rewrites(transaction: Transaction) -> bool:

@@ -126,7 +126,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
     times = {}
     for version in versions:
         work.take(version)
-        if version.segments or version.change is not None:
+        if version.segments or version.rebased or version.change is not None:
             times[version.version] = effective(clock, version.version, version.time)
     work.finish()
     return ChangePlan(
@@ -220,8 +220,10 @@ class _Planner:
         self.waiting += [s for s in version.segments if self._in_time(s)]
         rule = self.question.rule
         if version.rebased and rule is not None and rule.ordered_deletes:
-            # It may have forgotten tombstones: what comes later is merged with what it left.
+            # They may have forgotten tombstones: what comes later is merged with what they left.
             self.finish()
+            self._forgotten(version)
+            self.base = version.version
         if not self.waiting:  # it has the rows of the version before: the older one may be vacuumed
             self.base = version.version
 
@@ -240,6 +242,17 @@ class _Planner:
         step = steps.written(self.base, live, logs)
         kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
         self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
+
+    def _forgotten(self, version: Appends) -> None:
+        bases = [base for base in version.rebased if self._in_time(base)]
+        if not bases:
+            return
+        chunks = sorted({base.chunk for base in bases})
+        after = self.at(version.version).segments(chunks=chunks)
+        bases = [base for base in bases if steps.has_logs_above(base, after)]
+        if bases:
+            before = self.at(version.version - 1).segments(chunks=chunks)
+            self.found += steps.forgotten(version.version, bases, before, after)
 
     def _replaced(self, before: Snapshot, after: Snapshot) -> None:
         between = diff(before, after)

@@ -86,6 +86,10 @@ class ChangeReading:
                 slices = self._slices()
                 rows = slices.written(runs, after)
                 yield from images.of_versions(rows, slices.rule, after)
+            case Replaced(version, before, after_it, int(above)):
+                slices = self._slices()
+                old, new = (slices.known(runs, above) for runs in (before, after_it))
+                yield images.between(old, new, slices.rule, version)
             case Replaced(version, before, after_it):
                 slices = self._slices()
                 schema = slices.reading.schema
@@ -233,8 +237,9 @@ def changes(
     - `_time` (timestamp, us, UTC): when that was committed.
 
     They tell of each version how it differs from the one before it: a version that writes a row
-    anew with the same values changes nothing, and compaction changes nothing. So the changes after
-    5 up to 7 and those after 7 up to 9 are together those after 5 up to 9. Changes of one key come
+    anew with the same values changes nothing, and compaction changes nothing, but where it forgets
+    a tombstone that hid a row. So the changes after 5 up to 7 and those after 7 up to 9 are
+    together those after 5 up to 9. Changes of one key come
     in the order of versions, `update_before` directly before its `update_after`; in a table without
     a key those of each version come together, deletes of a time before its inserts. No other order
     is promised.

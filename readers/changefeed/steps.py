@@ -62,11 +62,13 @@ class Replaced:
         version: the version.
         before: what counted before it.
         after: what counts after it, in the same chunks and buckets; a run may have no segments.
+        above: only keys of the logs that lie above this version may differ; None: all may.
     """
 
     version: int
     before: tuple[Run, ...]
     after: tuple[Run, ...]
+    above: int | None = None
 
 
 Step = Appended | Exchanged | Written | Replaced
@@ -100,6 +102,41 @@ def replaced(version: int, before: Iterable[Segment], after: Iterable[Segment]) 
         if [s.id for s in pair[0].segments] != [s.id for s in pair[1].segments]
     ]
     return Replaced(version, tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+
+def forgotten(
+    version: int, bases: Iterable[Segment], before: Iterable[Segment], after: Iterable[Segment]
+) -> list[Replaced]:
+    """Return the steps of a version whose merges may have forgotten tombstones.
+
+    An older value that was committed after the merge was planned lies above it, and counts now
+    (FORMAT.md R15.14).
+
+    Args:
+        version: the version.
+        bases: the bases that it added.
+        before: what was live before it in their chunks.
+        after: what is live after it in these chunks.
+    """
+    whole = replaced(version, before, after)
+    made = {base.id: span(base)[1] for base in bases}
+    pairs: dict[int, list[tuple[Run, Run]]] = {}
+    for old, new in zip(whole.before, whole.after, strict=True):
+        highs = [made[s.id] for s in new.base if s.id in made]
+        if highs and any(span(s)[0] > highs[0] for s in new.logs):
+            pairs.setdefault(highs[0], []).append((old, new))
+    return [
+        Replaced(version, tuple(a for a, _ in some), tuple(b for _, b in some), above)
+        for above, some in sorted(pairs.items())
+    ]
+
+
+def has_logs_above(base: Segment, live: Iterable[Segment]) -> bool:
+    """Return whether logs lie above a base, in its buckets or others of its chunk."""
+    high = span(base)[1]
+    return any(
+        s.chunk == base.chunk and slice_of(s).kind == "log" and span(s)[0] > high for s in live
+    )
 
 
 def appeared(version: int, found: Sequence[Run]) -> Replaced:
@@ -154,8 +191,8 @@ def portions(step: Step, most_bytes: int) -> Iterator[Step]:
             for group in grouped(found):
                 for part in parts(group, most_bytes):
                     yield Written(after, tuple(part))
-        case Replaced(version, before, after_it):
-            yield from _portions(version, list(zip(before, after_it, strict=True)), most_bytes)
+        case Replaced():
+            yield from _portions(step, most_bytes)
         case _:
             yield step
 
@@ -169,17 +206,19 @@ def segments_of(step: Step) -> list[Segment]:
             found = [*dropped, *added]
         case Written(_, together):
             found = [s for run in together for s in run.segments]
-        case Replaced(_, before, after):
+        case Replaced(before=before, after=after):
             found = [s for run in (*before, *after) for s in run.segments]
     return list({s.id: s for s in found}.values())
 
 
-def _portions(
-    version: int, pairs: Sequence[tuple[Run, Run]], most_bytes: int
-) -> Iterator[Replaced]:
+def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
     held: list[tuple[Run, Run]] = []
     size = 0.0
-    for old, new in pairs:
+
+    def together() -> Replaced:
+        return replace(step, before=tuple(a for a, _ in held), after=tuple(b for _, b in held))
+
+    for old, new in zip(step.before, step.after, strict=True):
         each = sum(
             s.bytes / (slice_of(s).last - slice_of(s).first + 1)
             for s in (*old.segments, *new.segments)
@@ -188,7 +227,7 @@ def _portions(
         while first <= old.last:
             # A key is unique in its chunk only.
             if held and (held[-1][0].chunk != old.chunk or size + each > most_bytes):
-                yield Replaced(version, tuple(a for a, _ in held), tuple(b for _, b in held))
+                yield together()
                 held, size = [], 0.0
             room = max(1, int((most_bytes - size) // each)) if each else old.last - first + 1
             last = min(old.last, first + room - 1)
@@ -198,7 +237,7 @@ def _portions(
             size += each * (last - first + 1)
             first = last + 1
     if held:
-        yield Replaced(version, tuple(a for a, _ in held), tuple(b for _, b in held))
+        yield together()
 
 
 def _aligned(chunk: str, old: Sequence[Run], new: Sequence[Run]) -> Iterator[tuple[Run, Run]]:

@@ -101,6 +101,18 @@ class Slices:
         known_before = _at(known_before, [(after, known_before.num_rows)])
         return pa.concat_tables([known_before, written]).combine_chunks()
 
+    def known(self, runs: Sequence[Run], after: int) -> pa.Table:
+        """Return the merged rows of the keys that were written after a version.
+
+        Args:
+            runs: runs of one part.
+            after: the version.
+
+        Raises: as `Reading.batches`.
+        """
+        rows = merging.shown(self.written(runs, after).drop_columns([AT]), self.rule)
+        return rows.select(self.reading.schema.names).cast(self.reading.schema)
+
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, which need not take in all buckets of their segments.
 

@@ -53,6 +53,29 @@ def test_images_of_each_version_whatever_is_compacted():
     assert told(changes(table, 1, 2)) == wanted[2:4]
 
 
+def test_what_a_forgotten_tombstone_had_hidden_is_told():
+    """The one way in which compaction changes an answer (FORMAT.md R15.14)."""
+    settings = {"order_by": "at", "properties": {"tombstone_hours": "1"}}
+    table = table_of(MemoryStore(), key="id", **settings)
+    upsert(table, arrow((1, "a"), days=1))
+    delete(table, keys=arrow((1, "a"), days=9).select(["id", "at"]))
+    table.clock.advance(2 * 3_600_000)
+    append(table, arrow((2, "b")))
+    planned = compaction.plan(table, policy=POLICY)
+    upsert(table, arrow((1, "late"), days=5))
+    assert scan(table, where="id = 1").count() == 0
+    compaction.run(table, planned.tasks, policy=POLICY)
+    upsert(table, arrow((1, "later"), days=6))
+    newest = table.head().version
+    assert scan(table, where="id = 1").count() == 1
+    found = told(changes(table, 2))
+    assert (1, "late", "insert") in [row[:3] for row in found]
+    assert found[-2:] == [
+        (1, "late", "update_before", newest),
+        (1, "later", "update_after", newest),
+    ]
+
+
 def test_only_columns_asked_for_are_compared():
     table = table_of(MemoryStore(), key="id")
     upsert(table, arrow((1, "a")))
