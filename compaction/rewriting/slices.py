@@ -242,35 +242,41 @@ class _Work:
             yield pa.Table.from_batches([batch])
 
     def _write(self, pieces: Iterable[pa.Table]) -> None:
-        """Write the merged rows: one segment for all buckets if they are few, else one a bucket."""
-        at = self.buckets
-        shared = self.task.bytes * _SHARED <= self.recipe.bucket_bytes
+        """Write the merged rows."""
         main = _Outputs(self, "base" if self.bottom else "log")
         late = _Outputs(self, "late")
-        present: set[int] = set()
         try:
-            for piece in pieces:
-                self.pulse()
-                buckets = piece.column(_BUCKET)
-                rows = piece.drop_columns([_BUCKET, self._rank])
-                for bucket in pc.unique(buckets).to_pylist():
-                    part = rows if shared else rows.filter(pc.equal(buckets, bucket))
-                    place = (at.first, at.last) if shared else (bucket, bucket)
-                    present.update(range(place[0], place[1] + 1))
-                    self._merge(part, place, main, late)
-                    if shared:
-                        break
-            for bucket in range(at.first, at.last + 1):
-                if bucket not in present:  # a bucket without rows has its inputs taken in, too
-                    place = (at.first, at.last) if shared else (bucket, bucket)
-                    present.update(range(place[0], place[1] + 1))
-                    self._merge(pa.Table.from_batches([], self._schema), place, main, late)
+            for place, rows in self._placed(pieces):
+                self._merge(rows, place, main, late)
             main.close()
             late.close()
         except BaseException:
             main.abandon()
             late.abandon()
             raise
+
+    def _placed(self, pieces: Iterable[pa.Table]) -> Iterator[tuple[tuple[int, int], pa.Table]]:
+        """Yield rows and the buckets of their segment: all if rows are few, else one.
+
+        Each bucket is in a segment, if without rows, because its inputs are taken in, too.
+        """
+        first, last = self.buckets.first, self.buckets.last
+        shared = self.task.bytes * _SHARED <= self.recipe.bucket_bytes
+        left = {(first, last)} if shared else {(b, b) for b in range(first, last + 1)}
+        for piece in pieces:
+            self.pulse()
+            buckets = piece.column(_BUCKET)
+            rows = piece.drop_columns([_BUCKET, self._rank])
+            found = pc.unique(buckets).to_pylist()
+            if shared and found:
+                left.clear()
+                yield (first, last), rows
+                continue
+            for bucket in found:
+                left.discard((bucket, bucket))
+                yield (bucket, bucket), rows.filter(pc.equal(buckets, bucket))
+        for place in sorted(left):
+            yield place, pa.Table.from_batches([], self._schema)
 
     def _merge(
         self, rows: pa.Table, place: tuple[int, int], main: _Outputs, late: _Outputs
