@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def sort_rows(
     *,
     memory_bytes: int,
     directory: str | None = None,
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """Yield all rows in the order of the columns `by`, ascending.
 
     Close the iterator if it is not read to its end: that removes the files at once.

@@ -7,6 +7,7 @@ do not fit into memory, and merged key by key; so memory does not depend on thei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -158,8 +159,9 @@ class _Work:
             rows = self._rows([r for r in here if inputs & {s.id for s in r.segments}])
             order = [_BUCKET, *self.rule.key, self._rank]
             memory = self.policy.memory_bytes // 2
-            ordered = sort_rows(rows, order, memory_bytes=memory, directory=folder)
-            self._write(_whole_keys(ordered, [_BUCKET, *self.rule.key]))
+            # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
+            with closing(sort_rows(rows, order, memory_bytes=memory, directory=folder)) as ordered:
+                self._write(_whole_keys(ordered, [_BUCKET, *self.rule.key]))
         merge = Merge(
             version=self.task.version,
             chunk=self.task.chunks[0],

@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import random
+import tempfile
 from io import BytesIO
 
 import msgspec
@@ -14,6 +15,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
 from eventlog.compaction.planner.slices import merges
+from eventlog.compaction.rewriting import slices as rewriting
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
@@ -345,3 +347,25 @@ def test_a_merge_tells_its_progress_and_ends_where_that_raises():
         perform(t, task, Policy(), progress=stop)
     assert told == [("rows", 50, 50)]
     assert kinds(t) == ["log"]
+
+
+def test_a_merge_that_is_interrupted_leaves_no_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = []
+    sort_rows = rewriting.sort_rows
+    monkeypatch.setattr(
+        rewriting, "sort_rows", lambda *a, **o: made.append(sort_rows(*a, **o)) or made[0]
+    )
+    t = create()
+    upsert(t, rows(range(50)))
+    (task,) = plan(t).tasks
+    calls = itertools.count(1)
+
+    def stop():
+        if next(calls) == 2:  # the rows are sorted, and not yet written
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rewriting.merge_slices(t, task, Policy(), stop)
+    assert made[0].gi_frame is None  # closed
+    assert list(tmp_path.iterdir()) == []
