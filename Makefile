@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories contention model mutants fuzz soak bench \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories contention model mutants fuzz soak bench bench-upserts \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -114,6 +114,10 @@ docs-serve: $(STAMP) ## the same on localhost:8000, rebuilt on changes
 
 bench: setup ## benchmarks, beside other table formats that pip installs
 	@$(PYTHON) tests/bench/run.py
+
+bench-upserts: setup ## upserts from Spark beside Delta Lake, Iceberg and Hudi (jars from Maven), ONLY=…: an hour
+	@.ci/spark-matrix --install 3.5
+	@$(PYTHON) tests/bench/upserts.py $(if $(ONLY),--only "$(ONLY)")
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
 	@$(PYTHON) -m eventlog.demo.load --out docs/guides/queue.png

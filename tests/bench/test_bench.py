@@ -58,3 +58,14 @@ def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
         assert row["values"] == {"eventlog": "NOT MEASURED"}
         assert row["goal"].endswith("not measured")
         assert ".ci/spark-matrix --install 0.9" in row["note"]
+
+
+@pytest.mark.bench
+def test_a_system_that_cannot_be_run_is_said_to_be_not_measured(tmp_path):
+    out = tmp_path / "upserts.json"
+    command = [sys.executable, str(RUN.with_name("upserts.py")), "--only", "Hudi"]
+    command += ["--spark", "0.9", "--case", "recent days", "--json", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "| Hudi, Spark 0.9 | recent days | NOT MEASURED: make its environment" in done.stdout
+    assert ".ci/spark-matrix --install 0.9" in json.loads(out.read_text())[0]["failed"]
