@@ -139,9 +139,10 @@ def _cuts(runs: Sequence[_Run], most: int) -> list[_Key]:
     Between two neighbouring samples each run has fewer rows than the distance of its samples.
     """
     apart = max(1, most // (2 * len(runs)))
-    samples = [
-        (run[row], min(apart, len(run) - row)) for run in runs for row in range(0, len(run), apart)
-    ]
+    samples: list[tuple[_Key, int]] = []
+    for run in runs:
+        samples += [(run[row], min(apart, len(run) - row)) for row in range(0, len(run), apart)]
+        run.release()  # a sample every few pages would keep most of the file in memory
     samples.sort(key=lambda sample: sample[0])
     cuts: list[_Key] = []
     gathered = 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import together
 import upserter
-from harness import Server
+from harness import Server, child
 
 from eventlog import Table
 from eventlog.compaction import run as compact
@@ -29,6 +29,7 @@ COLUMNS = pa.schema(
 )
 START_US = 1_704_067_200_000_000
 DAY_US = 86_400_000_000
+MIB = 2**20
 
 
 def run(bench):
@@ -36,6 +37,7 @@ def run(bench):
     merges.run(bench)
     _costs(bench)
     _lookup(bench)
+    _memory(bench)
     _crowd(bench)
 
 
@@ -138,6 +140,30 @@ def _lookup(bench):
         goal="≤ 3 + 2 requests, < 2 MB",
         met=counted.total <= 5 and megabytes < 2,
     )
+
+
+def _memory(bench):
+    """Merge one bucket of logs, with one input and with twice as much, under the same setting."""
+    part = bench.size(500_000, 20_000)
+    for what, size in (("scan", 16 * MIB), ("compact", 128 * MIB)):
+        grown, arrow = [], []
+        for parts in (4, 8):
+            root = bench.folder / f"{what}-{parts}"
+            t = _keyed(root, 1)
+            for day in range(parts):
+                upsert(t, rows_of(_sample(part, 4 * part, day), day))
+            told = child("merge_once.py", what, root, size, timeout_s=max(30, bench.left_s))
+            grown.append(told["grown_mb"])
+            arrow.append(told["arrow_mb"])
+        setting = f"{'ahead_bytes' if what == 'scan' else 'memory_bytes'}={size // MIB} MiB"
+        bench.emit(
+            f"{what} of one bucket, {4 * part:,} and {8 * part:,} rows of logs, {setting}: memory",
+            {"eventlog": f"{grown[0]:.0f}, {grown[1]:.0f}"},
+            "MB grown",
+            goal="by the setting, not by the rows",
+            met=arrow[1] <= 1.2 * arrow[0],
+            note=f"of Arrow {arrow[0]:.0f} and {arrow[1]:.0f} MB",
+        )
 
 
 def _crowd(bench):
