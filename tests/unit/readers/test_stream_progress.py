@@ -47,7 +47,7 @@ def appended(version, *sizes, **more):
 def end(versions, limits=None, start=0, horizon=0, rules=RULES):
     begin = Offset(TABLE, start)
     problem = lambda version: rules.problem(version, horizon)
-    return end_of_versions(begin, versions, limits or Limits(), problem).version
+    return end_of_versions(begin, versions, limits or Limits(), problem, rules.has_rows).version
 
 
 @pytest.mark.parametrize(
