@@ -123,10 +123,12 @@ class Book:
             rows = self._deletes(what[0], read)
         elif kind == "overwrite":
             within, rows = what
+            # What a restore has brought back since was not there when it was read, and stays.
+            seen = {id(one) for one in self.at[read]}
             self.rows = [
-                (chunk, version, row)
-                for chunk, version, row in self.rows
-                if version > read or not (within is None or chunk in within)
+                one
+                for one in self.rows
+                if id(one) not in seen or not (within is None or one[0] in within)
             ]
         else:
             (rows,) = what
