@@ -59,9 +59,13 @@ class OfKeyed(Worker):
 
 
 class Upserter(OfKeyed, Writer):
-    """Upserts and tombstones; orders are drawn, so that many arrive late."""
+    """Upserts and tombstones; orders are drawn, so that many arrive late. Some deletes by key."""
 
     def form(self, number: int) -> dict:
+        if self.random.random() < 0.2:
+            some = self.random.sample(range(KEYS), 5)
+            rows = [{"k": key, "o": None, "v": None, "_op": "d"} for key in some]
+            return self.unit("delete", number, [], app=self.name, rows=rows)
         rows = []
         for n in range(self.random.choice((2, 5, 40))):
             key, order = self.random.randrange(KEYS), self.random.randrange(1000)
@@ -71,46 +75,28 @@ class Upserter(OfKeyed, Writer):
         return self.unit("upsert", number, [], app=self.name, rows=rows)
 
     def commit(self, unit: dict) -> int:
+        app = {"app_id": unit["app"], "app_seq": unit["number"]}
+        if unit["do"] == "delete":
+            keys = pa.table({"k": [row["k"] for row in unit["rows"]]})
+            return delete(self.table, keys=keys, **app)
         rows = [row | {"at": AT} for row in unit["rows"]]
         fields = [field.with_nullable(True) for field in SCHEMA]
         data = pa.Table.from_pylist(rows, pa.schema([*fields, pa.field("_op", pa.string())]))
-        return upsert(self.table, data, app_id=unit["app"], app_seq=unit["number"])
+        return upsert(self.table, data, **app)
 
 
-class Deleter(OfKeyed, Writer):
-    """Deletes by key: whatever was committed before is hidden."""
-
-    def form(self, number: int) -> dict:
-        some = self.random.sample(range(KEYS), 5)
-        rows = [{"k": key, "o": None, "v": None, "_op": "d"} for key in some]
-        return self.unit("delete", number, [], app=self.name, rows=rows)
-
-    def commit(self, unit: dict) -> int:
-        keys = pa.table({"k": [row["k"] for row in unit["rows"]]})
-        return delete(self.table, keys=keys, app_id=unit["app"], app_seq=unit["number"])
+class Upkeep(OfKeyed):
+    """Merges what is due, and deletes what was merged away."""
 
     def turn(self) -> None:
-        super().turn()
+        if self.random.random() < 0.7:
+            report = run(self.table, policy=POLICY)
+            self.journal.note(merges=dict(Counter(o.status for o in report.outcomes)))
+        else:
+            done = vacuum(self.table, dry_run=False, retention=RETENTION, staging=STAGING)
+            gone = {name: sums.objects for name, sums in done.gone.items()}
+            self.journal.note(vacuum=gone, horizon=done.horizon, fence=done.fence)
         self.stop.wait(self.random.uniform(0, 1))
-
-
-class Compactor(OfKeyed):
-    """Merges what is due."""
-
-    def turn(self) -> None:
-        report = run(self.table, policy=POLICY)
-        self.journal.note(merges=dict(Counter(o.status for o in report.outcomes)))
-        self.stop.wait(self.random.uniform(0, 1))
-
-
-class Vacuumer(OfKeyed):
-    """Deletes what was merged away."""
-
-    def turn(self) -> None:
-        done = vacuum(self.table, dry_run=False, retention=RETENTION, staging=STAGING)
-        gone = {name: sums.objects for name, sums in done.gone.items()}
-        self.journal.note(vacuum=gone, horizon=done.horizon, fence=done.fence)
-        self.stop.wait(self.random.uniform(0.5, 2))
 
 
 class Reader(OfKeyed):
@@ -138,9 +124,7 @@ def roster() -> dict[str, type[Worker]]:
     return {
         f"{NAME}upsert-1": Upserter,
         f"{NAME}upsert-2": Upserter,
-        f"{NAME}delete-1": Deleter,
-        f"{NAME}compact-1": Compactor,
-        f"{NAME}vacuum-1": Vacuumer,
+        f"{NAME}upkeep-1": Upkeep,
         f"{NAME}read-1": Reader,
     }
 

@@ -31,9 +31,8 @@ def test_nothing_is_lost_or_doubled_while_everything_breaks(tmp_path, capsys):
         outcome.reads,
     )
     assert all(happened), outcome.text()
-    assert len(outcome.workers) == 9
-    assert outcome.keyed["landed"]
-    assert outcome.keyed["reads"]
+    assert len(outcome.workers) == 8
+    assert outcome.keyed["versions"]
     if minutes >= ENOUGH_MINUTES:
         check_variety(outcome)
 
@@ -51,5 +50,5 @@ def check_variety(outcome):
     assert wanted <= outcome.operations.keys(), outcome.text()
     assert outcome.keyframes >= 1
     assert sum(outcome.vacuumed.values()) >= 1
-    assert outcome.keyed["merges"] >= 5, outcome.text()
-    assert outcome.keyed["horizon"] >= 1, outcome.text()
+    for what in ("landed", "merges", "reads", "horizon"):
+        assert outcome.keyed[what], outcome.text()
