@@ -252,6 +252,8 @@ class _Planner:
         bases = [base for base in bases if steps.has_logs_above(base, after)]
         if bases:
             before = self.at(version.version - 1).segments(chunks=chunks)
+            # What others added in the same commit is told already, on top of what was there.
+            before += [s for s in version.segments if s.chunk in chunks]
             self.found += steps.forgotten(version.version, bases, before, after)
 
     def _replaced(self, before: Snapshot, after: Snapshot) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
+from eventlog.commit import publication
+from eventlog.format import codec, keys
 from eventlog.readers import Changes, changes, scan
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
@@ -73,6 +75,41 @@ def test_what_a_forgotten_tombstone_had_hidden_is_told():
     assert found[-2:] == [
         (1, "late", "update_before", newest),
         (1, "later", "update_after", newest),
+    ]
+
+
+def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monkeypatch):
+    """Rows that were upserted in the commit of the merge are no news of the merge."""
+    settings = {"order_by": "at", "properties": {"tombstone_hours": "1", "combine_after": "1"}}
+    table = table_of(MemoryStore(), key="id", **settings)
+    upsert(table, arrow((1, "a"), days=1))
+    delete(table, keys=arrow((1, "a"), days=9).select(["id", "at"]))
+    table.clock.advance(2 * 3_600_000)
+    append(table, arrow((2, "b")))
+    planned = compaction.plan(table, policy=POLICY)
+    upsert(table, arrow((1, "late"), days=5))
+
+    def publish(handle, merge):
+        head = handle.head()
+        merge = publication.publication(merge, head)
+        body = codec.encode_transaction(merge, head.header.table)
+        handle.store.put_if_absent(keys.intent_key(merge.until, merge.id), body)
+        raise errors.Unavailable("the program was stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "commit", publish)
+        compaction.run(table, planned.tasks, policy=POLICY)
+    clock = ManualClock(table.clock.now_ms(), 2)
+    crowded = Table.open(table.uri, store=table.store, clock=clock)
+    crowded._committer.memory.contention.expected = 8
+    upsert(crowded, arrow((2, "c"), (3, "d"), days=20))
+    newest = crowded.head()
+    assert newest.header.changes.transactions == 2
+    assert sorted(told(changes(crowded, newest.version - 1))) == [
+        (1, "late", "insert", newest.version),
+        (2, "b", "update_before", newest.version),
+        (2, "c", "update_after", newest.version),
+        (3, "d", "insert", newest.version),
     ]
 
 
