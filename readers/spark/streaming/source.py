@@ -296,6 +296,8 @@ class Source:
                 later.append(version)
             question, last = self._question, end.version
             plans.append(planning.plan(start.version, last, later, self._at, question, clock))
+        if not plans:  # the first snapshot was vacuumed, and may be left out
+            return []
         target = self._target_bytes or DEFAULT_TARGET_BYTES
         work = changes.share_out(plans, self.table, self._columns, self._schema, target)
         alone = work.without_shares()
