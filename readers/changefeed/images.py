@@ -112,6 +112,11 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
     Returns:
         As `of_versions`, deletes first.
     """
+    if not before.column_names:  # all rows are alike
+        fewer = after.num_rows < before.num_rows
+        some = (before if fewer else after).slice(0, abs(after.num_rows - before.num_rows))
+        kinds = pa.repeat(pa.scalar(DELETE if fewer else INSERT), some.num_rows)
+        return _marked(some, kinds, pa.repeat(pa.scalar(version, pa.int64()), some.num_rows))
     rows = pa.concat_tables([before, after]).combine_chunks()
     aliases = [f"c{place}" for place in range(rows.num_columns)]
     told = pa.table([_comparable(column) for column in rows.columns], aliases)
@@ -291,14 +296,24 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_floating(whole.type):
         return whole.view(f"int{whole.type.bit_width}")
     if pa.types.is_nested(whole.type):
-        texts = [None if value.as_py() is None else _text(value) for value in whole]
-        return pa.array(texts, pa.string())
+        values = whole.cast(_without_times(whole.type)).to_pylist()
+        return pa.array([None if value is None else repr(value) for value in values], pa.string())
     return whole
 
 
-def _text(value: pa.Scalar) -> str:
-    """Return a nested value as text that tells it from any other of its type."""
-    return repr(value.as_py())
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """Return a type with numbers in place of times, which Python has of some years only."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_times(field.type)) for field in kind])
+    return kind
 
 
 def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:

@@ -149,7 +149,7 @@ class ChangeReading:
                 yield images.exchanged(rows, rows.slice(0, 0), version)
         else:
             size = sum(s.bytes for s in (*dropped, *added))
-            count = -(-size // self.portion_bytes)
+            count = -(-size // self.portion_bytes) if reading.schema.names else 1
             for old, new in _divided(reading, (dropped, added), count):
                 yield images.exchanged(old, new, version)
 

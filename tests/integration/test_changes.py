@@ -13,7 +13,7 @@ from eventlog.readers import Changes, changes, scan
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append, delete, upsert
+from eventlog.writers import append, delete, overwrite, upsert
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -113,6 +113,28 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
     ]
 
 
+@pytest.mark.parametrize("key", [(), "id"])
+def test_nested_times_of_years_that_python_does_not_have(key):
+    inner = pa.struct([("d", pa.date32()), ("m", pa.map_(pa.date32(), pa.timestamp("us")))])
+    schema = SCHEMA.append(pa.field("l", pa.list_(inner)))
+    numbers = pa.struct([("d", pa.int32()), ("m", pa.map_(pa.int32(), pa.int64()))])
+    store = MemoryStore()
+    clock = ManualClock(1_700_000_000_000, 1)
+    table = Table.create(store.uri, schema, store=store, clock=clock, time_column="at", key=key)
+
+    def rows(day, micros):
+        values = pa.array([[{"d": day, "m": [(day, micros)]}]], pa.list_(numbers))
+        return arrow((1, "a")).append_column("l", values.cast(schema.field("l").type))
+
+    append(table, rows(2**30, 2**62))
+    for micros in (2**62, 2**62 + 1):
+        overwrite(table, rows(2**30, micros))
+    kinds = ["update_before", "update_after"] if key else ["delete", "insert"]
+    found = changes(table, 0).to_table()
+    assert found.column("_change").to_pylist() == ["insert", *kinds]
+    assert found.column("_version").to_pylist() == [1, 3, 3]
+
+
 def test_only_columns_asked_for_are_compared():
     table = table_of(MemoryStore(), key="id")
     upsert(table, arrow((1, "a")))
@@ -121,6 +143,16 @@ def test_only_columns_asked_for_are_compared():
     found = changes(table, 1, columns=["at"]).to_table()
     assert found.schema.names == ["at", "_change", "_version", "_time"]
     assert found.column("at").to_pylist() == [NOON, NOON + DAY]
+
+
+def test_without_columns_the_rows_are_counted():
+    table = table_of(MemoryStore())
+    append(table, arrow((1, "a"), (2, "b")))
+    overwrite(table, arrow((3, "c"), (4, "d"), (5, "e")))
+    overwrite(table, arrow((6, "f")))
+    columns = changes(table, 0, columns=[]).to_table().drop_columns(["_time"]).to_pylist()
+    wanted = [("insert", 1)] * 2 + [("insert", 2)] + [("delete", 3)] * 2
+    assert [tuple(row.values()) for row in columns] == wanted
 
 
 def test_an_update_out_of_the_filter_shows_what_it_was():
