@@ -177,7 +177,7 @@ class _Segment:
                 continue
             low, high = (pc.min_max(column)[end] for end in ("min", "max"))
             if name in self._bounds:
-                ends = pa.array([b.as_py() for b in (low, high, *self._bounds[name])], column.type)
+                ends = pa.concat_arrays([pa.repeat(b, 1) for b in (low, high, *self._bounds[name])])
                 low, high = (pc.min_max(ends)[end] for end in ("min", "max"))
             self._bounds[name] = low, high
 
@@ -226,9 +226,9 @@ class _Segment:
             return None
         low, high = (stats.encode(end, column.type) for end in self._bounds[column.name])
         if known.min is not None and low is not None and low < known.min:  # type: ignore[operator]
-            return f"begin above its least value {self._bounds[column.name][0]}"
+            return f"begin above its least value {_text(self._bounds[column.name][0])}"
         if known.max is not None and high is not None and high > known.max:  # type: ignore[operator]
-            return f"end below its greatest value {self._bounds[column.name][1]}"
+            return f"end below its greatest value {_text(self._bounds[column.name][1])}"
         return None
 
     def _error(self, message: str) -> None:
@@ -247,4 +247,11 @@ def complete_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 def key_text(key: Sequence[str], values: Sequence[pa.Scalar]) -> str:
     """Return a key as text: id=7, day=2013-01-07."""
     named = zip(key, values, strict=True)
-    return ", ".join(f"{name}={value.as_py()!s:.60}" for name, value in named)
+    return ", ".join(f"{name}={_text(value):.60}" for name, value in named)
+
+
+def _text(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())
+    except (OverflowError, ValueError):  # a time outside the range of Python's types
+        return str(value.value)

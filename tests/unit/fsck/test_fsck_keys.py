@@ -20,7 +20,7 @@ from support.keyed_tables import (
     stored,
 )
 
-from eventlog import Table, compaction
+from eventlog import Table, compaction, limits
 from eventlog.cli.program import build
 from eventlog.compaction import Policy
 from eventlog.errors import InvalidInput
@@ -250,6 +250,25 @@ def test_a_key_in_two_chunks(compacted):
         "2 keys stand in chunk 2024-01-01 and in chunk 2024-01-03",
     ]
     assert "k=3, s=x" in texts[0]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_keys_of_years_that_python_does_not_have(kind, monkeypatch):
+    schema = pa.schema([pa.field("k", kind, nullable=False), SCHEMA.field("at")])
+    table = create(schema=schema, time_column="at", granularity="day", key="k", buckets=BUCKETS)
+    numbers = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    far = 2 ** (numbers.bit_width - 2)
+
+    def some(day, *steps):
+        times = [DAY + timedelta(days=day)] * len(steps)
+        return pa.table([pa.array([far + n for n in steps], numbers).cast(kind), times], schema)
+
+    monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 3)
+    upsert(table, some(0, *range(10)))
+    upsert(table, some(1, 3))
+    ((severity, _, text),) = found(table)
+    assert severity == "warning"
+    assert f"for example k={far + 3}: the event time of a key must not change" in text
 
 
 def test_keys_are_compared_in_little_memory():
