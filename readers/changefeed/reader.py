@@ -239,10 +239,9 @@ def changes(
     They tell of each version how it differs from the one before it: a version that writes a row
     anew with the same values changes nothing, and compaction changes nothing, but where it forgets
     a tombstone that hid a row. So the changes after 5 up to 7 and those after 7 up to 9 are
-    together those after 5 up to 9. Changes of one key come
-    in the order of versions, `update_before` directly before its `update_after`; in a table without
-    a key those of each version come together, deletes of a time before its inserts. No other order
-    is promised.
+    together those after 5 up to 9. Changes of one key come in the order of versions, an
+    `update_before` directly before its `update_after`; without a key those of each version come
+    together, deletes of a time before its inserts. No other order is promised.
 
     The cost follows the changes: a GET for each version, the segments that were written, and of a
     keyed table the rows of those keys in the slices that they are in.
