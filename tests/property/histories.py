@@ -36,6 +36,9 @@ def main():
     for number in range(options.histories):
         try:
             counts.update(play(first + number).counts)
+        except KeyboardInterrupt:
+            options.histories = number
+            break
         except Exception:  # noqa: BLE001 - every error is a finding, and others may follow
             failed.append(first + number)
             if len(failed) <= MAX_TOLD:

@@ -66,12 +66,14 @@ LEAST = {
     "delete": 0.3,
     "published": 0.05,
     "task superseded": 0.002,
+    "undone under a task": 0.02,
     "conflicts": 0.001,
     **{f"merge={kind}": 0.1 for kind in KINDS},
 }
 ENOUGH_TO_TELL = 100
 # What refers to rows that are there may come too late; a row that is written may not.
-MAY_CONFLICT = ("overwrite", "stage_overwrite", "merge", "land", "restore", "add_columns", "vacuum")
+MAY_CONFLICT = ("overwrite", "stage_overwrite", "merge", "land", "restore", "add_columns", "vacuum",
+                "rewind")  # fmt: skip
 
 
 class History:
@@ -363,6 +365,29 @@ class History:
         version = self.chance.choice(self.book.kept)
         return lambda t: t.restore(version)
 
+    def rewind(self):
+        """A task is planned on a version that was restored, which is undone while it runs."""
+        version = self.chance.choice(self.book.kept)
+        pause = self.chance.randrange(1, MOST_CALLS)
+
+        def act(_):
+            self.now_ms += self.chance.choice([1, 25 * HOUR_MS])
+            t = self.handle()
+            before = t.head().version
+            t.restore(version)
+            tasks = compaction.plan(t, self.policy).tasks
+            undo = lambda: self.handle().restore(before)
+            if not tasks:
+                undo()
+                return
+            store = Mortal(self.store, pause=pause, meanwhile=undo)
+            outcome = compaction.perform(self.handle(store), self.chance.choice(tasks), self.policy)
+            self.counts["undone under a task"] += 1
+            if outcome.status == "failed":
+                self.failed_task(t, outcome)
+
+        return act
+
     def pin(self):
         version = self.chance.choice(self.book.kept)
         name = f"p{next(self.seeds)}"
@@ -403,6 +428,7 @@ class History:
         "pin": 0.2,
         "vacuum": 0.8,
         "add_columns": 0.4,
+        "rewind": 0.7,
     }
 
     def step(self):
