@@ -147,10 +147,10 @@ def _windows(before: pa.Table, rows: pa.Table, key: str) -> Iterator[pa.Table]:
         return
     each = max(1, (before.nbytes + rows.nbytes) // everything)
     most = max(1, _WINDOW_BYTES // each)
-    if _at_most(before, rows, key) <= most:
+    versions = pc.unique(_whole(rows.column(AT))).to_pylist()  # rows are in their order
+    if len(versions) == 1 or _at_most(before, rows, key) <= most:
         yield rows
         return
-    versions = pc.unique(_whole(rows.column(AT))).to_pylist()  # rows are in their order
     counts = _counted(before, key)
     waiting: list[pa.Table] = []
     touched: dict[int, int] = {}
