@@ -6,6 +6,7 @@ they are. The others are merged with what the logs say (`eventlog.staging.mergin
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,11 @@ from eventlog.state.keyed.rule import OP, MergeRule
 from eventlog.state.keyed.slices import Run, applied, slice_of, span
 
 AT = ""  # no column of a table has this name
+# What an expression calls, as it prints itself, and what of that has a value for all arguments.
+_CALLED = re.compile(r"(\w+)\(")
+_TOTAL = frozenset(
+    ("coalesce", "decimal128", "if_else", "invert", "is_in", "is_null", "is_valid", "starts_with")
+)
 _FEW_KEYS = 1000  # that are worth a filter
 _FEW_BASES = 4  # that a look-up reads
 _SAMPLES = 256  # keys for each share of a bucket
@@ -195,13 +201,13 @@ class Slices:
     def _of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
         """Return the filter of a look-up, which is applied before the merge, too.
 
-        It reads no other columns than those of the key, which a merge does not change. Row groups
-        are then left out by their statistics.
+        It reads no other columns than those of the key, which a merge does not change, and does not
+        fail on rows that a merge removes. Row groups are then left out by their statistics.
         """
         reading = self.reading
         keys_only = reading.filter_columns <= set(self.rule.key)
         few = len(_ordered(runs, ("base",))) <= _FEW_BASES
-        return reading.filter if keys_only and few else None
+        return reading.filter if keys_only and few and _never_fails(reading.filter) else None
 
     def _of_unit(
         self, above: pa.Table, late: pa.Table, bases: Iterable[pa.Table], waiting: list[pa.Table]
@@ -382,6 +388,14 @@ def _alike(
         yield False, [segment]
     if waiting:
         yield True, waiting
+
+
+def _never_fails(wanted: pc.Expression | None) -> bool:
+    """Return whether a filter can be told to have no function that fails on some values.
+
+    Text that looks like a call of one counts as one.
+    """
+    return set(_CALLED.findall(str(wanted))) <= _TOTAL
 
 
 def _having(keys: pa.Table) -> pc.Expression | None:

@@ -12,7 +12,7 @@ from support.keyed_tables import SCHEMA, WITH_OP, merged, ordered, properties_of
 from eventlog.format.buckets import buckets_of
 from eventlog.readers import scan
 from eventlog.readers.keyed import Slices
-from eventlog.writers import upsert
+from eventlog.writers import delete, upsert
 
 KEYS = {"k": ("k",), "s": ("s",), "both": ("s", "k")}
 
@@ -89,3 +89,18 @@ def test_a_look_up_in_a_bucket_whose_base_has_others_too():
     ]:
         found = scan(table, where=f"k = {k} AND s = '{s}'").to_table().to_pylist()
         assert found == ([expected[k, s]] if (k, s) in expected else []), (k, s)
+
+
+@pytest.mark.parametrize(
+    ("where", "gone", "expected"),
+    [
+        (pc.scalar(100) / pc.field("k") > 20, 0, [1, 2]),
+        ("k + 9223372036854775806 > 0", 2, [-5, 0, 1]),
+    ],
+)
+def test_a_filter_is_not_applied_to_rows_that_a_merge_removes(where, gone, expected):
+    table = create(schema=SCHEMA, time_column="at", granularity="all", key="k", buckets=1)
+    row = row_of(random.Random(1))
+    upsert(table, pa.Table.from_pylist([row | {"k": k} for k in (0, 1, 2, -5)], schema=SCHEMA))
+    delete(table, keys=pa.table({"k": [gone]}))
+    assert sorted(scan(table, where=where).to_table().column("k").to_pylist()) == expected
