@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog import Table, readers
-from eventlog.compaction import Policy, run, vacuum
+from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.errors import InvalidInput, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.source import make_stream_reader
@@ -150,6 +150,25 @@ def test_a_stream_that_a_vacuum_passed_says_so(local_uri):
     known = len(stream.drain())
     upsert(table, rows(chance, 4))
     newest = table.head().version
+    assert counted(stream.drain()[known:]) == expected(table, newest - 1)
+
+
+def test_a_stream_passes_a_merge_that_may_forget_before_a_vacuum_does(local_uri):
+    table = Table.create(local_uri, SCHEMA, time_column="ts", key="id", order_by="n")
+    chance = random.Random(8)
+    append(table, rows(chance, 4))
+    planned = plan(table, policy=POLICY)
+    append(table, rows(chance, 4))
+    stream = Stream(local_uri, startingVersion="0")
+    stream.drain()
+    assert run(table, planned.tasks, policy=POLICY).outcomes[0].status == "done"
+    stream.drain()
+    assert stream.ends[-1]["version"] == table.refresh().version
+    vacuum(table, dry_run=False, **NOW)
+    vacuum(table, dry_run=False, **NOW)
+    append(table, rows(chance, 4))
+    newest = table.head().version
+    known = len(stream.found)
     assert counted(stream.drain()[known:]) == expected(table, newest - 1)
 
 

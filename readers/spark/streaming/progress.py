@@ -79,6 +79,7 @@ class Rules:
         skip_changes: pass over transactions that remove or bring back rows.
         fail_on_data_loss: end the stream at a version that was vacuumed; else go on at the horizon.
         read_changes: the stream reads what versions did to the rows, not only what they appended.
+        forgets: merges of the table may forget tombstones, which brings rows back.
     """
 
     uri: str
@@ -86,10 +87,13 @@ class Rules:
     skip_changes: bool = False
     fail_on_data_loss: bool = True
     read_changes: bool = False
+    forgets: bool = False
 
     def has_rows(self, version: Appends) -> bool:
         """Return whether the stream has rows of a version."""
-        return bool(version.segments) or (self.read_changes and version.change is not None)
+        if self.read_changes and (version.change is not None or (self.forgets and version.rebased)):
+            return True
+        return bool(version.segments)
 
     def problem(self, version: Appends, horizon: int) -> EventLogError | None:
         """Return why the stream cannot pass a version, or None.

@@ -330,7 +330,15 @@ class Source:
     @cached_property
     def _rules(self) -> Rules:
         columns, uri = self._columns.stored_schema, self.table.uri
-        return Rules(uri, columns, self._skip_changes, self._fail_on_data_loss, self._read_changes)
+        rule = self._question.rule
+        return Rules(
+            uri,
+            columns,
+            skip_changes=self._skip_changes,
+            fail_on_data_loss=self._fail_on_data_loss,
+            read_changes=self._read_changes,
+            forgets=rule is not None and rule.ordered_deletes,
+        )
 
     def _problem(self, version: Appends) -> EventLogError | None:
         return self._rules.problem(version, self.tail.horizon)
