@@ -91,11 +91,12 @@ def question(state: VersionState, columns: Sequence[str] | None, where: Where | 
         Corrupt: the table has no schema or no layout, or a merge rule that does not fit them.
     """
     asked = scan.question(state, columns, where)
-    taken = [name for name in COLUMNS.names if name in asked.schema.names]
+    # Spark takes names for the same that differ in capitals only.
+    taken = [name for name in asked.schema.names if name.lower() in COLUMNS.names]
     if taken:
         raise InvalidInput(
-            f"changes have a column {taken[0]!r} of their own, and so has the table: leave it out "
-            "with `columns`"
+            f"changes have a column {taken[0].lower()!r} of their own, and the table has "
+            f"{taken[0]!r}: leave it out with `columns`"
         )
     return asked
 

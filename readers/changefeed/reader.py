@@ -33,8 +33,8 @@ from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
 from eventlog.state.keyed.rule import MAX_KEY, MergeRule
 
-# Rows in memory take about so many times their stored size, and merging holds them several times.
-_HELD, _EXPANDED = 8, 4
+# Rows take several times their stored size in memory, and their images are held beside them.
+_HELD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ChangeReading:
     @property
     def portion_bytes(self) -> int:
         """About how many stored bytes are held at once."""
-        return max(1, self.reading.ahead_bytes * _EXPANDED // _HELD)
+        return max(1, self.reading.ahead_bytes // _HELD)
 
     def batches(self, found: Iterable[Step]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of steps, in their order.
