@@ -99,7 +99,8 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
     start = max(1, _first(given, table, last)) - 1
     if start > last.version:
         raise InvalidInput(
-            f"option startingVersion is {start + 1}, and the last version to read is {last.version}"
+            f"version {start + 1} is the first to read, and {last.version} the last one: give an "
+            "earlier startingVersion or startingTimestamp"
         )
     first = kept_snapshot(table, start)
     asked = planning.question(last.state, columns.names, where_of(given))

@@ -117,7 +117,9 @@ def make_reader(
         return _change_reader(given, schema, pinned)
     given.refuse(CHANGES_NAMES, "is for changes: set option readChanges=true, or leave it out")
     given.refuse(
-        STREAM_READ_NAMES, "is for streams: read with spark.readStream, or leave the option out"
+        STREAM_READ_NAMES,
+        "is for streams: read with spark.readStream, or set option readChanges=true to read what "
+        "versions did to the rows, or leave the option out",
     )
     given.refuse(
         OVERWRITE_NAMES,
