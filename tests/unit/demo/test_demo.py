@@ -9,6 +9,7 @@ from eventlog.compaction import Policy, plan, run
 from eventlog.demo import jobs
 from eventlog.demo.compaction import Ongoing, compact_beside, meetings
 from eventlog.demo.result import Result
+from eventlog.demo.status import Status
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
@@ -55,8 +56,9 @@ def commits(t, start):
     return [t.log.read(version)[0] for version in range(start, t.refresh().version + 1)]
 
 
-def result(beside):
-    return Result("t", exact=True, equal=True, compaction=beside)
+def result(beside, **upserts):
+    status = Status(**{"exact": True, "replayed": True, **upserts})
+    return Result("t", exact=True, equal=True, compaction=beside, status=status)
 
 
 @pytest.mark.timeout(60)
@@ -120,3 +122,11 @@ def test_the_demo_is_no_success_unless_all_of_it_holds(wrong):
     good = {"arrived": 1, "between": 1, "stable": True}
     assert result(Ongoing(**good)).ok
     assert not result(Ongoing(**good | wrong)).ok
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"exact": False}, {"replayed": False}, {"conflicts": 1}, {"failed_upserts": 1}]
+)
+def test_nor_unless_the_upserts_do(wrong):
+    good = Ongoing(arrived=1, between=1, stable=True)
+    assert not result(good, **wrong).ok
