@@ -83,11 +83,11 @@ def among(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
         return pa.repeat(pa.scalar(False), rows.num_rows)
     if len(key) == 1:
         values = keys.column(key[0])
-        return pc.is_in(_whole(rows.column(key[0])), value_set=_whole(values))
+        return pc.is_in(in_one_piece(rows.column(key[0])), value_set=in_one_piece(values))
     left = _keys(rows, key)
     right = _keys(keys, key).select(_aliases(key)).group_by(_aliases(key)).aggregate([])
     hits = left.join(right, keys=_aliases(key), join_type="left semi", use_threads=False)
-    return pc.is_in(_numbers(rows.num_rows), value_set=_whole(hits.column("row")))
+    return pc.is_in(row_numbers(rows.num_rows), value_set=in_one_piece(hits.column("row")))
 
 
 def places(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
@@ -99,12 +99,12 @@ def places(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
         key: their names.
     """
     if len(key) == 1:
-        value_set = _whole(keys.column(key[0]))
-        return pc.index_in(_whole(rows.column(key[0])), value_set=value_set).cast(pa.int64())
+        value_set = in_one_piece(keys.column(key[0]))
+        return pc.index_in(in_one_piece(rows.column(key[0])), value_set=value_set).cast(pa.int64())
     right = _keys(keys, key).rename_columns([*_aliases(key), "place"])
     left = _keys(rows, key)
     joined = left.join(right, keys=_aliases(key), join_type="left outer", use_threads=False)
-    return _whole(joined.sort_by("row").column("place"))
+    return in_one_piece(joined.sort_by("row").column("place"))
 
 
 def distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -168,12 +168,12 @@ class _Rows:
             return self._with(self.shown(), barriers)
         if rule.kind == "partial":
             sources = self._sources(alive)
-            named = [_whole(sources.column(f"v{n}")) for n in range(len(self.values))]
+            named = [in_one_piece(sources.column(f"v{n}")) for n in range(len(self.values))]
             # A key is present even if none of its values counts.
             empty = pa.repeat(pa.scalar(True), sources.num_rows)
             for column in named:
                 empty = pc.and_(empty, pc.is_null(column))
-            bare = _whole(sources.column("first_min")).filter(empty)
+            bare = in_one_piece(sources.column("first_min")).filter(empty)
             return self._take([*named, bare, deletes, barriers])
         return self._with(self._aggregated(alive), barriers)
 
@@ -200,12 +200,12 @@ class _Rows:
     def _positions(self, order: str | None) -> tuple[pa.Array, pa.Array]:
         """Return the place of each row in the order of a column, and the row of each place."""
         if order not in self._orders:
-            numbers = _numbers(self.rows.num_rows)
+            numbers = row_numbers(self.rows.num_rows)
             if order is None:
                 self._orders[order] = numbers, numbers
             else:
                 # Stable: equal values stay in commit order.
-                column = _whole(self.rows.column(order))
+                column = in_one_piece(self.rows.column(order))
                 nulls = numbers.filter(pc.is_null(column))
                 valid = numbers.filter(pc.is_valid(column))
                 ranked = valid.take(pc.sort_indices(column.drop_null()))
@@ -217,18 +217,18 @@ class _Rows:
         """Return which deletes are barriers."""
         if self.rule.order is None or not self.rule.ordered_deletes:
             return self.deleted
-        return pc.and_(self.deleted, pc.is_null(_whole(self.rows.column(self.rule.order))))
+        return pc.and_(self.deleted, pc.is_null(in_one_piece(self.rows.column(self.rule.order))))
 
     def _last_barriers(self) -> pa.Array:
         """Return the number of the last barrier of each key that has one."""
-        return self._best(self._barred(), _numbers(self.rows.num_rows), "max")
+        return self._best(self._barred(), row_numbers(self.rows.num_rows), "max")
 
     def _behind_barriers(self) -> pa.Array | None:
         """Return which rows no barrier hides; None: there is no barrier."""
         barred = self._barred()
         if not pc.any(barred, min_count=0).as_py():
             return None
-        numbers = _numbers(self.rows.num_rows)
+        numbers = row_numbers(self.rows.num_rows)
         return pc.greater(numbers, self._of_key(self._best(barred, numbers, "max"), numbers))
 
     def _of_key(self, rows: pa.Array, values: pa.Array) -> pa.Array:
@@ -237,13 +237,13 @@ class _Rows:
         right = self.keys.select(aliases).take(rows).append_column("value", values.take(rows))
         joined = self.keys.join(right, keys=aliases, join_type="left outer", use_threads=False)
         joined = joined.select(["row", "value"]).sort_by("row")
-        return pc.fill_null(_whole(joined.column("value")), -1)
+        return pc.fill_null(in_one_piece(joined.column("value")), -1)
 
     def _best(self, mask: pa.Array, places: pa.Array, function: str) -> pa.Array:
         """Return the row of the least or greatest place of each key, among rows in the mask."""
         chosen = self.keys.append_column("place", places).filter(mask)
         best = _grouped(chosen, [("place", function)]).column(f"place_{function}")
-        return _whole(best)
+        return in_one_piece(best)
 
     def _winners(self) -> pa.Array:
         """Return the row that decides each key under `last` or `first`."""
@@ -286,7 +286,7 @@ class _Rows:
         behind = self._behind_barriers()
         if behind is not None:
             mask = pc.and_(mask, behind)
-        versions = _whole(self.rows.column(VERSION))
+        versions = in_one_piece(self.rows.column(VERSION))
         places, rows = self._positions(VERSION)
         newest = rows.take(self._best(mask, places, "max"))
         if len(newest) == (pc.sum(mask).as_py() or 0):  # no key has several
@@ -311,14 +311,14 @@ class _Rows:
 
     def _sources(self, alive: pa.Array) -> pa.Table:
         """Return for each key: a row of it, and by column the row that its value comes from."""
-        table = self.keys.append_column("first", _numbers(self.rows.num_rows))
+        table = self.keys.append_column("first", row_numbers(self.rows.num_rows))
         functions: list[tuple[str, str]] = [("first", "min")]
         for place, name in enumerate(self.values):
             places, _ = self._positions(self.rule.order_of(name))
-            usable = pc.is_valid(_whole(self.rows.column(name)))
+            usable = pc.is_valid(in_one_piece(self.rows.column(name)))
             order = self.rule.order_of(name)
             if order is not None and order != name:
-                usable = pc.and_(usable, pc.is_valid(_whole(self.rows.column(order))))
+                usable = pc.and_(usable, pc.is_valid(in_one_piece(self.rows.column(order))))
             nothing = pa.nulls(len(places), pa.int64())
             table = table.append_column(f"p{place}", pc.if_else(usable, places, nothing))
             functions.append((f"p{place}", "min" if self._function(name) == "first" else "max"))
@@ -327,7 +327,7 @@ class _Rows:
         for place, name in enumerate(self.values):
             _, rows = self._positions(self.rule.order_of(name))
             function = "min" if self._function(name) == "first" else "max"
-            columns[f"v{place}"] = rows.take(_whole(found.column(f"p{place}_{function}")))
+            columns[f"v{place}"] = rows.take(in_one_piece(found.column(f"p{place}_{function}")))
         return pa.table(columns)
 
     def _function(self, name: str) -> str:
@@ -336,9 +336,9 @@ class _Rows:
     def _value(self, name: str, place: int, sources: pa.Table, alive: pa.Array) -> pa.Array:
         """Return the merged values of a column, in the order of the keys of `sources`."""
         function = self._function(name)
-        column = _whole(self.rows.column(name))
+        column = in_one_piece(self.rows.column(name))
         if function in ("last", "first"):
-            return column.take(_whole(sources.column(f"v{place}")))
+            return column.take(in_one_piece(sources.column(f"v{place}")))
         return self._reduced(name, column, "sum" if function == "count" else function, alive)
 
     def _reduced(self, name: str, column: pa.Array, function: str, alive: pa.Array) -> pa.Array:
@@ -351,11 +351,11 @@ class _Rows:
             column = column.cast(pa.decimal256(76 - 0, scale) if not whole else _WIDE_SUM)
         elif pa.types.is_floating(kind):
             column = pc.add(column, pa.scalar(0.0, kind))  # -0.0 becomes 0.0
-        first = pc.if_else(alive, _numbers(len(column)), pa.nulls(len(column), pa.int64()))
+        first = pc.if_else(alive, row_numbers(len(column)), pa.nulls(len(column), pa.int64()))
         table = self.keys.append_column("value", column).append_column("first", first)
         found = _grouped(table.filter(alive), [("value", function), ("first", "min")])
         # `_sources` groups the same rows, so the keys come in the same order.
-        merged = _whole(found.column(f"value_{function}"))
+        merged = in_one_piece(found.column(f"value_{function}"))
         try:
             return merged.cast(kind)
         except pa.ArrowInvalid:
@@ -370,19 +370,21 @@ class _Rows:
         if order is None:
             return merged
         sources = self._sources(alive)
-        main = _whole(merged.column(order))
-        orders = _whole(self.rows.column(order))
+        main = in_one_piece(merged.column(order))
+        orders = in_one_piece(self.rows.column(order))
         extras: list[pa.Table] = []
         for place, name in enumerate(self.values):
             if self._function(name) not in ("last", "first") or name == order:
                 continue
-            source = _whole(sources.column(f"v{place}"))
+            source = in_one_piece(sources.column(f"v{place}"))
             apart = pc.fill_null(pc.not_equal(orders.take(source), main), False)
             if not pc.any(apart, min_count=0).as_py():
                 continue
             position = merged.schema.get_field_index(name)
             field = merged.schema.field(name)
-            blank = pc.if_else(apart, pa.nulls(len(apart), field.type), _whole(merged.column(name)))
+            blank = pc.if_else(
+                apart, pa.nulls(len(apart), field.type), in_one_piece(merged.column(name))
+            )
             extras.append(self._extra(name, source.filter(apart)))
             merged = merged.set_column(position, field.with_nullable(True), blank)
         if not extras:
@@ -408,8 +410,8 @@ def _keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
     The columns are renamed: Arrow parses a name that starts with a dot as a path.
     """
-    columns = [_whole(rows.column(name)) for name in key]
-    return pa.table([*columns, _numbers(rows.num_rows)], [*_aliases(key), "row"])
+    columns = [in_one_piece(rows.column(name)) for name in key]
+    return pa.table([*columns, row_numbers(rows.num_rows)], [*_aliases(key), "row"])
 
 
 def _aliases(key: Sequence[str]) -> list[str]:
@@ -425,14 +427,16 @@ def _grouped(table: pa.Table, functions: Sequence[tuple[str, str]]) -> pa.Table:
 def _deleted(rows: pa.Table) -> pa.Array:
     if OP not in rows.column_names:
         return pa.repeat(pa.scalar(False), rows.num_rows)
-    return pc.fill_null(pc.equal(_whole(rows.column(OP)), DELETE), False)
+    return pc.fill_null(pc.equal(in_one_piece(rows.column(OP)), DELETE), False)
 
 
-def _numbers(count: int) -> pa.Array:
+def row_numbers(count: int) -> pa.Array:
+    """Return the numbers from 0 on, so many."""
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
     if isinstance(column, pa.Array):
         return column
     whole = column.combine_chunks()

@@ -80,7 +80,7 @@ def between(before: pa.Table, after: pa.Table, rule: MergeRule, version: int) ->
     images = rows.select([name for name in rows.column_names if name not in rule.key])
     images = images.append_column(key, merging.places(rows, keys, rule.key))
     images = images.append_column(AT, pa.concat_arrays(versions))
-    every = _numbers(keys.num_rows)
+    every = merging.row_numbers(keys.num_rows)
     touches = pa.table(
         {
             key: pa.concat_arrays([every, every]),
@@ -123,7 +123,7 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
     signs = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
     signs.append(pa.repeat(pa.scalar(1, pa.int64()), after.num_rows))
     told = told.append_column("sign", pa.concat_arrays(signs))
-    told = told.append_column("row", _numbers(rows.num_rows))
+    told = told.append_column("row", merging.row_numbers(rows.num_rows))
     grouped = told.group_by(aliases, use_threads=False).aggregate([("sign", "sum"), ("row", "min")])
     parts = []
     for change, sign in ((DELETE, -1), (INSERT, 1)):
@@ -147,7 +147,9 @@ def _windows(before: pa.Table, rows: pa.Table, key: str) -> Iterator[pa.Table]:
         return
     each = max(1, (before.nbytes + rows.nbytes) // everything)
     most = max(1, _WINDOW_BYTES // each)
-    versions = pc.unique(_whole(rows.column(AT))).to_pylist()  # rows are in their order
+    versions = pc.unique(
+        merging.in_one_piece(rows.column(AT))
+    ).to_pylist()  # rows are in their order
     if len(versions) == 1 or _at_most(before, rows, key) <= most:
         yield rows
         return
@@ -194,7 +196,7 @@ def _offsets(rows: pa.Table, versions: Sequence[int]) -> list[int]:
 
 def _counted(rows: pa.Table, key: str) -> dict[int, int]:
     """Return the number of rows of each key."""
-    counts = pc.value_counts(_whole(rows.column(key)))
+    counts = pc.value_counts(merging.in_one_piece(rows.column(key)))
     return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
 
 
@@ -207,14 +209,18 @@ def _of_window(known: pa.Table, rule: MergeRule, after: int, key: str) -> Iterat
     first = pa.repeat(pa.scalar(after, pa.int64()), bases.num_rows)
     touches = pa.concat_tables([touches.select([key, AT]), bases.append_column(AT, first)])
     rows = pa.table(
-        {"key": known.column(key), "at": known.column(AT), "row": _numbers(known.num_rows)}
+        {
+            "key": known.column(key),
+            "at": known.column(AT),
+            "row": merging.row_numbers(known.num_rows),
+        }
     )
     wanted = pa.table({"key": touches.column(key), "until": touches.column(AT)})
     spread = rows.join(wanted, keys="key", join_type="inner", use_threads=False)
     spread = spread.filter(pc.less_equal(spread.column("at"), spread.column("until")))
     spread = spread.take(pc.sort_indices(spread.column("row")))
-    copies = known.drop_columns([AT]).take(_whole(spread.column("row")))
-    copies = copies.append_column(AT, _whole(spread.column("until"))).combine_chunks()
+    copies = known.drop_columns([AT]).take(merging.in_one_piece(spread.column("row")))
+    copies = copies.append_column(AT, merging.in_one_piece(spread.column("until"))).combine_chunks()
     images = merging.shown(copies, replace(rule, key=(key, AT)))
     yield _differences(images, touches, after, key)
 
@@ -232,13 +238,13 @@ def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> p
         {
             "key": images.column(key),
             "at": images.column(AT),
-            "image": _numbers(images.num_rows),
+            "image": merging.row_numbers(images.num_rows),
         }
     )
     wanted = pa.table({"key": touches.column(key), "at": touches.column(AT)})
     line = wanted.join(numbered, keys=["key", "at"], join_type="left outer", use_threads=False)
     line = line.sort_by([("key", "ascending"), ("at", "ascending")])
-    at, now = _whole(line.column("at")), _whole(line.column("image"))
+    at, now = merging.in_one_piece(line.column("at")), merging.in_one_piece(line.column("image"))
     then = pa.concat_arrays(
         [pa.nulls(min(1, len(now)), pa.int64()), now.slice(0, max(0, len(now) - 1))]
     )
@@ -265,7 +271,7 @@ def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> p
 
 def _with_keys(changes: pa.Table, keys: pa.Table, key: str) -> pa.Table:
     """Return changes with the key columns in place of their number."""
-    numbers = _whole(changes.column(key))
+    numbers = merging.in_one_piece(changes.column(key))
     changes = changes.drop_columns([key])
     for name in reversed(keys.column_names):
         changes = changes.add_column(0, keys.schema.field(name), keys.column(name).take(numbers))
@@ -292,7 +298,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
 
     A NaN is the same as itself here, and -0.0 is not 0.0.
     """
-    whole = _whole(column)
+    whole = merging.in_one_piece(column)
     if pa.types.is_floating(whole.type):
         return whole.view(f"int{whole.type.bit_width}")
     if pa.types.is_nested(whole.type):
@@ -319,7 +325,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     """Return each value so many times."""
     if pc.all(pc.equal(counts, 1), min_count=0).as_py():
-        return _whole(values)
+        return merging.in_one_piece(values)
     parts = [pa.repeat(value, count.as_py()) for value, count in zip(values, counts, strict=True)]
     return pa.concat_arrays([pa.nulls(0, values.type), *parts])
 
@@ -330,14 +336,3 @@ def _free_name(names: Sequence[str]) -> str:
     while name in names:
         name += "_"
     return name
-
-
-def _numbers(count: int) -> pa.Array:
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
