@@ -320,7 +320,12 @@ class History:
                 [(run.first, run.last)] * 2 + [(run.first,) * 2, (0, self.rule.buckets - 1)]
             )
             wide = chance.random() < 0.5
-            made = merged(t, head, run.chunk, *buckets, low, high, wide=wide)
+            try:
+                made = merged(t, head, run.chunk, *buckets, low, high, wide=wide)
+            except errors.KeyNotFound as gone:  # as a reader says it
+                if head.version < self.handle().refresh().meta.horizon:
+                    raise errors.VersionVacuumed("a vacuum passed it") from gone
+                raise
             if made is None:
                 return
             if chance.random() < 0.4:
