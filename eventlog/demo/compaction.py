@@ -1,4 +1,4 @@
-"""The demo's second half: compaction while late flights of the same days keep arriving.
+"""The demo's second part: compaction while late flights of the same days keep arriving.
 
 Needs the extra `demo`. Neither side waits for the other, except to make sure that they overlap: the
 first round of compaction runs once late flights have arrived after its plan, and the last batch of

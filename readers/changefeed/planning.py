@@ -224,7 +224,6 @@ class _Planner:
             # They may have forgotten tombstones: what comes later is merged with what they left.
             self.finish()
             self._forgotten(version)
-            self.base = version.version
         if not self.waiting:  # it has the rows of the version before: the older one may be vacuumed
             self.base = version.version
 
