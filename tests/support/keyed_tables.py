@@ -122,6 +122,8 @@ def merged(  # noqa: PLR0917 - the run
     if not inputs:
         return None
     bottom = all(slices.span(s)[1] >= low for s in counting)
+    if not bottom and any(slices.slice_of(s).kind == "base" for s in inputs):
+        return None  # its late rows would become rows that count
     level = 1 + max(slices.slice_of(s).level for s in inputs)
     read = {s.id: _rows_of(table, s, snapshot, here, rule, (first, last)) for s in inputs}
     before = sum(read[s.id].num_rows for s in inputs if slices.slice_of(s).kind != "late")
