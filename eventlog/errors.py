@@ -70,6 +70,10 @@ class VersionNotFound(NotFound):
     """The table does not have this version (yet), or did not exist at this time."""
 
 
+class VersionNotReplicated(VersionNotFound):
+    """This copy of the table does not have the version; the one that it follows may have it."""
+
+
 class VersionVacuumed(NotFound):
     """The version is below the table's horizon: its segments may be gone."""
 

@@ -28,12 +28,14 @@ from eventlog.model.records import (
     KeyFrame,
     Meta,
     Segment,
+    Start,
     Transaction,
 )
 
 MAX_COMMIT_BYTES = limits.COMMIT_BYTES
 MAX_KEYFRAME_BYTES = limits.KEYFRAME_BYTES
 MAX_INTENT_BYTES = limits.INTENT_BYTES
+MAX_START_BYTES = 4096
 HEADER_BYTES = limits.HEADER_BYTES
 MAX_DEPTH = limits.JSON_DEPTH
 HASH_MODULUS = 2**256
@@ -41,7 +43,7 @@ HASH_MODULUS = 2**256
 _HEADER_START = b'{"header":'
 _encoder = msgspec.json.Encoder()
 _PLAIN = rb'[^"\[\]{}]++|"(?:[^"\\]|\\.)*+"'
-_Model = TypeVar("_Model", Commit, KeyFrame, Transaction)
+_Model = TypeVar("_Model", Commit, KeyFrame, Start, Transaction)
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -151,6 +153,26 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
             version=version,
         )
     return root
+
+
+def encode_start(start: Start) -> bytes:
+    """Return the canonical bytes of the start of a replica."""
+    return sealed(_encoder.encode(start))
+
+
+def decode_start(body: bytes, version: int, table: str) -> Start:
+    """Return the start of a replica in `body`.
+
+    Raises:
+        Corrupt: not a start, not canonical, or of another table or version.
+        UnsupportedFormat: written for a newer reader.
+    """
+    _check_size(body, MAX_START_BYTES)
+    _check_readable(_decode(body, _Format, "start"))
+    start = _decode_canonical(unsealed(body, "start"), Start, "start")
+    if start.version != version or start.table != table or not -1 <= start.after < version:
+        raise Corrupt("the start of the replica is that of another table or version")
+    return start
 
 
 def encode_transaction(transaction: Transaction, table: str) -> bytes:
@@ -346,7 +368,7 @@ _OBJECT = _object_pattern()
 
 
 # Built at import: msgspec crashes if several threads use a type for the first time at once.
-_MODELS = (_Envelope, _Format, Commit, Header, KeyFrame, Meta, Transaction)
+_MODELS = (_Envelope, _Format, Commit, Header, KeyFrame, Meta, Start, Transaction)
 _DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}
 
 

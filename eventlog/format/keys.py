@@ -21,8 +21,10 @@ MAX_VERSION = 999_999_999_999
 
 INTENTS_PREFIX = "_intents/"
 PROBES_PREFIX = "_probe/"
+STARTS_PREFIX = "_starts/"
 _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
+_START_KEY = re.compile(r"_starts/(\d{12})\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
 _HEX32 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -41,6 +43,17 @@ def keyframe_key(version: int) -> str:
 def probe_key(table_id: str) -> str:
     """Return the key of the object with which writers probe the store's preconditions (R2.3)."""
     return f"{PROBES_PREFIX}{table_id}"
+
+
+def start_key(version: int) -> str:
+    """Return the key of the object that says that a replica starts at `version` (R17.4)."""
+    return f"{STARTS_PREFIX}{_inverted(version)}.json"
+
+
+def parse_start_key(key: str) -> int | None:
+    """Return the version of the key of a start, or None for other keys."""
+    match = _START_KEY.fullmatch(key)
+    return MAX_VERSION - int(match[1]) if match else None
 
 
 def frame_key(sha256: str) -> str:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from eventlog.errors import Corrupt
 from eventlog.format.codec import sha256
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit
+from eventlog.model.records import Commit, Start
 
 
 def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
@@ -51,18 +51,29 @@ def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) 
         raise _forked(commit, table)
 
 
-def check_contiguous(versions: Sequence[int], table: str) -> None:
-    """Check that a list of versions has no gap.
+def gaps(versions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the neighbours between which versions are missing: the newer and the older one.
 
     Args:
         versions: the versions, newest first.
+    """
+    return [(newer, older) for newer, older in pairwise(versions) if newer - older != 1]
+
+
+def check_explained(found: Sequence[tuple[int, int]], starts: Sequence[Start], table: str) -> None:
+    """Check that the versions that are missing were never copied to this replica (R17.4).
+
+    Args:
+        found: the gaps.
+        starts: the starts of the replica.
         table: the root URI, for the error.
 
     Raises:
-        Corrupt: there is a gap.
+        Corrupt: there is a gap for another reason.
     """
-    for newer, older in pairwise(versions):
-        if newer - older != 1:  # against gap-not-checked
+    for newer, older in found:
+        # against gap-taken-for-a-start
+        if not any(start.after <= older and newer <= start.version for start in starts):
             raise Corrupt(
                 f"the log has version {newer} but not {newer - 1}: another program wrote to it, "
                 "or commits were deleted; run `eventlog fsck`",

@@ -57,6 +57,8 @@ def history(
         limit: the maximum number of versions; None: all.
         clock: the clock corrections of the newest known state.
 
+    A replica that lacks old versions ends where it starts.
+
     Raises:
         VersionNotFound: a version does not exist.
         Corrupt: a header breaks the format.
@@ -67,7 +69,15 @@ def history(
 
     last = -1 if limit is None else max(-1, start - limit)
     versions = range(start, last, -1)
-    yield from map(entry, each(log.header, versions, count=HEADER_THREADS, window=PAGE))
+    answers = each(log.header, versions, count=HEADER_THREADS, window=PAGE)
+    missing = start
+    try:
+        for header in answers:
+            yield entry(header)
+            missing = header.version - 1
+    except VersionNotFound:
+        if missing == start or log.not_replicated(missing) is None:
+            raise
 
 
 def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
@@ -81,7 +91,9 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
 
     Raises:
         VersionNotFound: the table was created after that time.
+        VersionNotReplicated: this replica does not have the versions of that time.
     """
+    absent = -1  # versions up to this one are not in this replica
 
     def time_of(version: int) -> int:
         return effective(head.meta.clock, version, log.header(version).time)
@@ -91,10 +103,22 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     low, high = known, head.version  # time(low) <= time_ms < time(high)
     while high - low > 1:
         middle = (low + high) // 2
-        if time_of(middle) <= time_ms:
-            low = middle
-        else:
-            high = middle
+        try:
+            later = time_of(middle) > time_ms
+        except VersionNotFound:
+            edge = log.start_above(middle)
+            if edge is None:
+                raise
+            later = low < edge.after and time_of(edge.after) > time_ms
+            if later:
+                middle = edge.after
+            else:
+                absent = middle
+        low, high = (low, middle) if later else (middle, high)
+    if low >= 0 and low == absent:
+        raise log.not_replicated(low) or VersionNotFound(
+            f"version {low} is missing: run `eventlog fsck`", table=log.store.uri, version=low
+        )
     if low < 0:
         created = datetime.fromtimestamp(time_of(0) / 1000, tz=UTC)
         raise VersionNotFound(

@@ -20,6 +20,7 @@ from eventlog.errors import (
     TableNotFound,
     UnsupportedFormat,
     VersionNotFound,
+    VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
@@ -33,6 +34,7 @@ from eventlog.model.records import (
     KeyFrame,
     Leaf,
     Spill,
+    Start,
     Transaction,
 )
 from eventlog.state import fold
@@ -116,7 +118,9 @@ class Log:
                 f"no table at {self.store.uri}: check the path, or create it",
                 table=self.store.uri,
             )
-        chain.check_contiguous([*versions, -1] if last else versions, self.store.uri)
+        gaps = chain.gaps([*versions, -1] if last else versions)
+        if gaps:  # against gap-not-checked
+            chain.check_explained(gaps, self.starts(), self.store.uri)
         return versions[0], versions[0] in frames
 
     def read(self, version: int) -> tuple[Commit, bytes]:
@@ -167,9 +171,60 @@ class Log:
 
         Raises:
             VersionNotFound: there is no such version.
+            VersionNotReplicated: it is a version that this replica does not have.
             Corrupt: the commits themselves do not add up.
         """
-        return self.resolve(*self.read(version))
+        try:
+            commit, body = self.read(version)
+        except VersionNotFound as missing:
+            raise self.not_replicated(version) or missing from None
+        return self.resolve(commit, body)
+
+    def starts(self) -> list[Start]:
+        """Return where this replica starts, the newest first; nothing if it has all versions.
+
+        One LIST, and a GET for each of them (FORMAT.md R17.4).
+
+        Raises:
+            Corrupt: one of them breaks the format.
+            UnsupportedFormat: a newer reader is needed.
+        """
+        found = []
+        for row in self.store.list(keys.STARTS_PREFIX):
+            version = keys.parse_start_key(row.key)
+            if version is None:
+                continue
+            table = self.table or self.header(version).table
+            try:
+                found.append(codec.decode_start(self.store.get(row.key), version, table))
+            except (Corrupt, UnsupportedFormat) as error:
+                raise self._located(error, row.key, version) from None
+        return found
+
+    def start_above(self, version: int) -> Start | None:
+        """Return where this replica starts above a version that it need not have, if it does.
+
+        Args:
+            version: a version whose commit is missing.
+        """
+        return next((s for s in self.starts() if s.after < version < s.version), None)
+
+    def not_replicated(self, version: int) -> VersionNotReplicated | None:
+        """Return the error for a version that this replica does not have; None for other reasons.
+
+        Args:
+            version: a version whose commit is missing.
+        """
+        start = self.start_above(version)
+        if start is None:
+            return None
+        return VersionNotReplicated(
+            f"version {version} is not in this replica, which has the versions from "
+            f"{start.version} on: copy the older ones with `eventlog replicate --backfill`, or "
+            "read the table that it follows",
+            table=self.store.uri,
+            version=version,
+        )
 
     def resolve(self, commit: Commit, body: bytes) -> Snapshot:
         """Return the snapshot of a commit that was already read.

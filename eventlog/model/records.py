@@ -321,6 +321,23 @@ class Commit(Struct, frozen=True, forbid_unknown_fields=True):
     delta: DeltaRecord
 
 
+class Start(Struct, frozen=True, forbid_unknown_fields=True):
+    """Says that a replica has no versions, or not all, between two of its own.
+
+    Attributes:
+        table: the table's id.
+        version: the first version that it has above the gap.
+        after: the last one below it; -1: there is none.
+    """
+
+    format: str
+    min_reader: Count
+    features: tuple[str, ...]
+    table: str
+    version: Count
+    after: Int
+
+
 class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
     """A root's entry for one leaf: a run of segment entries in (chunk start, chunk end, id) order.
 

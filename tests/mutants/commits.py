@@ -109,6 +109,13 @@ COMMITS = (
         "test_c5_gap_is_corrupt_on_open_and_never_served",
     ),
     mutant(
+        "gap-taken-for-a-start",
+        "C5",
+        "only the start of a replica explains a gap",
+        never,
+        "test_c5_gap_is_corrupt_on_open_and_never_served",
+    ),
+    mutant(
         "version-not-compared",
         "C5",
         "a commit has the version of its key",

@@ -11,7 +11,7 @@ FLOORS = (
     ("demo",),
     ("cli",),
     ("face",),
-    ("fsck",),
+    ("fsck", "replication"),
     ("recovery", "table", "staging"),
     ("commit",),
     ("log",),

@@ -1,0 +1,11 @@
+"""Replication: copies of a table that follow it, and joining histories that have diverged.
+
+Since a log is a chain of hashes over immutable objects, a replica, a backup and a move to another
+bucket are one thing: a copy, bytes for bytes, that can go on from where it is. Start at
+`follow.follow`.
+"""
+
+from eventlog.replication.attachment import break_replica, detach, replicas
+from eventlog.replication.follow import Followed, follow
+
+__all__ = ["Followed", "break_replica", "detach", "follow", "replicas"]

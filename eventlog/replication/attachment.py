@@ -1,0 +1,191 @@
+"""What a follower tells the source: that it follows, and up to which version it has everything.
+
+Vacuum waits for the replicas that are attached (FORMAT.md R12.1). An attachment has a token that is
+new at every attach. So a replica that was emptied and attached again does not count as full because
+of what it had acknowledged before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.model.actions import Ack, Attach, Detach
+from eventlog.model.records import Action, Break, Commit, Meta, Replica
+from eventlog.state.small.holds import check_names
+from eventlog.table.table import Table
+
+_BOOKKEEPING = frozenset({Attach, Ack, Detach})
+
+
+def attaching(
+    meta: Meta, name: str, owner: str, having: int, start: int, *, table: str
+) -> tuple[Action, ...]:
+    """Return the actions that attach a replica; none if it is attached.
+
+    Args:
+        meta: the small state of the source.
+        name: the name of the replica.
+        owner: its root URI.
+        having: the newest version that the replica has; -1: none.
+        start: the first version that it will copy; not below the horizon.
+        table: the root URI of the source, for the error.
+
+    Raises:
+        CommitConflict: another replica has the name.
+    """
+    known = meta.replicas.get(name)
+    acked = having if having >= meta.horizon else start
+    if known is None:
+        return (Attach(name, acked, owner),)
+    if known.owner != owner:
+        raise CommitConflict(
+            f"the name {name!r} belongs to the replica {known.owner}, which has acknowledged "
+            f"version {known.acked}: choose another name, or remove that one with `eventlog "
+            "replicas --break`",
+            table=table,
+        )
+    if having < known.acked:  # against emptied-taken-for-full
+        return (Detach(name, known.token), Attach(name, acked, owner))
+    return ()
+
+
+def acking(meta: Meta, name: str, token: int, version: int) -> tuple[Action, ...]:
+    """Return the action that acknowledges a version; none if that is known.
+
+    Args:
+        meta: the small state of the source.
+        name: the name of the replica.
+        token: of its attachment when the copying began.
+        version: the newest version that the replica has.
+    """
+    known = meta.replicas.get(name)
+    # against ack-of-an-earlier-attachment
+    if known is None or known.token != token or known.acked >= version:
+        return ()
+    return (Ack(name, token, version),)
+
+
+def is_bookkeeping(commit: Commit) -> bool:
+    """Return whether a commit says only what replicas have: acknowledging it would never end."""
+    return all(type(a) in _BOOKKEEPING for t in commit.transactions for a in t.actions)
+
+
+def replicas(table: Table) -> dict[str, Replica]:
+    """Return the replicas that are attached to a table, by name.
+
+    Raises:
+        TableNotFound: the table is gone.
+    """
+    return dict(table.refresh().meta.replicas)
+
+
+def detach(table: Table, name: str) -> int:
+    """End an attachment, so that vacuum waits for the replica no more; return the version.
+
+    Args:
+        table: the source.
+        name: the name of the replica.
+
+    Raises:
+        CommitConflict: it was attached anew in the meantime.
+        InvalidInput: no replica of this name is attached.
+    """
+    token = _known(table, name).token
+    return table.commit(table.transaction("detach", [Detach(name, token)]))
+
+
+def break_replica(table: Table, name: str) -> int:
+    """Remove a replica that does not answer any more; return the version.
+
+    As `detach`, and the history says who removed it.
+
+    Args:
+        table: the source.
+        name: the name of the replica.
+
+    Raises:
+        CommitConflict: it was attached anew in the meantime.
+        InvalidInput: no replica of this name is attached.
+    """
+    token = _known(table, name).token
+    return table.commit(table.transaction("break", [Break("replica", name, token)]))
+
+
+def attach(table: Table, name: str, owner: str, having: int, start: int) -> int:
+    """Attach a replica unless it is, and return the token of the attachment.
+
+    Args:
+        table: the source.
+        name: the name of the replica.
+        owner: its root URI.
+        having: the newest version that the replica has; -1: none.
+        start: the first version that it will copy.
+
+    Raises:
+        CommitConflict: another replica has the name; or the horizon passed what this one has.
+        InvalidInput: the name or the URI is too long.
+    """
+    check_names(name, owner)
+    for _ in range(2):
+        head = table.refresh()
+        actions = attaching(head.meta, name, owner, having, start, table=table.uri)
+        if actions:
+            try:
+                table.commit(table.transaction("attach", actions))
+            except CommitConflict:
+                continue  # another replicator of the same pair attached it, or a vacuum passed
+        known = table.refresh().meta.replicas.get(name)
+        if known is not None:
+            return known.token
+    raise CommitConflict(
+        f"the replica {name!r} could not be attached: others change its attachment; try again",
+        table=table.uri,
+    )
+
+
+def ack(table: Table, name: str, token: int, version: int) -> bool:
+    """Acknowledge a version, unless that is known; return whether the attachment is still there.
+
+    Args:
+        table: the source.
+        name: the name of the replica.
+        token: of its attachment when the copying began.
+        version: the newest version that the replica has.
+    """
+    actions = acking(table.refresh().meta, name, token, version)
+    if actions:
+        try:
+            table.commit(table.transaction("ack", actions))
+        except CommitConflict:  # another replicator of the same pair was faster, or it was detached
+            table.refresh()
+    known = table.head().meta.replicas.get(name)
+    return known is not None and known.token == token
+
+
+def unsaid(table: Table, name: str, having: int) -> int:
+    """Return the newest version that a replica has and should acknowledge; -1: there is none.
+
+    An earlier pass may have died between the last copy and the acknowledgement.
+
+    Args:
+        table: the source.
+        name: the name of the replica.
+        having: the newest version that the replica has.
+    """
+    known = table.head().meta.replicas.get(name)
+    if known is not None:
+        for version in range(having, known.acked, -1):
+            if not is_bookkeeping(table.log.read(version)[0]):
+                return version
+    return -1
+
+
+def _known(table: Table, name: str) -> Replica:
+    found = replicas(table)
+    if name not in found:
+        names: Iterable[str] = sorted(found) or ("none",)
+        raise InvalidInput(
+            f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=table.uri
+        )
+    return found[name]

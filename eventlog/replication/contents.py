@@ -1,0 +1,92 @@
+"""What a version consists of: the objects that a replica needs before it may have the commit.
+
+No I/O (FORMAT.md R17.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from eventlog.format import keys
+from eventlog.model.actions import Swept
+from eventlog.model.records import Commit, KeyFrame, Leaf, Restore, Segment
+
+Role = Literal["segment", "frame", "pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object to copy.
+
+    Attributes:
+        key: relative to the root.
+        role: what it is. The vacuum's record of what is `pending` may be missing.
+        version: the version that needs it.
+        bytes: its size.
+        sha256: of its bytes, as the log says.
+        maybe_there: whether the target may have it already.
+    """
+
+    key: str
+    role: Role
+    version: int
+    bytes: int
+    sha256: str
+    maybe_there: bool = False
+
+
+def of_commit(commit: Commit, entries: Iterable[Segment]) -> list[Item]:
+    """Return what a commit needs: the segments that it made live, and its spills.
+
+    Args:
+        commit: the commit.
+        entries: the entries of its version.
+    """
+    version = commit.header.version
+    # A restore makes segments live again that the target has from earlier versions.
+    restores = any(isinstance(a, Restore) for t in commit.transactions for a in t.actions)
+    items = [segment_item(entry, version, maybe_there=restores) for entry in entries]
+    spills = [t.spill for t in commit.transactions if t.spill is not None]
+    if commit.delta.spill is not None:
+        spills.append(commit.delta.spill)
+    items += [
+        Item(keys.frame_key(spill.sha256), "frame", version, spill.size, spill.sha256)
+        for spill in {spill.sha256: spill for spill in spills}.values()
+    ]
+    sweeps = (a.sweep for t in commit.transactions for a in t.actions if isinstance(a, Swept))
+    items += [
+        Item(keys.frame_key(p.sha256), "pending", version, p.size, p.sha256, maybe_there=True)
+        for p in (sweep.pending for sweep in sweeps)
+        if p is not None
+    ]
+    return items
+
+
+def segment_item(entry: Segment, version: int, *, maybe_there: bool) -> Item:
+    """Return the item of a segment."""
+    key = keys.key_of(entry)
+    return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there)
+
+
+def of_leaves(root: KeyFrame, known: Sequence[Leaf] | None) -> list[Item]:
+    """Return the leaves of a key frame that the target lacks.
+
+    Args:
+        root: the key frame.
+        known: leaves that the target has; None: that is not known.
+    """
+    had = {leaf.sha256 for leaf in known or ()}
+    return [
+        Item(
+            keys.frame_key(leaf.sha256),
+            "frame",
+            root.version,
+            leaf.size,
+            leaf.sha256,
+            maybe_there=known is None,
+        )
+        for leaf in {leaf.sha256: leaf for leaf in root.leaves}.values()
+        if leaf.sha256 not in had
+    ]

@@ -1,0 +1,154 @@
+"""Copies objects from one store to another, checked, several at once, within a bound of bytes.
+
+A target may decline an object, as the answers of a store say it: it exists (`put_if_absent` returns
+False), the store is overloaded (`Unavailable`: tried again with growing pauses), or the request is
+invalid, such as without a permission (`InvalidInput`: nothing more is sent). Every step may be
+repeated, by any number of replicators: objects are created once and never replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from eventlog.clock import Clock
+from eventlog.errors import CommitConflict, Corrupt, DataLoss, KeyNotFound
+from eventlog.format.codec import sha256
+from eventlog.replication.contents import Item
+from eventlog.store.parallel import read_ahead, threads
+from eventlog.store.port import Body, ObjectStore
+from eventlog.store.retry import retrying
+
+COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
+_THREADS = 16
+_WINDOW = 64
+_READS = 3  # of bytes that are not those that the log describes
+
+
+class Copier:
+    """Copies objects between the stores of two tables.
+
+    Args:
+        source: where the objects are.
+        target: where they are created, under the same keys.
+        clock: for pauses.
+        most_bytes: bound on the bytes in flight.
+
+    Attributes:
+        objects: number of objects that were created.
+        bytes: their size.
+    """
+
+    def __init__(
+        self, source: ObjectStore, target: ObjectStore, clock: Clock, most_bytes: int = COPY_BYTES
+    ) -> None:
+        self._source, self._target, self._clock = source, target, clock
+        self._most = most_bytes
+        self.objects = self.bytes = 0
+
+    def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
+        """Copy items and take steps between them, in order; yield what the steps return.
+
+        A step is taken once all items before it are stored. Those after it may be on their way.
+
+        Args:
+            steps: the items, and the steps as functions.
+
+        Raises:
+            CommitConflict: the target has other bytes under a key.
+            DataLoss: an object of the source is missing or damaged.
+            Unavailable: a store does not answer.
+        """
+        with threads(_THREADS) as pool:
+            done = read_ahead(
+                pool,
+                steps,
+                self._prepare,
+                weigh=lambda step: step.bytes if isinstance(step, Item) else 0,
+                most=self._most,
+                window=_WINDOW,
+            )
+            for answer in done:
+                if isinstance(answer, int):
+                    self.objects += answer > 0
+                    self.bytes += answer
+                else:
+                    yield answer()
+
+    def create(self, key: str, body: bytes) -> None:
+        """Create an object at the target, unless it is there.
+
+        Raises:
+            CommitConflict: the target has other bytes under the key.
+            Unavailable: the target does not answer.
+        """
+        if self.put(key, body):
+            self.objects += 1
+            self.bytes += len(body)
+
+    def _prepare(self, step: Item | Callable[[], int]) -> int | Callable[[], int]:
+        return self.copy(step) if isinstance(step, Item) else step
+
+    def copy(self, item: Item) -> int:
+        """Copy one object, and return how many bytes were stored; 0 if it was there.
+
+        Raises:
+            CommitConflict: the target has other bytes under its key.
+            DataLoss: it is missing or damaged.
+            Unavailable: a store does not answer.
+        """
+        if item.maybe_there and self._is_there(item):
+            return 0
+        try:
+            body = self._read(item)
+        except KeyNotFound:
+            if item.role == "pending":  # a vacuum starts anew without it (R12.9)
+                return 0
+            raise DataLoss(
+                f"version {item.version} needs an object that is missing: run `eventlog fsck`",
+                table=self._source.uri,
+                key=item.key,
+                version=item.version,
+            ) from None
+        return len(body) if self.put(item.key, body) else 0
+
+    def put(self, key: str, body: Body) -> bool:
+        """Create an object at the target, and return whether this call did.
+
+        Raises:
+            CommitConflict: the target has other bytes under the key.
+            Unavailable: the target does not answer.
+        """
+        if retrying(self._clock)(self._target.put_if_absent, key, body):
+            return True
+        # against other-bytes-taken-for-a-copy
+        if self._target.get(key) != bytes(body):
+            raise CommitConflict(
+                "the target has other bytes under this key: it is no copy of the source, or took "
+                "writes of its own; `eventlog merge` joins two histories",
+                table=self._target.uri,
+                key=key,
+            )
+        return False
+
+    def _is_there(self, item: Item) -> bool:
+        """Return whether the target has an object of this size under the key."""
+        try:
+            end = self._target.get(item.key, start=max(0, item.bytes - 1), length=2)
+        except KeyNotFound:
+            return False
+        return len(end) == min(1, item.bytes)
+
+    def _read(self, item: Item) -> bytes:
+        """Return the bytes of an object of the source, which are those that the log describes."""
+        for _ in range(_READS):
+            body = self._source.get(item.key)
+            if len(body) == item.bytes and sha256(body) == item.sha256:
+                return body
+        kind = DataLoss if item.role == "segment" else Corrupt  # against damage-replicated
+        raise kind(
+            f"version {item.version} needs an object whose bytes are not those that the log "
+            "describes: run `eventlog fsck`; nothing of this version was copied",
+            table=self._source.uri,
+            key=item.key,
+            version=item.version,
+        )

@@ -1,0 +1,277 @@
+"""Follow: make a table the same as another one of which it is a copy, bytes for bytes.
+
+Objects are copied in the order in which the source made them visible: what a version needs, then
+its commit, then its key frame (FORMAT.md R17.2). So the target is a valid table at every moment,
+and a follower that dies is simply started again. It keeps no state of its own. Any number of them
+may run for one pair.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from eventlog.arguments import choice
+from eventlog.clock import Clock, SystemClock
+from eventlog.errors import (
+    CommitConflict,
+    DataLoss,
+    InvalidInput,
+    TableNotFound,
+    VersionVacuumed,
+)
+from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
+from eventlog.replication import attachment
+from eventlog.replication.copying import Copier
+from eventlog.replication.relation import relation
+from eventlog.replication.steps import From, Steps, Target, first_version
+from eventlog.store.location import check_promise, open_store
+from eventlog.store.port import ObjectStore
+from eventlog.store.retry import retrying
+from eventlog.table.table import Table
+
+Progress = Callable[[str, int, int], None]
+
+_RESTARTS = 3  # of a pass that a vacuum of the source overtook
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What one pass of a follower did.
+
+    Attributes:
+        source: root URI of the table that is followed.
+        target: root URI of the copy.
+        start: the first version that this pass copied; None if there was nothing to copy.
+        version: the newest version of the target now.
+        versions: number of commits that were copied.
+        objects: number of objects that this pass created, commits and key frames included.
+        bytes: their size.
+        behind: number of versions of the source that the target does not have yet: those that were
+            committed meanwhile.
+        attached: whether the source still waits for this replica; None without a name.
+    """
+
+    source: str
+    target: str
+    start: int | None
+    version: int
+    versions: int
+    objects: int
+    bytes: int
+    behind: int
+    attached: bool | None = None
+
+
+def follow(
+    source: Table | str | os.PathLike[str],
+    target: Table | str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    start: From = "oldest",
+    source_options: Mapping[str, str] | None = None,
+    target_options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Followed:
+    """Copy what the source has and the target lacks, up to the head that the source has now.
+
+    Idempotent and resumable: after an error or a death call it again. The target is a valid table
+    at every moment, whose versions are those of the source, byte for byte.
+
+    Args:
+        source: the table to follow, or its root.
+        target: the copy, or its root, where there may be no table yet.
+        name: of the replica, 1 to 255 characters. The source then waits with its vacuum for it:
+            it is attached at the first pass, and acknowledges each. Needs the permission to commit
+            to the source. None: nothing is written there.
+        start: where a new copy starts. `oldest`: at the oldest version that the source keeps;
+            `keyframe`: at its newest key frame, if the target is further behind. The versions
+            before that are then absent (`VersionNotReplicated`) until `backfill` copies them. A
+            copy that is behind the source's horizon starts again at the horizon in any case.
+        source_options: override the AWS environment; see `eventlog.store.options`.
+        target_options: likewise, of the target.
+        progress: called with ("versions", number done, total).
+        clock: use this clock instead of the machine's.
+
+    Returns:
+        What was done.
+
+    Raises:
+        CommitConflict: the target took writes of its own (see `merge`), or another replica has
+            the name.
+        DataLoss: an object of the source is missing or damaged; the target has all versions below.
+        InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
+        TableNotFound: there is no table at the source.
+        Unavailable: a store does not answer.
+    """
+    choice(start, "start", ("oldest", "keyframe"))
+    clock = clock or SystemClock()
+    table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
+    store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
+    return Follower(table, store, clock, name=name, start=start, progress=progress).step()
+
+
+def keep_following(follower: Follower, every_s: float, clock: Clock) -> Iterator[Followed]:
+    """Follow for ever: yield what each pass did that copied something.
+
+    Args:
+        follower: follows one table.
+        every_s: pause between two looks at the source, in seconds.
+        clock: for the pauses.
+
+    Raises:
+        EventLogError: see `follow`. Call it again to go on.
+    """
+    while True:
+        done = follower.step()
+        if done.versions:
+            yield done
+        clock.sleep(every_s)
+
+
+class Follower:
+    """Follows one table; keeps what it knows of both between passes.
+
+    Args:
+        source: the table to follow.
+        target: where the copy is, or will be.
+        clock: for pauses.
+        name: of the replica, if the source is to wait for it; see `follow`.
+        start: where a new copy starts; see `follow`.
+        progress: called with ("versions", number done, total).
+
+    Raises:
+        InvalidInput: the target is the source.
+    """
+
+    def __init__(
+        self,
+        source: Table,
+        target: ObjectStore,
+        clock: Clock,
+        *,
+        name: str | None = None,
+        start: From = "oldest",
+        progress: Progress | None = None,
+    ) -> None:
+        if target.uri == source.uri:
+            raise InvalidInput(f"{target.uri} cannot follow itself")
+        self._source, self._target, self._clock = source, target, clock
+        self._name, self._start = name, start
+        self._tell: Progress = progress or (lambda *_: None)
+        self._copier = Copier(source.store, target, clock)
+        self._known: Target | None = None
+
+    def step(self) -> Followed:
+        """Copy up to the head of the source; see `follow`."""
+        for tries in range(_RESTARTS):
+            try:
+                return self._pass()
+            except VersionVacuumed:
+                # A vacuum of the source passed what was being copied: go on at its horizon.
+                if tries == _RESTARTS - 1:
+                    raise
+            finally:
+                if self._known is not None and not self._known.settled:
+                    self._known = None  # read the target again after a failure
+        raise AssertionError  # the last try returns or raises
+
+    def _pass(self) -> Followed:
+        source, log = self._source, self._source.log
+        known = self._known = self._known or self._read_target()
+        head = source.refresh()
+        objects, size = self._copier.objects, self._copier.bytes
+        first = first_version(known.version, head, self._start)
+        token = None
+        if self._name is not None:
+            token = attachment.attach(source, self._name, self._target.uri, known.version, first)
+            head = source.refresh()
+            # A vacuum may have raised the horizon before the attachment took effect.
+            first = first_version(known.version, head, self._start)
+        known.settled = False
+        versions = self._copy(known, first, head)
+        known.settled = True
+        attached = None
+        if self._name is not None and token is not None:
+            version = (
+                known.worth if versions else attachment.unsaid(source, self._name, known.version)
+            )
+            attached = attachment.ack(source, self._name, token, version)
+        return Followed(
+            source=source.uri,
+            target=self._target.uri,
+            start=first if versions else None,
+            version=known.version,
+            versions=versions,
+            objects=self._copier.objects - objects,
+            bytes=self._copier.bytes - size,
+            behind=log.head_version() - known.version if versions else 0,
+            attached=attached,
+        )
+
+    def _read_target(self) -> Target:
+        """Return what the target has, which the source must have, too."""
+        # The target first: what it has then, the source has when it is read.
+        log = Log(self._target)
+        try:
+            known = log.head()
+        except TableNotFound:
+            known = None
+        head = self._source.refresh()
+        token = self._clock.token
+        retrying(self._clock)(check_promise, self._target, head.header.table, token)  # R2.3
+        if known is None:
+            return Target()
+        self._check_behind(log, known, head)
+        base = known.base
+        return Target(
+            version=known.version,
+            hash=known.commit_hash,
+            leaves=base.leaves if base else None,
+            framed={base.version} if base else set(),
+        )
+
+    def _copy(self, known: Target, first: int, head: Snapshot) -> int:
+        """Copy the versions from `first` to the head; return how many."""
+        total = head.version - first + 1
+        if total <= 0:
+            return 0
+        done = 0
+        try:
+            steps = Steps(self._source, self._target, known, self._copier, head)
+            for copied in self._copier.copied(steps.all(first)):
+                done += copied
+                if copied:
+                    self._tell("versions", done, total)
+        except DataLoss:
+            newest = self._source.refresh()
+            if newest.meta.horizon <= first + done:
+                raise
+            raise VersionVacuumed(
+                f"a vacuum of {self._source.uri} passed version {first + done} while it was "
+                "copied: call follow again, which goes on at the horizon. With a name the source "
+                "waits for the replica",
+                table=self._source.uri,
+                version=first + done,
+            ) from None
+        return done
+
+    def _check_behind(self, log: Log, known: Snapshot, head: Snapshot) -> None:
+        """Check that the source has all versions of the target."""
+        found = relation(log, known, self._source.log, head)
+        if found.kind == "diverged":
+            why = (
+                f"{self._target.uri} has taken writes of its own after version {found.common}: "
+                "`eventlog merge` joins the two histories"
+            )
+        elif found.kind == "ahead":
+            why = (
+                f"{self._target.uri} is ahead of {self._source.uri}, with version {found.version} "
+                f"against {found.other}: follow in the other direction"
+            )
+        else:
+            return
+        raise CommitConflict(why, table=self._target.uri, version=found.common)

@@ -1,0 +1,191 @@
+"""The steps of a pass of a follower: which objects are copied, in which order.
+
+What a version needs comes before its commit, its commit before its key frame (FORMAT.md R17.2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eventlog.errors import Corrupt, KeyNotFound, UnsupportedFormat
+from eventlog.format import codec, keys, segments
+from eventlog.log import spills
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, Leaf, Segment, Start
+from eventlog.replication import attachment, contents
+from eventlog.replication.contents import Item
+from eventlog.replication.copying import Copier
+from eventlog.store.parallel import read_ahead, threads
+from eventlog.store.port import ObjectStore
+from eventlog.table.table import Table
+
+From = Literal["oldest", "keyframe"]
+Step = Callable[[], int]  # returns the number of versions that it completed
+
+_COMMITS_AHEAD = 16
+_ENTRIES = 8192  # of a large state that are looked at together
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Target:
+    """What a follower knows of the copy.
+
+    Attributes:
+        version: its newest version; -1: it has none.
+        hash: of that version's commit; None: unknown.
+        leaves: of a key frame that it has; None: unknown.
+        framed: versions of key frames that it has, as far as is known.
+        worth: the newest version copied that does more than to say what replicas have.
+        settled: whether all that was begun was completed.
+    """
+
+    version: int = -1
+    hash: str | None = None
+    leaves: tuple[Leaf, ...] | None = None
+    framed: set[int] = field(default_factory=set)
+    worth: int = -1
+    settled: bool = True
+
+
+def first_version(having: int, head: Snapshot, start: From) -> int:
+    """Return the first version to copy; above `having + 1` where those between are left out.
+
+    Args:
+        having: the newest version of the target; -1: none.
+        head: the head of the source.
+        start: see `eventlog.replication.follow`.
+    """
+    first = having + 1
+    if start == "keyframe" and head.base is not None:
+        first = max(first, head.base.version)
+    # against given-up-versions-copied
+    return min(max(first, head.meta.horizon), head.version + 1)
+
+
+class Steps:
+    """The steps from the newest version of the target to the head of the source.
+
+    Args:
+        source: the table that is followed.
+        target: the store of the copy.
+        known: what the copy has; updated as steps are taken.
+        copier: stores what the steps create.
+        head: the head of the source.
+    """
+
+    def __init__(
+        self, source: Table, target: ObjectStore, known: Target, copier: Copier, head: Snapshot
+    ) -> None:
+        self._store, self._log = source.store, source.log
+        self._target, self._known, self._copier, self._head = target, known, copier, head
+
+    def all(self, first: int) -> Iterator[Item | Step]:
+        """Yield objects to copy, and steps to take once all before them are stored.
+
+        Args:
+            first: the first version to copy.
+        """
+        having = self._known.version
+        framed = self._listed_keyframes(having)
+        if first > having + 1:
+            yield from self._live(having, first)
+        with threads() as pool:
+            versions = range(first, self._head.version + 1)
+            for commit, body in read_ahead(pool, versions, self._log.read, window=_COMMITS_AHEAD):
+                version, base = commit.header.version, commit.header.keyframe
+                if base is not None and base not in self._known.framed:
+                    yield from self._keyframe(base, known=None)
+                whole = version == first > having + 1  # its segments are among all that is live
+                yield from contents.of_commit(commit, () if whole else self._entries(commit))
+                yield self._commit_step(commit, body)
+                if version in framed:
+                    yield from self._keyframe(version, known=self._known.leaves)
+
+    def _entries(self, commit: Commit) -> list[Segment]:
+        """Return the entries that a commit made live."""
+        if not commit.header.changes.adds:
+            return []
+        delta = spills.delta_of(commit, self._log.spill)
+        return [s for s in delta.adds.values() if s.version == commit.header.version]
+
+    def _commit_step(self, commit: Commit, body: bytes) -> Step:
+        version, known = commit.header.version, self._known
+
+        def step() -> int:
+            # against commit-of-another-chain
+            if known.hash is not None and commit.header.prev != known.hash:
+                raise Corrupt(
+                    f"version {version} does not follow the version before: the log was forked "
+                    "or changed; run `eventlog fsck`",
+                    table=self._store.uri,
+                    version=version,
+                )
+            self._copier.create(keys.commit_key(version), body)
+            known.version, known.hash = version, codec.sha256(body)
+            if not attachment.is_bookkeeping(commit):
+                known.worth = version
+            return 1
+
+        return step
+
+    def _live(self, having: int, first: int) -> Iterator[Item | Step]:
+        """Yield all that is live where a copy starts, and the note that it starts there."""
+        snapshot = self._log.snapshot(first)
+        base = snapshot.header.keyframe
+        if base is not None:
+            self._log.keyframe(base)  # the copy cannot open its first version without it
+        there = {row.key: row.size for row in self._target.list(keys.SEGMENTS_PREFIX)}
+        entries = snapshot.entries()
+        for at in range(0, entries.num_rows, _ENTRIES):
+            for entry in segments.to_segments(entries.slice(at, _ENTRIES)):
+                item = contents.segment_item(entry, first, maybe_there=False)
+                if there.get(item.key) != item.bytes:
+                    yield item
+        body = codec.encode_start(
+            Start(FORMAT_NAME, FORMAT_VERSION, (), snapshot.header.table, first, having)
+        )
+
+        def step() -> int:
+            self._copier.create(keys.start_key(first), body)
+            self._known.hash = None  # the commit before the first is not there
+            return 0
+
+        yield step
+
+    def _keyframe(self, version: int, known: tuple[Leaf, ...] | None) -> Iterator[Item | Step]:
+        """Yield a key frame, unless the source has none that is sound."""
+        self._known.framed.add(version)
+        key = keys.keyframe_key(version)
+        try:
+            root = self._log.keyframe(version)
+            body = self._store.get(key)
+        except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
+            logger.warning("key frame %d of %s is not copied: %s", version, self._store.uri, error)
+            return
+        yield from contents.of_leaves(root, known)
+        self._known.leaves = root.leaves
+
+        def step() -> int:
+            self._copier.create(key, body)
+            return 0
+
+        yield step
+
+    def _listed_keyframes(self, having: int) -> set[int]:
+        """Return the versions with a key frame between the target's head and the source's."""
+        found = set()
+        for row in self._store.list(keys.LOG_PREFIX):
+            parsed = keys.parse_log_key(row.key)
+            if parsed is None:
+                continue
+            version, framed = parsed
+            if version <= having:
+                break
+            if framed and version <= self._head.version:
+                found.add(version)
+        return found
