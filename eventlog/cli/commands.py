@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from msgspec import UnsetType
 
 from eventlog.arguments import names
-from eventlog.cli import inspection, terminal, upkeep
+from eventlog.cli import inspection, replication, terminal, upkeep
 from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
@@ -202,7 +202,11 @@ _ROWS_OF_LOGS = (
     "--count` counts keys"
 )
 
-COMMANDS = [create, log_, inspection.show, ls, diff, inspection.fsck, *upkeep.COMMANDS]
+COMMANDS = [
+    *(create, log_, inspection.show, ls, diff, inspection.fsck),
+    *upkeep.COMMANDS,
+    *replication.COMMANDS,
+]
 
 
 def _schema_of(path: str) -> pa.Schema:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eventlog.errors import Corrupt, NotFound
+from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
 from eventlog.format import codec
 from eventlog.model.records import (
     Add,
@@ -188,6 +188,8 @@ class Audit:
         try:
             for version in named:
                 live |= self._earlier(version, adds)
+        except VersionNotReplicated:
+            return []  # only a copy that has the version can tell
         except (Corrupt, NotFound) as error:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
         wrong = [add.id for add in adds if not _same_object(add, live.get(add.id))]

@@ -13,13 +13,20 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from eventlog.commit import proposal
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, NotFound, UnsupportedFormat
+from eventlog.errors import (
+    Corrupt,
+    InvalidInput,
+    KeyNotFound,
+    NotFound,
+    UnsupportedFormat,
+    VersionNotReplicated,
+)
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
 from eventlog.fsck.audit import Audit, Past
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.leftovers import UnnamedObjects
-from eventlog.log import resolve, spills
+from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
@@ -34,11 +41,15 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Listed:
-    """The keys under `_log/`: the newest version, the key frames, and keys that are neither."""
+    """The keys under `_log/`: the newest version, the key frames, and keys that are neither.
+
+    `gaps` are the pairs of versions, the newer one first, between which commits are missing.
+    """
 
     head: int = -1
     keyframes: set[int] = field(default_factory=set)
     foreign: list[str] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ class Frames:
 
 def list_log(store: ObjectStore) -> Listed:
     """Return the keys under `_log/`."""
-    listed = Listed()
+    listed, last = Listed(), -1
     for row in store.list(keys.LOG_PREFIX):
         parsed = keys.parse_log_key(row.key)
         if parsed is None:
@@ -92,6 +103,11 @@ def list_log(store: ObjectStore) -> Listed:
             listed.keyframes.add(parsed[0])
         else:
             listed.head = max(listed.head, parsed[0])
+            if last >= 0:
+                listed.gaps += chain.gaps((last, parsed[0]))
+            last = parsed[0]
+    if last >= 0:
+        listed.gaps += chain.gaps((last, -1))
     return listed
 
 
@@ -145,9 +161,14 @@ class Walk:
         for key in self.listed.foreign:
             self._find("warning", "this key does not belong to the log; readers ignore it", key)
         first, end = self._first or 0, self.listed.head + 1
+        absent = self._absent()
+        begins = {left_out.stop for left_out in absent}
+        wanted = (v for v in range(first, end) if not any(v in left_out for left_out in absent))
         with threads() as pool:
             # A commit has at most 8 MiB, and usually about 32 KB.
-            for version, body in read_ahead(pool, range(first, end), self._fetch):
+            for version, body in read_ahead(pool, wanted, self._fetch):
+                # The fold goes on from the state at the first version of a replica, as it is.
+                self._in_step = self._in_step and version not in begins
                 self._take(version, body, pool)
                 if version == self._wanted and self.audit.version == version:
                     self.kept = dict(self.audit.live)
@@ -155,6 +176,21 @@ class Walk:
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self._check_stray(version)
         self._look_at_head()
+
+    def _absent(self) -> list[range]:
+        """Return the versions that this replica left out when it started (R17.4)."""
+        if not self.listed.gaps:
+            return []
+        try:
+            starts = self.log.starts()
+        except (Corrupt, NotFound, UnsupportedFormat) as error:
+            self._find("error", error.message, keys.STARTS_PREFIX)
+            return []
+        return [
+            range(older + 1, newer)
+            for newer, older in self.listed.gaps
+            if any(start.after <= older and newer <= start.version for start in starts)
+        ]
 
     def _fetch(self, version: int) -> tuple[int, bytes | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.
@@ -329,7 +365,14 @@ class Walk:
         return None
 
     def _recall(self, version: int) -> Past:
-        return _past(self.log.snapshot(version))
+        try:
+            return _past(self.log.snapshot(version))
+        except VersionNotReplicated:  # a replica starts above its key frame
+            root = self.log.keyframe(version)
+            live = [*root.segments]
+            for leaf in root.leaves:
+                live += segments.to_segments(self.log.leaf(leaf))
+            return Past(root.state, {segment.id: segment for segment in live})
 
     def _earlier(self, version: int, adds: Sequence[Add]) -> Mapping[str, Segment]:
         return self.log.snapshot(version).live([Drop(a.id, a.chunk, "") for a in adds])

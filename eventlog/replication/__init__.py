@@ -6,6 +6,16 @@ bucket are one thing: a copy, bytes for bytes, that can go on from where it is. 
 """
 
 from eventlog.replication.attachment import break_replica, detach, replicas
-from eventlog.replication.follow import Followed, follow
+from eventlog.replication.backfill import Backfilled, backfill
+from eventlog.replication.follow import Followed, Follower, follow
 
-__all__ = ["Followed", "break_replica", "detach", "follow", "replicas"]
+__all__ = [
+    "Backfilled",
+    "Followed",
+    "Follower",
+    "backfill",
+    "break_replica",
+    "detach",
+    "follow",
+    "replicas",
+]

@@ -9,7 +9,7 @@ may run for one pair.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eventlog.arguments import choice
@@ -112,24 +112,6 @@ def follow(
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     return Follower(table, store, clock, name=name, start=start, progress=progress).step()
-
-
-def keep_following(follower: Follower, every_s: float, clock: Clock) -> Iterator[Followed]:
-    """Follow for ever: yield what each pass did that copied something.
-
-    Args:
-        follower: follows one table.
-        every_s: pause between two looks at the source, in seconds.
-        clock: for the pauses.
-
-    Raises:
-        EventLogError: see `follow`. Call it again to go on.
-    """
-    while True:
-        done = follower.step()
-        if done.versions:
-            yield done
-        clock.sleep(every_s)
 
 
 class Follower:
@@ -237,7 +219,8 @@ class Follower:
     def _copy(self, known: Target, first: int, head: Snapshot) -> int:
         """Copy the versions from `first` to the head; return how many."""
         total = head.version - first + 1
-        if total <= 0:
+        framed = head.base is not None and head.base.version == known.version
+        if total <= 0 and (not framed or known.version in known.framed):
             return 0
         done = 0
         try:

@@ -92,6 +92,8 @@ class Steps:
         """
         having = self._known.version
         framed = self._listed_keyframes(having)
+        if having in framed - self._known.framed:  # an earlier pass died before it
+            yield from self._keyframe(having, known=None)
         if first > having + 1:
             yield from self._live(having, first)
         with threads() as pool:
@@ -177,14 +179,14 @@ class Steps:
         yield step
 
     def _listed_keyframes(self, having: int) -> set[int]:
-        """Return the versions with a key frame between the target's head and the source's."""
+        """Return the versions with a key frame, from the target's head to the source's."""
         found = set()
         for row in self._store.list(keys.LOG_PREFIX):
             parsed = keys.parse_log_key(row.key)
             if parsed is None:
                 continue
             version, framed = parsed
-            if version <= having:
+            if version < having:
                 break
             if framed and version <= self._head.version:
                 found.add(version)

@@ -1,0 +1,154 @@
+"""The commands replicate and replicas.
+
+Needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, common, pairs
+from eventlog.clock import SystemClock
+from eventlog.errors import EventLogError, InvalidInput, Unavailable
+from eventlog.quantities import count_text, size_text
+from eventlog.replication.attachment import break_replica, detach
+from eventlog.replication.attachment import replicas as attached_to
+from eventlog.replication.backfill import backfill
+from eventlog.replication.follow import Followed, Follower
+from eventlog.replication.steps import From
+from eventlog.store.location import open_store
+from eventlog.store.retry import wait_s
+
+
+@click.command()
+@common
+@click.argument("target")
+@click.option("--name", help="Attach the copy under this name: vacuum of URI then waits for it.")
+@click.option(
+    "--from", "start", type=click.Choice(["oldest", "keyframe"]), default="oldest",
+    help="Where a new copy starts: at the oldest version that URI keeps, or at its newest key "
+    "frame.",
+)  # fmt: skip
+@click.option("--backfill", "older", is_flag=True, help="Then copy the versions left out before.")
+@click.option("--follow", "following", is_flag=True, help="Keep going until interrupted.")
+@click.option(
+    "--every", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
+    help="With --follow: seconds between two looks at URI.",
+)  # fmt: skip
+@click.option(
+    "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
+    help="Storage option of TARGET; without any, those of URI hold for both. Repeatable.",
+)  # fmt: skip
+def replicate(
+    place: Place,
+    *,
+    target: str,
+    name: str | None,
+    start: From,
+    older: bool,
+    following: bool,
+    every: float,
+    target_options: dict[str, str],
+) -> None:
+    """Make TARGET a copy of the table at URI, bytes for bytes, or bring it up to date.
+
+    It can be interrupted at any time and started again. TARGET is a table at every moment. Queries
+    may read it; writes of its own end the following (see `eventlog merge`).
+    """
+    clock = SystemClock()
+    options = target_options or place.storage_options
+    table, store = place.open(), open_store(target, options, clock)
+    with terminal.progress() as advance:
+        follower = Follower(table, store, clock, name=name, start=start, progress=advance)
+        done = follower.step()
+        filled = (
+            backfill(table, target, target_options=options, progress=advance) if older else None
+        )
+    _say(place, done)
+    if filled is not None:
+        _tell(
+            place,
+            msgspec.to_builtins(filled),
+            f"backfilled {count_text(filled.versions, 'version')}: "
+            f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}",
+        )
+    failures = 0
+    while following:
+        try:
+            clock.sleep(every if not failures else max(every, wait_s(failures, clock.uniform())))
+            done = follower.step()
+            failures = 0
+        except Unavailable as error:
+            failures += 1
+            click.echo(f"eventlog: {error}; trying again", err=True)
+            continue
+        if done.versions:
+            _say(place, done)
+
+
+@click.command()
+@common
+@click.option("--detach", "detached", metavar="NAME", help="This copy follows no more.")
+@click.option(
+    "--break", "broken", metavar="NAME", help="Remove a copy that does not answer any more."
+)
+def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
+    """List the copies that the table waits for with its vacuum, or remove one."""
+    table = place.open()
+    if detached is not None and broken is not None:
+        raise InvalidInput("give --detach or --break, not both")
+    name = detached if detached is not None else broken
+    if name is not None:
+        version = (detach if detached is not None else break_replica)(table, name)
+        _tell(
+            place,
+            {"name": name, "version": version},
+            f"replica {name} is removed in version {version}: vacuum waits for it no more",
+        )
+        return
+    head = table.refresh()
+    found = sorted(attached_to(table).items())
+    if place.as_json:
+        for key, replica in found:
+            terminal.json_line({"name": key, **msgspec.to_builtins(replica)})
+        return
+    terminal.table(
+        ("name", "has version", "behind", "since", "root"),
+        (
+            (key, str(r.acked), str(head.version - r.acked), str(r.token), r.owner)
+            for key, r in found
+        ),
+        right=("has version", "behind", "since"),
+    )
+    if found:
+        terminal.note("`since` is the version that attached it; `behind` counts acknowledgements")
+
+
+COMMANDS = [replicate, replicas]
+
+
+def _say(place: Place, done: Followed) -> None:
+    if not done.versions:
+        text = f"{done.target} has version {done.version}, the newest: nothing to copy"
+    else:
+        text = (
+            f"{done.target} has version {done.version} now: copied "
+            f"{count_text(done.versions, 'version')} from {done.start} on, "
+            f"{count_text(done.objects, 'object')}, {size_text(done.bytes)}"
+        )
+    _tell(place, msgspec.to_builtins(done), text)
+    if done.attached is False:
+        raise EventLogError(
+            "the copy was detached, or attached anew, meanwhile: the table does not wait for it; "
+            "run the command again",
+            table=done.source,
+        )
+
+
+def _tell(place: Place, facts: object, text: str) -> None:
+    if place.as_json:
+        terminal.json_line(facts)
+    else:
+        terminal.say(text)

@@ -1,0 +1,194 @@
+"""Backfill: copy the versions that a replica left out when it started, the newest first.
+
+So the versions that it has are always without a gap from some version on (FORMAT.md R17.4, R17.5).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from eventlog.clock import Clock, SystemClock
+from eventlog.errors import (
+    Corrupt,
+    DataLoss,
+    KeyNotFound,
+    UnsupportedFormat,
+    VersionVacuumed,
+)
+from eventlog.format import codec, keys
+from eventlog.log.diff import diff
+from eventlog.log.log import Log
+from eventlog.model.records import Commit, Start
+from eventlog.replication import contents
+from eventlog.replication.contents import Item
+from eventlog.replication.copying import Copier
+from eventlog.replication.steps import Step
+from eventlog.store.location import open_store
+from eventlog.store.parallel import read_ahead, threads
+from eventlog.store.port import ObjectStore
+from eventlog.table.table import Table
+
+Progress = Callable[[str, int, int], None]
+
+_AHEAD = 16
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """What a backfill did.
+
+    Attributes:
+        versions: number of commits that were copied.
+        objects: number of objects that were created, commits and key frames included.
+        bytes: their size.
+    """
+
+    versions: int
+    objects: int
+    bytes: int
+
+
+def backfill(
+    source: Table | str | os.PathLike[str],
+    target: Table | str | os.PathLike[str],
+    *,
+    source_options: Mapping[str, str] | None = None,
+    target_options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Backfilled:
+    """Copy the versions that the target left out when it started, the newest first.
+
+    Versions below the source's horizon get their commits, for histories, and can be read no more
+    than at the source. Idempotent and resumable: after an error or a death call it again.
+
+    Args:
+        source: the table that the target follows, or its root.
+        target: the copy, or its root.
+        source_options: override the AWS environment; see `eventlog.store.options`.
+        target_options: likewise, of the target.
+        progress: called with ("versions", number done, total).
+        clock: use this clock instead of the machine's.
+
+    Raises:
+        CommitConflict: the target took writes of its own under these versions.
+        DataLoss: an object of the source is missing or damaged.
+        TableNotFound: there is no table at the source or the target.
+        Unavailable: a store does not answer.
+        VersionVacuumed: a vacuum of the source passed what was being copied; call again.
+    """
+    clock = clock or SystemClock()
+    table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
+    store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
+    log = Log(store)
+    log.head()
+    work = _Work(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
+    versions = sum(work.fill(start) for start in log.starts())
+    return Backfilled(versions, work.copier.objects, work.copier.bytes)
+
+
+@dataclass(slots=True)
+class _Work:
+    source: Table
+    target: ObjectStore
+    copier: Copier
+    tell: Progress
+
+    def fill(self, start: Start) -> int:
+        """Copy the versions that one start left out; return how many."""
+        lowest = self._lowest(start)
+        total = lowest - start.after - 1
+        done = 0
+        try:
+            for copied in self.copier.copied(self._steps(lowest, start.after)):
+                done += copied
+                if copied:
+                    self.tell("versions", done, total)
+        except DataLoss:
+            version = lowest - done - 1
+            if version >= self.source.refresh().meta.horizon:
+                raise
+            raise VersionVacuumed(
+                f"a vacuum of {self.source.uri} passed version {version} while it was copied: "
+                "call backfill again, which then copies its commit alone",
+                table=self.source.uri,
+                version=version,
+            ) from None
+        return done
+
+    def _lowest(self, start: Start) -> int:
+        """Return the lowest version of those without a gap up to the start."""
+        low, high = start.after, start.version  # `high` is there; `low` is below the gap
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._has(keys.commit_key(middle)) else (middle, high)
+        return high
+
+    def _steps(self, lowest: int, after: int) -> Iterator[Item | Step]:
+        log = self.source.log
+        horizon = self.source.refresh().meta.horizon
+        above, wanted = log.header(lowest), range(lowest - 1, after, -1)
+        framed: set[int] = set()
+        later = log.snapshot(lowest) if lowest - 1 >= horizon else None
+        with threads() as pool:
+            for commit, body in read_ahead(pool, wanted, log.read, window=_AHEAD):
+                version = commit.header.version
+                if later is not None and version >= horizon:
+                    # What the next version dropped; it may have come back since.
+                    before = log.resolve(commit, body)
+                    for entry in diff(before, later).dropped:
+                        yield contents.segment_item(entry, version, maybe_there=True)
+                    later = before
+                yield from contents.of_commit(commit, ())
+                for named in {version, commit.header.keyframe} - framed - {None}:
+                    framed.add(named)  # type: ignore[arg-type]
+                    yield from self._keyframe(named)  # type: ignore[arg-type]
+                yield self._commit_step(commit, body, above.prev)
+                above = commit.header
+
+    def _commit_step(self, commit: Commit, body: bytes, expected: str | None) -> Step:
+        version = commit.header.version
+
+        def step() -> int:
+            # against commit-of-another-chain
+            if codec.sha256(body) != expected:
+                raise Corrupt(
+                    f"version {version + 1} does not follow version {version}: the log was forked "
+                    "or changed; run `eventlog fsck`",
+                    table=self.source.uri,
+                    version=version,
+                )
+            self.copier.create(keys.commit_key(version), body)
+            return 1
+
+        return step
+
+    def _keyframe(self, version: int) -> Iterator[Item | Step]:
+        """Yield a key frame that the source has and the target lacks."""
+        key = keys.keyframe_key(version)
+        try:
+            root = self.source.log.keyframe(version)
+            body = self.source.store.get(key)
+        except (Corrupt, KeyNotFound, UnsupportedFormat):
+            return
+        if self._has(key):
+            return
+        yield from contents.of_leaves(root, None)
+
+        def step() -> int:
+            self.copier.create(key, body)
+            return 0
+
+        yield step
+
+    def _has(self, key: str) -> bool:
+        try:
+            self.target.get(key, length=1)
+        except KeyNotFound:
+            return False
+        return True

@@ -1,0 +1,372 @@
+"""A copy follows a table: the same bytes at every moment, whatever dies and whoever else copies."""
+
+import itertools
+import threading
+
+import pyarrow as pa
+import pytest
+from support.builders import START_MS, Crash, create, events, reopen
+from support.copies import check_prefix, everything, grow, objects, small_objects, sweep
+from support.crashes import MortalStore, fresh
+
+from eventlog import Table, errors
+from eventlog.clock import ManualClock
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.readers import scan
+from eventlog.replication import backfill, break_replica, detach, follow, replicas
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
+from eventlog.store.testing.wrappers import CountingStore
+from eventlog.writers import append
+
+MOST = 400
+LATER = itertools.count(10)  # seeds of other processes, each later than the one before
+
+
+def copy(table, store, **options):
+    """One pass by another process: nothing cached, its own clock."""
+    return follow(reopen(table.store), Table(store), clock=ManualClock(START_MS, 7), **options)
+
+
+def rows(table, version=None):
+    return sorted(scan(table, version=version).to_table().column("name").to_pylist())
+
+
+@pytest.fixture(scope="module")
+def source():
+    """A table that no test changes."""
+    return everything()
+
+
+def deaths(source, side, how, calls):
+    """Let a follower die at each of these calls; return the heads that the copies had then."""
+    heads = set()
+    for at in calls:
+        target = MemoryStore()
+        mortal = MortalStore(source.store if side == "source" else target, at, how)
+        theirs = mortal if side == "source" else source.store
+        mine = mortal if side == "target" else target
+        try:
+            clock = ManualClock(START_MS, 7)
+            follow(Table(theirs, clock), Table(mine), clock=clock)
+        except (Crash, errors.Unavailable):
+            pass
+        heads.add(check_prefix(source.store, target))
+        copy(source, target)
+        assert objects(target) == objects(source.store)
+        if mortal.calls < at:
+            return heads
+    return heads
+
+
+SIDES = [("target", "before"), ("target", "after"), ("target", "lost"), ("source", "before")]
+
+
+@pytest.mark.hazard("G1")
+@pytest.mark.parametrize(("side", "how"), SIDES)
+def test_g1_a_follower_that_dies_leaves_a_prefix_and_the_next_one_completes_it(source, side, how):
+    heads = deaths(source, side, how, range(2, MOST, 11))
+    assert len(heads) > 1
+
+
+@pytest.mark.hazard("G1")
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["before", "after", "lost", "refused"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_g1_a_follower_may_die_at_any_call(source, side, how):
+    assert len(deaths(source, side, how, range(1, MOST))) > 1
+
+
+def test_a_copy_is_the_same_table_at_every_version(source):
+    target = MemoryStore()
+    done = copy(source, target)
+    table = reopen(target)
+    assert (done.start, done.version, done.versions) == (0, source.head().version, done.version + 1)
+    assert objects(target) == objects(source.store)
+    assert table.id == source.id
+    for version in range(done.version + 1):
+        assert rows(table, version) == rows(source, version)
+    again = copy(source, target)
+    assert (again.start, again.versions, again.objects) == (None, 0, 0)
+
+
+@pytest.mark.hazard("G1")
+def test_g1_nothing_is_visible_before_what_it_needs(source):
+    order = []
+
+    class Noting(MemoryStore):
+        def put_if_absent(self, key, body):
+            order.append(key)
+            return super().put_if_absent(key, body)
+
+    copy(source, Noting())
+    at = {key: place for place, key in enumerate(order)}
+    commits = sorted(
+        (k for k in order if keys.parse_log_key(k) and "keyframe" not in k), key=at.get
+    )
+    assert commits == sorted(commits, reverse=True)  # ascending versions
+    for commit_key in commits:
+        version = keys.parse_log_key(commit_key)[0]
+        for segment in source.snapshot(version).segments():
+            assert at[keys.key_of(segment)] < at[commit_key]
+        root = keys.keyframe_key(version)
+        if root in at:
+            leaves = source.log.keyframe(version).leaves
+            assert at[commit_key] < at[root]
+            assert all(at[keys.frame_key(leaf.sha256)] < at[root] for leaf in leaves)
+
+
+@pytest.mark.hazard("G2")
+def test_g2_a_copy_that_took_a_write_of_its_own_is_not_followed_further():
+    source, target = everything(), MemoryStore()
+    copy(source, target)
+    append(reopen(target, 5), events(1, first=200))
+    before = objects(target)
+    for _ in range(2):
+        with pytest.raises(
+            errors.CommitConflict, match=r"writes of its own after version \d+|ahead"
+        ):
+            copy(source, target)
+        assert objects(target) == before
+        append(source, events(1, first=201))  # first the copy is ahead, then both have diverged
+    other = create(seed=3)
+    with pytest.raises(errors.InvalidInput, match="different tables"):
+        copy(other, target)
+    with pytest.raises(errors.InvalidInput, match="itself"):
+        copy(source, source.store)
+
+
+def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
+    source, target = everything(), MemoryStore()
+    copy(source, target)
+    grow(source)
+    calls = MortalStore(target, pause=6, meanwhile=lambda: append(
+        reopen(target, 5), events(1, first=200)))  # fmt: skip
+    with pytest.raises(errors.CommitConflict, match="other bytes"):
+        copy(source, calls)
+    assert "row 200" in rows(reopen(target))
+    assert not fsck(Table(target)).errors
+
+
+def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
+    target, head = MemoryStore(), source.head().version
+    with small_objects():
+        done = copy(source, target, start="keyframe")
+    table = reopen(target)
+    assert 0 < done.start == source.head().base.version <= head
+    assert rows(table) == rows(source)
+    assert [entry.version for entry in table.history()] == [*range(head, done.start - 1, -1)]
+    for version in range(done.start):
+        with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+            table.snapshot(version)
+    with pytest.raises(errors.VersionNotFound):
+        table.snapshot(head + 1)
+    with pytest.raises(errors.VersionNotReplicated):
+        table.snapshot(timestamp=source.snapshot(1).timestamp)
+    assert table.snapshot(timestamp=source.snapshot(head).timestamp).version == head
+    check_prefix(source.store, target)
+
+    for at in (*range(1, 40, 5), MOST):  # it dies
+        mortal = MortalStore(target, at)
+        try:
+            backfill(reopen(source.store), Table(mortal), clock=ManualClock(START_MS, 7))
+        except Crash:
+            check_prefix(source.store, target)
+    assert objects(target) == objects(source.store)
+    assert [rows(table, v) for v in range(head)] == [rows(source, v) for v in range(head)]
+    assert backfill(source, Table(target)).versions == 0
+
+
+def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
+    source, target = everything(), MemoryStore()
+    copy(source, target)
+    had = source.head().version
+    for n in range(3):
+        grow(source, 100 * (n + 1))
+    horizon = sweep(source.store, next(LATER))
+    assert horizon > had + 1
+    done = copy(source, target)
+    assert done.start == horizon
+    table = reopen(target)
+    assert rows(table) == rows(source)
+    assert table.snapshot(had).version == had
+    with pytest.raises(errors.VersionNotReplicated):
+        table.snapshot(horizon - 1)
+    check_prefix_of_jump = fsck(Table(target), objects=True)
+    assert not check_prefix_of_jump.errors
+    assert backfill(source, Table(target)).versions == horizon - had - 1
+    assert [e.version for e in table.history()] == [*range(source.head().version, -1, -1)]
+    with pytest.raises(errors.VersionVacuumed):
+        scan(table, version=horizon - 1)
+    assert not fsck(Table(target), objects=True).errors
+
+
+@pytest.mark.hazard("G5")
+@pytest.mark.scenario("S5.5")
+def test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full():
+    source, target = everything(), MemoryStore()
+    copy(source, target, name="us")
+    acked = source.refresh().meta.replicas["us"].acked
+    grow(source)
+    assert sweep(source.store, next(LATER)) <= acked
+    assert copy(source, target, name="us").attached
+
+    first = source.refresh().meta.replicas["us"]
+    target.delete([row.key for row in target.list("")])  # all is lost
+    half = MortalStore(target, 20)
+    with pytest.raises(Crash):
+        copy(source, half, name="us")
+    again = source.refresh().meta.replicas["us"]
+    assert again.token > first.token
+    assert again.acked <= source.head().meta.horizon
+    grow(source, 300)
+    kept = sweep(source.store, next(LATER))
+    assert kept <= again.acked
+    for version in range(kept, source.head().version):  # nothing that it needs was deleted
+        rows(source, version)
+    copy(source, target, name="us")
+    check_prefix(source.store, target)
+    assert source.refresh().meta.replicas["us"].acked > again.acked
+
+    other = MemoryStore()
+    with pytest.raises(errors.CommitConflict, match="belongs to the replica"):
+        copy(source, other, name="us")
+    grow(source, 500)
+    break_replica(source, "us")
+    assert sweep(source.store, next(LATER)) > kept
+    assert not replicas(source)
+    with pytest.raises(errors.InvalidInput, match="no replica 'us'"):
+        detach(source, "us")
+
+
+def test_acknowledging_ends(source):
+    source, target = everything(), MemoryStore()
+    for _ in range(4):
+        copy(source, target, name="us")
+    head = source.refresh()
+    assert head.version - head.meta.replicas["us"].acked <= 2
+    assert objects(target) == objects(source.store)
+    grow(source)
+    before = source.refresh().version
+    copy(source, MortalStore(target), name="us")
+    copy(source, target, name="us")
+    assert source.refresh().version == before + 1
+
+
+@pytest.mark.scenario("S5.7")
+@pytest.mark.parametrize("seed", range(3))
+def test_an_overloaded_target_is_tried_again_more_slowly(source, seed):
+    target = MemoryStore()
+    faults = [
+        Fault("put", effect, prefix, occurrence=at + seed)
+        for prefix in ("data/", keys.LOG_PREFIX, keys.FRAMES_PREFIX)
+        for at in (1, 2, 3, 9)
+        for effect in ("unavailable", "lost_response")
+    ]
+    clock = ManualClock(START_MS, 7)
+    before_s = clock.elapsed_s()
+    follow(reopen(source.store), Table(FaultyStore(target, faults)), clock=clock)
+    assert clock.elapsed_s() > before_s
+    assert objects(target) == objects(source.store)
+
+
+def test_two_followers_at_once_do_no_harm():
+    source = everything()
+    for n in range(8):
+        grow(source, 100 * (n + 1))
+    target = MemoryStore()
+    failed = []
+
+    def run(seed):
+        try:
+            follow(reopen(source.store), Table(target), clock=ManualClock(START_MS, seed))
+        except Exception as error:  # noqa: BLE001 - told by the assertion
+            failed.append(error)
+
+    workers = [threading.Thread(target=run, args=(seed,)) for seed in (7, 8, 9)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failed
+    assert objects(target) == objects(source.store)
+
+
+def test_a_target_that_refuses_half_way_is_done_later(source):
+    target = MemoryStore()
+
+    class Refusing(MortalStore):
+        def put_if_absent(self, key, body):
+            if self.calls > 25:
+                raise errors.InvalidInput("access denied to create an object")
+            return super().put_if_absent(key, body)
+
+    with pytest.raises(errors.InvalidInput, match="denied"):
+        copy(source, Refusing(target))
+    check_prefix(source.store, target)
+    copy(source, target)
+    assert objects(target) == objects(source.store)
+
+
+def test_a_damaged_or_missing_segment_is_not_replicated():
+    for damage in (True, False):
+        source = everything()
+        victim = source.head().segments()[0]
+        key = keys.key_of(victim)
+        body = source.store.get(key)
+        source.store.delete([key])
+        if damage:
+            source.store.put_if_absent(key, b"x" * len(body))
+        target = MemoryStore()
+        with pytest.raises(errors.DataLoss, match="fsck") as caught:
+            copy(source, target)
+        assert caught.value.key == key
+        head = reopen(target).head().version
+        assert head == caught.value.version - 1
+        assert key not in objects(target)
+
+
+def test_a_source_that_is_compacted_vacuumed_and_appended_to_all_the_while():
+    source, target = everything(), MemoryStore()
+    made = iter(range(1, 100))
+
+    def meanwhile():
+        grow(fresh(source.store, next(LATER)), 100 * next(made))
+        sweep(source.store, next(LATER))
+
+    for pause in (3, 9, 17, 30, 44):
+        try:
+            copy(source, MortalStore(target, pause=pause, meanwhile=meanwhile))
+        except errors.VersionVacuumed:
+            copy(source, target)
+        assert not fsck(Table(target), objects=True).errors
+    copy(source, target)
+    assert rows(reopen(target)) == rows(reopen(source.store))
+    versions = reopen(source.store).refresh()
+    for version in range(versions.meta.horizon, versions.version + 1):
+        assert rows(reopen(target), version) == rows(reopen(source.store), version)
+
+
+def test_requests_and_bytes_are_those_of_what_is_new():
+    source = create(properties={"keyframe_commits": "1000"})
+    target = MemoryStore()
+    costs = []
+    for _ in range(2):
+        for n in range(20):
+            append(source, events(1, first=n, days=1))
+        copy(source, target)
+        append(source, events(1))
+        theirs, mine = CountingStore(source.store), CountingStore(target)
+        done = follow(Table(theirs), Table(mine), clock=ManualClock(START_MS, 7))
+        assert done.versions == 1
+        costs.append((theirs.counts.total, mine.counts.total, done.objects))
+    assert costs[0] == costs[1]
+
+
+def test_a_copy_of_a_table_with_any_schema_is_read_by_pyarrow(tmp_path, source):
+    target = tmp_path / "copy"
+    follow(source, target)
+    table = Table.open(target)
+    assert scan(table).to_table().schema.equals(scan(source).to_table().schema)
+    assert isinstance(scan(table).to_table(), pa.Table)
