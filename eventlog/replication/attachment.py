@@ -60,7 +60,6 @@ def acking(meta: Meta, name: str, token: int, version: int) -> tuple[Action, ...
         version: the newest version that the replica has.
     """
     known = meta.replicas.get(name)
-    # against ack-of-an-earlier-attachment
     if known is None or known.token != token or known.acked >= version:
         return ()
     return (Ack(name, token, version),)

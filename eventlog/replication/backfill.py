@@ -132,7 +132,7 @@ class _Work:
     def _steps(self, lowest: int, after: int) -> Iterator[Item | Step]:
         log = self.source.log
         horizon = self.source.refresh().meta.horizon
-        above, wanted = log.header(lowest), range(lowest - 1, after, -1)
+        above, wanted = Log(self.target).header(lowest), range(lowest - 1, after, -1)
         framed: set[int] = set()
         later = log.snapshot(lowest) if lowest - 1 >= horizon else None
         with threads() as pool:
@@ -155,7 +155,7 @@ class _Work:
         version = commit.header.version
 
         def step() -> int:
-            # against commit-of-another-chain
+            # against backfill-of-another-chain
             if codec.sha256(body) != expected:
                 raise Corrupt(
                     f"version {version + 1} does not follow version {version}: the log was forked "

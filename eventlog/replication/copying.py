@@ -142,9 +142,10 @@ class Copier:
         """Return the bytes of an object of the source, which are those that the log describes."""
         for _ in range(_READS):
             body = self._source.get(item.key)
+            # against damage-replicated
             if len(body) == item.bytes and sha256(body) == item.sha256:
                 return body
-        kind = DataLoss if item.role == "segment" else Corrupt  # against damage-replicated
+        kind = DataLoss if item.role == "segment" else Corrupt
         raise kind(
             f"version {item.version} needs an object whose bytes are not those that the log "
             "describes: run `eventlog fsck`; nothing of this version was copied",

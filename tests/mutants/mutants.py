@@ -2,12 +2,13 @@
 
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
+from mutants.copies import COPIES
 from mutants.frames import FRAMES
 from mutants.replacements import REPLACEMENTS
 from mutants.rules import RULES
 from mutants.slices import SLICES
 from mutants.sweeps import SWEEPS
 
-MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS)
+MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS, *COPIES)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -40,6 +40,9 @@ HAZARDS = {
     "R1": "404: vacuumed below the horizon, data loss above, never skipped",
     "R2": "a scan shows one version",
     "R3": "a session never goes backwards",
+    "G1": "a copy has what a version needs before its commit, in the order of the versions",
+    "G2": "a copy is moved forward only where the hashes agree",
+    "G5": "the source's vacuum waits for a replica",
     "I1": "every attempt of a task has its own keys",
     "I2": "a driver that crashes before the commit leaves only garbage",
     "I3": "a driver that crashes after the commit finds it done",
@@ -100,6 +103,10 @@ SCENARIOS = {
     "S4.5": "every version stays as it was, whatever is merged later",
     "S4.6": "Spark upserts, in batches and in streams, exactly once over restarts; two streams join"
     " in one row",
+    "S5.1": "a copy is the same table, byte for byte, whatever dies",
+    "S5.2": "a new copy, or one far behind, starts at a key frame, and is filled later",
+    "S5.5": "a replica that was emptied and attached again never counts as full",
+    "S5.7": "a target that declines is asked again, more slowly",
 }
 
 # Mark -> the names that it may have.

@@ -1,0 +1,48 @@
+"""Mutants of replication: what is copied, in which order, and what a follower may believe."""
+
+from mutants.swap import always, becomes, mutant, never
+
+COPIES = (
+    mutant(
+        "given-up-versions-copied",
+        "G1",
+        "a copy starts at the horizon",
+        becomes("min(first, head.version + 1)"),
+        "test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon",
+    ),
+    mutant(
+        "other-bytes-taken-for-a-copy",
+        "G2",
+        "an object that is there has the same bytes",
+        never,
+        "test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten",
+    ),
+    mutant(
+        "damage-replicated",
+        "G1",
+        "what is copied has the checksum in the log",
+        always,
+        "test_a_damaged_or_missing_segment_is_not_replicated",
+    ),
+    mutant(
+        "commit-of-another-chain",
+        "G2",
+        "a commit follows the one before",
+        never,
+        "test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed",
+    ),
+    mutant(
+        "backfill-of-another-chain",
+        "G2",
+        "an older commit is the one that the next one names",
+        never,
+        "test_a_backfill_from_another_fork_is_refused",
+    ),
+    mutant(
+        "emptied-taken-for-full",
+        "G5",
+        "a copy that lost what it acknowledged is attached anew",
+        never,
+        "test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full",
+    ),
+)
