@@ -32,6 +32,7 @@ from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill,
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.small.timing import check_leap
+from eventlog.store.branching.roots import is_own
 from eventlog.store.parallel import HEADER_THREADS, each
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
@@ -97,9 +98,10 @@ def vacuum(
 ) -> VacuumReport:
     """Delete the segments that no kept version needs, and abandoned uploads.
 
-    Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins and
-    replicas hold the horizon back. Safe to run beside any number of writers, readers and other
-    vacuums. If it crashes at any point, run it again.
+    Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins,
+    branches and replicas hold the horizon back. Of a branch only its own objects are deleted. Safe
+    to run beside any number of writers, readers and other vacuums. If it crashes at any point, run
+    it again.
 
     Args:
         t: the table.
@@ -257,7 +259,8 @@ class _Sweep:
             for segment in _drops_of(self._t, version):
                 key = keys.key_of(segment)
                 dropped[key] = Dropped(key, version, segment.bytes)
-        self._candidates.dropped = dropped
+        own = {k: d for k, d in dropped.items() if is_own(self._t.store, k)}
+        self._candidates.dropped = own  # against branch-counts-its-parents-segments
 
     def judge(self, *, delete: bool) -> None:
         """Judge every candidate, and delete the dead ones if `delete` is set."""
@@ -339,7 +342,8 @@ class _Sweep:
         Keys that no writer of this table would create are never deleted (hazard V4).
         """
         part: dict[str, int] = {}
-        after = f"{keys.SEGMENTS_PREFIX}{start:012d}"
+        forks = self._t.store.forks  # a branch has no objects of older epochs
+        after = f"{keys.SEGMENTS_PREFIX}{max(start, forks[0].version if forks else 0):012d}"
         for listed in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
             parsed = keys.parse_segment_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:

@@ -31,6 +31,7 @@ from eventlog.format.parts import Parts
 from eventlog.log.log import Log
 from eventlog.model.records import Segment
 from eventlog.state.small.holds import check_kept
+from eventlog.store.branching.roots import held_from
 from eventlog.store.checksum import object_checksum
 from eventlog.store.files import FetchedRanges
 from eventlog.store.port import ObjectStore
@@ -190,7 +191,8 @@ class SegmentObject:
             log = Log(self._store)
             log.table = self._table
             newest = log.head()
-            check_kept(newest.meta, newest.version, self._version, self._store.uri)
+            held = held_from(self._store.forks)
+            check_kept(newest.meta, newest.version, self._version, self._store.uri, held=held)
         except (TableNotFound, VersionVacuumed) as error:
             return error  # against vacuumed-called-lost
         except (Corrupt, NotFound):

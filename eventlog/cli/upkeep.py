@@ -22,6 +22,7 @@ from eventlog.model.records import Add, Claim, Drop, Pin, Segment, Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
 from eventlog.state.small import timing
+from eventlog.store.branching.roots import held_from
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
 from eventlog.table.restoration import commit_restoration, restoration
@@ -143,7 +144,7 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     table = place.open()
     head = table.snapshot()
     target = table.snapshot(version)
-    actions = restoration(head, target, table.uri)
+    actions = restoration(head, target, table.uri, held_from(table.store.forks))
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
     committed = None if dry_run else commit_restoration(table, actions, head, version)

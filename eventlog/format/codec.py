@@ -24,6 +24,7 @@ from eventlog.model.records import (
     FORMAT_VERSION,
     KNOWN_FEATURES,
     Commit,
+    Fork,
     Header,
     KeyFrame,
     Meta,
@@ -36,6 +37,7 @@ MAX_COMMIT_BYTES = limits.COMMIT_BYTES
 MAX_KEYFRAME_BYTES = limits.KEYFRAME_BYTES
 MAX_INTENT_BYTES = limits.INTENT_BYTES
 MAX_START_BYTES = 4096
+MAX_FORK_BYTES = limits.FORK_BYTES
 HEADER_BYTES = limits.HEADER_BYTES
 MAX_DEPTH = limits.JSON_DEPTH
 HASH_MODULUS = 2**256
@@ -43,7 +45,7 @@ HASH_MODULUS = 2**256
 _HEADER_START = b'{"header":'
 _encoder = msgspec.json.Encoder()
 _PLAIN = rb'[^"\[\]{}]++|"(?:[^"\\]|\\.)*+"'
-_Model = TypeVar("_Model", Commit, KeyFrame, Start, Transaction)
+_Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Transaction)
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -192,6 +194,25 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
     transaction = _decode_canonical(text, Transaction, "published transaction")
     wellformed.check_transaction(transaction)
     return transaction
+
+
+def encode_fork(fork: Fork) -> bytes:
+    """Return the canonical bytes of a branch's fork, with their own sha256 as the last field."""
+    return sealed(_encoder.encode(fork))
+
+
+def decode_fork(body: bytes, name: str) -> Fork:
+    """Return the fork of the branch called `name`.
+
+    Raises:
+        Corrupt: not a fork, not canonical, or that of another branch.
+        UnsupportedFormat: written for a newer reader.
+    """
+    _check_size(body, MAX_FORK_BYTES)
+    _check_readable(_decode(body, _Format, "fork of a branch"))
+    fork = _decode_canonical(unsealed(body, "fork of a branch"), Fork, "fork of a branch")
+    wellformed.check_fork(fork, name)
+    return fork
 
 
 def decode_whole(transaction: Transaction) -> None:
@@ -368,7 +389,7 @@ _OBJECT = _object_pattern()
 
 
 # Built at import: msgspec crashes if several threads use a type for the first time at once.
-_MODELS = (_Envelope, _Format, Commit, Header, KeyFrame, Meta, Start, Transaction)
+_MODELS = (_Envelope, _Format, Commit, Fork, Header, KeyFrame, Meta, Start, Transaction)
 _DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}
 
 

@@ -26,6 +26,10 @@ _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
 _START_KEY = re.compile(r"_starts/(\d{12})\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
+BRANCHES_PREFIX = "_branches/"
+FORK_KEY = "_fork.json"
+_BRANCH_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]{0,99}", re.ASCII)
+_EPOCH = re.compile(r"data/(\d{12})/", re.ASCII)
 _HEX32 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -154,6 +158,61 @@ def parse_segment_key(key: str) -> tuple[int, str, str] | None:
     except InvalidInput:
         return None
     return int(match[1]), match[2], match[3]
+
+
+def check_branch(name: object) -> str:
+    """Return the name if a branch may have it (R16.1).
+
+    Raises:
+        InvalidInput: it may not.
+    """
+    if not isinstance(name, str) or not _BRANCH_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{str(name)[:80]!r} is not a branch's name: write 1 to 100 of the letters A to Z, "
+            "digits, '-', '_' and '.', and no '.' at its start"
+        )
+    return name
+
+
+def branch_root(name: str) -> str:
+    """Return the root of a branch, relative to its parent's, without a trailing slash.
+
+    Raises:
+        InvalidInput: no branch may have this name.
+    """
+    return f"{BRANCHES_PREFIX}{check_branch(name)}"
+
+
+def branch_uri(uri: str, name: str) -> str:
+    """Return the root URI of a branch of the table at `uri`.
+
+    Raises:
+        InvalidInput: no branch may have this name.
+    """
+    return f"{uri.rstrip('/')}/{branch_root(name)}"
+
+
+def split_branches(uri: str) -> tuple[str, tuple[str, ...]]:
+    """Return the URI of the table that is no branch, and the names of the branches below it.
+
+    Raises:
+        InvalidInput: the URI has a part of a branch, but no branch may have this name.
+    """
+    names: list[str] = []
+    root = uri.rstrip("/") or uri
+    while True:
+        above, _, name = root.rpartition("/")
+        parent, slash, place = above.rpartition("/")
+        if not slash or f"{place}/" != BRANCHES_PREFIX or parent.endswith(":/") or not parent:
+            return root if names else uri, tuple(reversed(names))
+        names.append(check_branch(name))
+        root = parent
+
+
+def epoch_of(key: str) -> int | None:
+    """Return the epoch that a key under `data/` begins with, or None for other keys."""
+    match = _EPOCH.match(key)
+    return int(match[1]) if match else None
 
 
 def _inverted(version: int) -> str:

@@ -18,6 +18,7 @@ from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import (
     Commit,
     Drop,
+    Fork,
     Header,
     KeyFrame,
     Leaf,
@@ -97,6 +98,23 @@ def check_transaction(transaction: Transaction) -> None:
         raise Corrupt(f"transaction {transaction.id} has read version {transaction.read_version}")
     _check_ordered(transaction.info, "info")
     _check_spill(transaction.spill)
+
+
+def check_fork(fork: Fork, name: str) -> None:
+    """Check where a branch forks.
+
+    Raises:
+        Corrupt: a part is malformed, or it is the fork of another branch.
+    """
+    if fork.name != name:  # against fork-of-another-branch
+        raise Corrupt(f"the fork of branch {name!r} is that of {fork.name[:120]!r}")
+    if not keys.is_segment_id(fork.table) or not keys.is_segment_id(fork.id):
+        raise Corrupt("the fork of a branch has a malformed id")
+    _check_hash(fork.commit)
+    if not fork.held <= fork.version <= keys.MAX_VERSION:
+        raise Corrupt(
+            f"the branch cannot fork at version {fork.version} and hold version {fork.held}"
+        )
 
 
 def check_delta(

@@ -30,9 +30,11 @@ from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
 from eventlog.state.small import timing
 from eventlog.state.small.holds import Hold, check_kept, holds
+from eventlog.store.branching.roots import held_from, is_own
 from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, store_time_ms
+from eventlog.table.branching.soundness import check_branches
 from eventlog.table.table import Table
 
 _MAX_SOUGHT = 1000  # lost segments for which a fallback is searched, which reads segments and log
@@ -155,7 +157,7 @@ class _Run:
                 if segment is not None:
                     self._compare_size(segment, row)
                     self._progress("segments", total - len(wanted), total)
-                if at_head:
+                if at_head and is_own(self._store, row.key):
                     self._count_leftover(place, row)
         if wanted:
             self._report_missing(wanted)
@@ -166,9 +168,12 @@ class _Run:
             )
             self._findings.add("error", message, key, hold.version)
         pending = self._pending()
-        if pending is not None and not self._pending_seen:
+        if pending is not None and not self._pending_seen and not self._is_inherited(pending):
             message = "the last vacuum's record is missing: the next vacuum starts without it"
             self._findings.add("warning", message, pending, self._listed.head)
+        if at_head:
+            for key, severity, message in check_branches(self._store, self._walk.audit.meta):
+                self._findings.add(severity, message, key, self._listed.head)
 
     def compare_checksums(self) -> None:
         """Read the segments and compare their sha256."""
@@ -295,11 +300,16 @@ class _Run:
         meta, log = self._walk.audit.meta, self._walk.log
         held: dict[str, tuple[Hold, Segment]] = {}
         try:
+            oldest = held_from(self._store.forks)
             for hold in holds(meta):
+                if hold.version < oldest:  # of the parent, which may have given it up since
+                    continue
                 entries = segments.to_segments(log.snapshot(hold.version).entries())
                 named = {keys.key_of(segment): (hold, segment) for segment in entries}
                 held |= {key: entry for key, entry in named.items() if key not in known}
-            for key in lacking(held, meta, log):
+            # A vacuum of a branch deletes none of its parent's segments.
+            own = {key: entry for key, entry in held.items() if is_own(self._store, key)}
+            for key in lacking(own, meta, log):
                 message = (
                     "the last vacuum's record lacks this segment: the next vacuum would delete it"
                 )
@@ -343,6 +353,16 @@ class _Run:
     def _pending(self) -> str | None:
         swept = self._walk.audit.meta.swept
         return keys.frame_key(swept.pending.sha256) if swept and swept.pending else None
+
+    def _is_inherited(self, key: str) -> bool:
+        """Return whether a branch has an object under `_frames/` from its parent."""
+        if not self._store.forks:
+            return False
+        try:
+            self._store.get(key, length=1)
+        except KeyNotFound:
+            return False
+        return True
 
     def _digest(self, segment: Segment) -> tuple[Segment, str | None]:
         try:

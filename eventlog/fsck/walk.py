@@ -192,14 +192,16 @@ class Walk:
             if any(start.after <= older and newer <= start.version for start in starts)
         ]
 
-    def _fetch(self, version: int) -> tuple[int, bytes | None]:
+    def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.
         try:
             return version, self._store.get(keys.commit_key(version))
         except KeyNotFound:
             return version, None
+        except Corrupt as error:  # a branch does not follow its parent's log
+            return version, error
 
-    def _take(self, version: int, body: bytes | None, pool: ThreadPoolExecutor) -> None:
+    def _take(self, version: int, body: bytes | Corrupt | None, pool: ThreadPoolExecutor) -> None:
         """Fold one version; after one that cannot be folded, trust the state of the next one."""
         read = self._decode(version, body)
         if read is None:
@@ -209,12 +211,17 @@ class Walk:
             self._look_for_base(commit)
             self._in_step = self._in_step and self._step(commit, digest, delta)
             if not self._in_step:
-                self._resume(commit, body or b"")
+                self._resume(commit, body if isinstance(body, bytes) else b"")
         if version in self.listed.keyframes:
             self._check_keyframe(version, pool)
 
-    def _decode(self, version: int, body: bytes | None) -> tuple[Commit, Delta, str] | None:
+    def _decode(
+        self, version: int, body: bytes | Corrupt | None
+    ) -> tuple[Commit, Delta, str] | None:
         key = keys.commit_key(version)
+        if isinstance(body, Corrupt):
+            self._find("error", body.message, key, version)
+            return None
         if body is None:
             self._find("error", "the commit is missing: there is a gap in the log", key, version)
             return None

@@ -42,6 +42,7 @@ from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
+from eventlog.store.branching.roots import held_from
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
@@ -428,7 +429,8 @@ class Log:
         lost = [key for key in each(self._absent, adds) if key is not None]
         if lost:
             newest = self.head()
-            check_kept(newest.meta, newest.version, version, self.store.uri)
+            held = held_from(self.store.forks)
+            check_kept(newest.meta, newest.version, version, self.store.uri, held=held)
             raise DataLoss(
                 f"{len(lost):,} of {len(adds):,} segments of version {version} are missing: run "
                 "`eventlog fsck`",

@@ -383,3 +383,27 @@ class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     state: Meta
     segments: tuple[Segment, ...]
     leaves: tuple[Leaf, ...]
+
+
+class Fork(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a branch leaves its parent, the table or branch whose root its own root lies under.
+
+    Attributes:
+        format: as in a commit.
+        min_reader: as in a commit.
+        table: the id of the table, which all its branches share.
+        id: 32 hexadecimal digits, unique: another branch of this name has another one.
+        name: of the branch; its root is `_branches/<name>` in its parent's.
+        version: the last version that the branch has in common with its parent.
+        commit: the sha256 of the parent's commit of that version.
+        held: the version that the parent's pin of the branch names, at most `version`.
+    """
+
+    format: str
+    min_reader: Count
+    table: str
+    id: str
+    name: str
+    version: Count
+    commit: str
+    held: Count

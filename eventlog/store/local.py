@@ -86,6 +86,11 @@ class LocalStore:
     def unproven(self) -> None:
         """See `ObjectStore.unproven`: `link(2)` is atomic."""
 
+    @property
+    def forks(self) -> tuple[()]:
+        """See `ObjectStore.forks`: a root of its own."""
+        return ()
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         check_range(start, length)

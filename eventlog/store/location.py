@@ -9,10 +9,11 @@ from urllib.parse import unquote, urlsplit
 
 from eventlog.clock import Clock
 from eventlog.errors import AlreadyExists, InvalidInput, KeyNotFound
-from eventlog.format.keys import commit_key, probe_key
+from eventlog.format.keys import commit_key, probe_key, split_branches
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
-from eventlog.store.options import parse_options
+from eventlog.store.options import StoreOptions, parse_options
 from eventlog.store.port import ObjectStore
 from eventlog.store.s3.adapter import S3Store
 
@@ -29,7 +30,8 @@ def open_store(
 
     Args:
         uri: `s3://bucket/prefix` (also `s3a://`), `file:///path` (percent-encoded), a local path
-            (made absolute, `~` expanded), or `memory://name`.
+            (made absolute, `~` expanded), or `memory://name`. With `/_branches/name` at its end
+            that branch of the table there, which may be a branch of a branch.
         storage_options: see `eventlog.store.options`; checked for every store, used only by S3.
         clock: for pauses and local time; the machine's if None.
 
@@ -42,7 +44,19 @@ def open_store(
         raise InvalidInput(f"a table's location must be {_FORMS}")
     scheme, separator, _ = location.partition(":/")
     if not separator or "/" in scheme:
-        return LocalStore(_absolute(location), clock)
+        location, scheme = str(_absolute(location)), ""
+    location, branches = split_branches(location)
+    store = _store_at(location, scheme, options, clock)
+    for name in branches:
+        store = BranchStore(store, name)
+    return store
+
+
+def _store_at(
+    location: str, scheme: str, options: StoreOptions, clock: Clock | None
+) -> ObjectStore:
+    if not scheme:
+        return LocalStore(location, clock)
     if scheme in ("s3", "s3a"):
         return S3Store(location, options, clock)
     if scheme == "memory":

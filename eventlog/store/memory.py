@@ -64,6 +64,11 @@ class MemoryStore:
     def unproven(self) -> None:
         """See `ObjectStore.unproven`: a lock makes the create atomic."""
 
+    @property
+    def forks(self) -> tuple[()]:
+        """See `ObjectStore.forks`: a root of its own."""
+        return ()
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         check_key(key)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
+from eventlog.model.records import Fork
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -62,6 +63,14 @@ class ObjectStore(Protocol):
         """The place that has to be probed for R2.1 (atomic create), or None if it is known to hold.
 
         The result of a probe applies to every store of the same place.
+        """
+        ...
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        """Where the log was forked: of a branch, of the branch that it was forked from, and so on.
+
+        () if this is no branch, and then no request is sent.
         """
         ...
 

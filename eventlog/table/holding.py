@@ -25,6 +25,7 @@ from eventlog.model.records import (
 )
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.small import claims, holds
+from eventlog.store.branching.roots import held_from
 from eventlog.table.leases import Lease, is_silent
 from eventlog.table.ports import OpenTable
 from eventlog.table.writer import writer_name
@@ -54,12 +55,13 @@ def pin(
             "or choose another name",
             table=table.uri,
         )
-    holds.check_kept(head.meta, head.version, wanted, table.uri)
+    held = held_from(table.store.forks)
+    holds.check_kept(head.meta, head.version, wanted, table.uri, held=held)
     try:
         table.commit(table.transaction("pin", [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
         newest = table.refresh()
-        holds.check_kept(newest.meta, newest.version, wanted, table.uri)
+        holds.check_kept(newest.meta, newest.version, wanted, table.uri, held=held)
         raise
     return wanted
 

@@ -19,16 +19,23 @@ from eventlog.state.small.holds import check_kept
 from eventlog.table.ports import OpenTable
 
 
-def restoration(head: Snapshot, target: Snapshot, table: str = "") -> list[Action]:
+def restoration(head: Snapshot, target: Snapshot, table: str = "", held: int = 0) -> list[Action]:
     """Return the actions that make exactly the target's segments live; [] if they already are.
 
     Any add or drop committed after `head` makes the transaction a conflict, so that no row appears
     or disappears unnoticed.
 
+    Args:
+        head: the newest version.
+        target: the version to bring back.
+        table: the root URI, for the error.
+        held: see `check_kept`.
+
     Raises:
-        VersionVacuumed: the target is below the horizon.
+        VersionVacuumed: the target is below the horizon, or below `held`.
     """
-    check_kept(head.meta, head.version, target.version, table)
+    # What a branch brings back must be what its parent keeps for it.
+    check_kept(head.meta, head.version, target.version, table, held=held)
     change = diff(head, target)
     # A segment that was dropped and restored has two entries, of different versions.
     back = {s.id for s in change.added} & {s.id for s in change.dropped}

@@ -45,10 +45,14 @@ from eventlog.model.records import (
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.delta import drop_of
 from eventlog.state.version import VersionState
+from eventlog.store.branching.branch import BranchStore
+from eventlog.store.branching.roots import held_from
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
 from eventlog.table import holding, restoration, settings
+from eventlog.table.branching import deleting, making, names
+from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
 from eventlog.table.leases import Lease
 from eventlog.table.ports import Watch
@@ -125,25 +129,30 @@ class Table:
         uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         *,
+        branch: str | None = None,
         store: ObjectStore | None = None,
         clock: Clock | None = None,
     ) -> Table:
-        """Return a handle to the table at `uri`.
+        """Return a handle to the table at `uri`, or to one of its branches.
 
-        Takes at most three requests, however long the history is.
+        Takes at most three requests, however long the history is, and for a branch two more: where
+        it forks, and a LIST of its parent's log as long as its own is short.
 
         Args:
-            uri: as for `create`.
+            uri: as for `create`. That of a branch is its parent's with `/_branches/<name>`.
             storage_options: override the AWS environment; see `eventlog.store.options`.
+            branch: the name of a branch of that table.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
 
         Raises:
-            TableNotFound: there is no table at `uri`.
+            InvalidInput: no branch may have this name.
+            TableNotFound: there is no table at `uri`, or no such branch.
             Corrupt: its newest commit violates the format.
             UnsupportedFormat: the table needs a newer release.
         """
-        table = cls(store or open_store(uri, storage_options, clock), clock)
+        found = store or open_store(uri, storage_options, clock)
+        table = cls(found if branch is None else BranchStore(found, branch), clock)
         table.head()
         return table
 
@@ -339,7 +348,8 @@ class Table:
             VersionVacuumed: the version is below the horizon.
         """
         head = self.refresh()
-        actions = restoration.restoration(head, self.snapshot(version), self.uri)
+        held = held_from(self.store.forks)
+        actions = restoration.restoration(head, self.snapshot(version), self.uri, held)
         return restoration.commit_restoration(self, actions, head, version)
 
     def drop_segments(self, segments: Iterable[Segment], *, reason: str) -> int:
@@ -405,6 +415,46 @@ class Table:
             InvalidInput: there is no such pin.
         """
         holding.break_pin(self, name)
+
+    def branch(self, name: str, at: int | None = None) -> Table:
+        """Make a branch, and return a handle to it. Nothing is copied.
+
+        A branch is a table that begins as this one at a version, and goes on with commits of its
+        own. It is opened with `open(…, branch=name)`, or with its own URI
+        (docs/guides/branches.md). Until it is deleted, a pin keeps what it reads from vacuum. A
+        making that was interrupted is gone on with. Costs a commit and five small requests.
+
+        Args:
+            name: 1 to 100 letters, digits, `-`, `_` and `.`, without `.` at its start.
+            at: the version to fork at; if None, that of the commit that sets the pin.
+
+        Raises:
+            AlreadyExists: there is a branch of this name, or what a deletion has left of one.
+            CommitConflict: another program deleted or made it at the same moment.
+            InvalidInput: no branch may have this name.
+            VersionNotFound: there is no such version.
+            VersionVacuumed: the version is below the horizon, or below what this branch holds.
+        """
+        return Table(making.make(self, name, at), self.clock)
+
+    def branches(self) -> list[Branch]:
+        """Return the branches, by name, and what interrupted programs have left of others.
+
+        Costs three or four requests for each.
+        """
+        return names.branches(self)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch with all its rows, and what keeps its parent's from vacuum.
+
+        Repeat it if it is interrupted; it also removes what an interrupted `branch` has left.
+        Needs the permission to delete.
+
+        Raises:
+            InvalidInput: the branch has branches of its own; nothing was deleted.
+            TableNotFound: there is no such branch.
+        """
+        deleting.delete(self, name)
 
     def claims(self) -> Mapping[str, Claim]:
         """Return the current claims, by id."""

@@ -20,6 +20,9 @@ from support import repeatable
 
 from eventlog.clock import SystemClock
 from eventlog.errors import InvalidInput, KeyNotFound
+from eventlog.format import keys
+from eventlog.model.records import Fork
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.store.port import ObjectInfo
@@ -36,13 +39,23 @@ _MAKERS = {
     "faulty": lambda place: FaultyStore(MemoryStore()),
     "prefixed-memory": lambda place: PrefixedStore(_crowded(MemoryStore()), "in/ner"),
     "prefixed-local": lambda place: PrefixedStore(_crowded(LocalStore(place("path"))), "in/ner"),
+    "branch-memory": lambda place: _branch(MemoryStore(), "audit"),
+    "branch-local": lambda place: _branch(LocalStore(place("path")), "audit"),
+    "branch-s3": lambda place: _branch(S3Store(f"s3://{place('bucket')}/t"), "audit"),
+    "branch-of-a-branch": lambda place: _branch(_branch(MemoryStore(), "audit"), "2"),
     "prefixed-s3": lambda place: PrefixedStore(
         _crowded(S3Store(f"s3://{place('bucket')}")), "in/ner"
     ),
 }
 
 
-@pytest.fixture(params=list(_MAKERS))
+# A branch in memory stands for those elsewhere.
+_LONG = ("branch-local", "branch-s3")
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=[pytest.mark.long] if n in _LONG else []) for n in _MAKERS]
+)
 def store(request, tmp_path):
     def place(kind):
         if kind == "path":
@@ -291,6 +304,19 @@ def _crowded(store):
     return store
 
 
+def _branch(parent, name):
+    """A branch that forks at version 0 and sees none of its parent's objects.
+
+    It knows where it forks, so that it has no `_fork.json` that would be listed.
+    """
+    fork = Fork("eventlog", 1, "a" * 32, "b" * 32, name, 0, "c" * 64, 0)
+    for key in (keys.commit_key(1), keys.keyframe_key(9), "_log/0", "_intents/1", "_frames/1.x"):
+        parent.put_if_absent(key, b"not yours")
+    for key in ("data/000000000000/x", "data/000000000001/y", "_branches/other/z", "a", "d/y/z"):
+        parent.put_if_absent(key, b"not yours")
+    return BranchStore(parent, name, fork)
+
+
 def _fill(store, keys):
     for key in keys:
         assert store.put_if_absent(key, b"x") is True
@@ -303,8 +329,8 @@ def _keys(rows):
 def _place(store, key):
     """Return the innermost adapter and the key there."""
     while not isinstance(store, MemoryStore | LocalStore | S3Store):
-        key = key if not isinstance(store, PrefixedStore) else store._prefix + key
-        store = store.inner
+        key = store._prefix + key if isinstance(store, PrefixedStore | BranchStore) else key
+        store = store.parent if isinstance(store, BranchStore) else store.inner
     return store, key
 
 

@@ -1,5 +1,6 @@
 """The mutants: the protocol with one guard removed at a time, and the tests that fail."""
 
+from mutants.branches import BRANCHES
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
@@ -9,6 +10,9 @@ from mutants.rules import RULES
 from mutants.slices import SLICES
 from mutants.sweeps import SWEEPS
 
-MUTANTS = (*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS, *COPIES)
+MUTANTS = (
+    *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
+    *(*BRANCHES, *COPIES),
+)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

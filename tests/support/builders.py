@@ -174,6 +174,10 @@ class Spy:
     def unproven(self) -> str | None:
         return self.inner.unproven
 
+    @property
+    def forks(self):
+        return self.inner.forks
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         return self.inner.get(key, start=start, length=length)
 

@@ -182,7 +182,7 @@ def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
     return meta
 
 
-def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
+def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -> None:
     """Check that a version exists and is not below the horizon.
 
     Args:
@@ -190,10 +190,11 @@ def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
         head: the newest known version.
         version: the requested version.
         table: the root URI, for the error.
+        held: in a branch the oldest version that its parent keeps for it.
 
     Raises:
         VersionNotFound: it does not exist yet.
-        VersionVacuumed: it is below the horizon.
+        VersionVacuumed: it is below the horizon, or the parent need not have it any more.
     """
     if version > head:
         raise VersionNotFound(
@@ -206,6 +207,13 @@ def check_kept(meta: Meta, head: int, version: int, table: str) -> None:
             f"version {version} was vacuumed: only versions from {meta.horizon} on can be read. "
             "Keep a version with `eventlog pin`, or all recent ones with the property "
             "retention_hours",
+            table=table,
+            version=version,
+        )
+    if version < held:
+        raise VersionVacuumed(
+            f"version {version} is older than the branch: its parent keeps the versions from "
+            f"{held} on for it, and may have vacuumed the others. Older versions are the parent's",
             table=table,
             version=version,
         )

@@ -87,6 +87,11 @@ class S3Store:
         clients = self._connected()
         return None if clients.amazon else f"{clients.endpoint_url}/{self._bucket}"
 
+    @property
+    def forks(self) -> tuple[()]:
+        """See `ObjectStore.forks`: a root of its own."""
+        return ()
+
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         name = self._name(key)

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from pyarrow.fs import FileSystem
 
 from eventlog.errors import InvalidInput, OutcomeUnknown, Unavailable
+from eventlog.model.records import Fork
 from eventlog.store.files import store_filesystem
 from eventlog.store.port import Body, ObjectInfo, ObjectStore
 
@@ -147,6 +148,11 @@ class FaultyStore:
     def unproven(self) -> str | None:
         """See `ObjectStore.unproven`."""
         return self.inner.unproven
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        """See `ObjectStore.forks`."""
+        return self.inner.forks
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""

@@ -11,6 +11,7 @@ from itertools import islice
 
 from pyarrow.fs import FileSystem
 
+from eventlog.model.records import Fork
 from eventlog.store.files import store_filesystem
 from eventlog.store.port import Body, ObjectInfo, ObjectStore, check_key, check_limit, check_prefix
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
@@ -68,6 +69,11 @@ class CountingStore:
     def unproven(self) -> str | None:
         """See `ObjectStore.unproven`."""
         return self.inner.unproven
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        """See `ObjectStore.forks`."""
+        return self.inner.forks
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
@@ -144,6 +150,11 @@ class PrefixedStore:
     def unproven(self) -> str | None:
         """See `ObjectStore.unproven`."""
         return self.inner.unproven
+
+    @property
+    def forks(self) -> tuple[()]:
+        """See `ObjectStore.forks`: the prefix is a root of its own."""
+        return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""

@@ -1,0 +1,233 @@
+"""The store of a branch: the objects under its own root, and its parent's below the fork.
+
+| key | where it lies |
+|---|---|
+| `_log/` of a version | the parent up to the fork, else the branch |
+| `data/` of an epoch | the parent below the fork, else the branch |
+| `_frames/` | by hash: the branch, else the parent |
+| any other | the branch |
+
+Writes and deletes reach the branch's own objects only. FORMAT.md "Branches".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
+from typing import TypeVar
+
+from pyarrow.fs import FileSystem
+
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, TableNotFound
+from eventlog.format import codec, keys
+from eventlog.model.records import Fork
+from eventlog.store.branching.files import branch_filesystem
+from eventlog.store.branching.roots import is_inherited
+from eventlog.store.port import (
+    Body,
+    ObjectInfo,
+    ObjectStore,
+    check_key,
+    check_limit,
+    check_prefix,
+    check_range,
+)
+
+_Answer = TypeVar("_Answer")
+
+
+class BranchStore:
+    """The part of a table's store that a branch is, as a store of its own.
+
+    No request is sent before the first use, which reads where the branch forks. A listing of
+    `_log/` or `data/` has the parent's objects below the fork, too; one of `_frames/` has the
+    branch's own only.
+
+    Args:
+        parent: the store of the table, or of another branch.
+        name: the branch's name.
+        fork: where it forks, if that is known.
+
+    Raises:
+        InvalidInput: no branch may have this name.
+    """
+
+    def __init__(self, parent: ObjectStore, name: str, fork: Fork | None = None) -> None:
+        self.parent = parent
+        self.name = keys.check_branch(name)
+        self._prefix = f"{keys.branch_root(name)}/"
+        self._known = fork
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (BranchStore, (self.parent, self.name, self._known))
+
+    def __repr__(self) -> str:
+        return f"BranchStore({self.parent!r}, {self.name!r})"
+
+    @property
+    def uri(self) -> str:
+        """See `ObjectStore.uri`."""
+        return keys.branch_uri(self.parent.uri, self.name)
+
+    @property
+    def near(self) -> bool:
+        """See `ObjectStore.near`."""
+        return self.parent.near
+
+    @property
+    def unproven(self) -> str | None:
+        """See `ObjectStore.unproven`; the place is the parent's."""
+        return self.parent.unproven
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        """See `ObjectStore.forks`; the first time it costs one GET for each branch.
+
+        Raises:
+            TableNotFound: there is no such branch.
+        """
+        return (self._fork(), *self.parent.forks)
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`.
+
+        Raises:
+            Corrupt: the parent's commit at the fork is another than the one that was forked.
+            TableNotFound: there is no such branch.
+        """
+        name = self._name(key)
+        check_range(start, length)
+        if key != keys.FORK_KEY and is_inherited(key, self._fork().version):
+            body = self._placed(key, lambda: self.parent.get(key, start=start, length=length))
+            if key == keys.commit_key(self._fork().version) and not start and length is None:
+                self._check_commit(key, body)
+            return body
+        if not key.startswith(keys.FRAMES_PREFIX):
+            return self._placed(key, lambda: self.parent.get(name, start=start, length=length))
+        try:
+            return self.parent.get(name, start=start, length=length)
+        except KeyNotFound:
+            return self._placed(key, lambda: self.parent.get(key, start=start, length=length))
+
+    def put_if_absent(self, key: str, body: Body) -> bool:
+        """See `ObjectStore.put_if_absent`.
+
+        Raises:
+            InvalidInput: the key is one of the parent's.
+            TableNotFound: there is no such branch.
+        """
+        name = self._name(key)
+        if is_inherited(key, self._fork().version):  # against branch-writes-into-its-parent
+            raise InvalidInput(
+                f"this object is of the time before branch {self.name!r} forked at version "
+                f"{self._fork().version}: it can be written with the parent's root only",
+                table=self.uri,
+                key=key,
+            )
+        return self.parent.put_if_absent(name, body)
+
+    def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`; the parent is asked when the listing reaches its part."""
+        check_prefix(prefix)
+        check_limit(limit)
+        return islice(self._rows(prefix, after, limit), limit)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See `ObjectStore.delete`; the parent's objects are left alone."""
+        self.parent.delete(self._name(key) for key in keys)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """See `ObjectStore.filesystem`; over the parent's."""
+        return branch_filesystem(self, self.parent, self._paths)
+
+    def now_ms(self) -> int | None:
+        """See `ObjectStore.now_ms`."""
+        return self.parent.now_ms()
+
+    def _fork(self) -> Fork:
+        if self._known is None:
+            try:
+                body = self.parent.get(self._prefix + keys.FORK_KEY)
+            except KeyNotFound:
+                raise TableNotFound(
+                    f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "
+                    f"lists its branches, `eventlog branch {self.parent.uri} {self.name}` makes "
+                    "this one",
+                    table=self.uri,
+                ) from None
+            self._known = self._placed(keys.FORK_KEY, lambda: codec.decode_fork(body, self.name))
+        return self._known
+
+    def _paths(self, key: str) -> tuple[str, ...]:
+        """Return where in the parent's store an object may lie, in the order to look in."""
+        if key.startswith(keys.FRAMES_PREFIX):
+            return (self._name(key), key)
+        return (key,) if is_inherited(key, self._fork().version) else (self._name(key),)
+
+    def _rows(self, prefix: str, after: str, limit: int | None) -> Iterator[ObjectInfo]:
+        """Yield own rows and the parent's in order. Each part is listed when it is reached."""
+        fork = self._fork().version
+        mine = self._own(prefix, after, limit, fork)
+        row = next(mine, None)
+        for place, low, high in _inherited_ranges(fork):
+            if not place.startswith(prefix) and not prefix.startswith(place):
+                continue
+            while row is not None and row.key < low:
+                yield row
+                row = next(mine, None)
+            theirs = self.parent.list(max(place, prefix), after=max(after, low), limit=limit)
+            for other in takewhile(lambda listed: listed.key < high, theirs):  # noqa: B023
+                if not is_inherited(other.key, fork):
+                    continue
+                while row is not None and row.key < other.key:
+                    yield row
+                    row = next(mine, None)
+                yield other
+        while row is not None:
+            yield row
+            row = next(mine, None)
+
+    def _own(self, prefix: str, after: str, limit: int | None, fork: int) -> Iterator[ObjectInfo]:
+        """Yield the branch's own rows, without those that its parent's stand for."""
+        while True:
+            bound = self._prefix + after if after else ""
+            count = 0
+            for row in self.parent.list(self._prefix + prefix, after=bound, limit=limit):
+                count, after = count + 1, row.key.removeprefix(self._prefix)
+                if not is_inherited(after, fork):
+                    yield ObjectInfo(after, row.size)
+            if limit is None or count < limit or not limit:
+                return
+
+    def _check_commit(self, key: str, body: bytes) -> None:
+        """Check that the parent's commit is the one that the branch continues."""
+        fork = self._fork()
+        if codec.sha256(body) != fork.commit:  # against fork-of-another-log
+            raise Corrupt(
+                f"the parent's commit is not the one that branch {self.name!r} forked from: the "
+                "parent was replaced, or put back from a copy; `eventlog fsck` looks at both",
+                table=self.uri,
+                key=key,
+                version=fork.version,
+            )
+
+    def _placed(self, key: str, call: Callable[[], _Answer]) -> _Answer:
+        try:
+            return call()
+        except (KeyNotFound, Corrupt) as error:
+            error.table, error.key = self.uri, key
+            raise
+
+    def _name(self, key: str) -> str:
+        return check_key(self._prefix + check_key(key))
+
+
+def _inherited_ranges(fork: int) -> tuple[tuple[str, str, str], ...]:
+    """Return (prefix, low, high) of the keys that a branch may have from its parent, in order."""
+    newest = keys.commit_key(fork).removesuffix(".json")
+    return (
+        (keys.LOG_PREFIX, newest, f"{keys.LOG_PREFIX}~"),
+        (keys.SEGMENTS_PREFIX, keys.SEGMENTS_PREFIX, f"{keys.SEGMENTS_PREFIX}{fork:012d}"),
+    )

@@ -1,0 +1,53 @@
+"""Under which root an object of a branch lies: no I/O beyond the forks that the store knows.
+
+A version up to the fork is the parent's, and so is a segment of an epoch below the fork: a writer
+of the branch has read a head at or above it, and what the parent had added by then was staged
+before it (FORMAT.md R16.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog.format import keys
+from eventlog.model.records import Fork
+from eventlog.store.port import ObjectStore
+
+
+def is_inherited(key: str, fork: int) -> bool:
+    """Return whether a branch that forks at version `fork` has this object from its parent.
+
+    Not of `_frames/`, where an object is found by its hash, wherever it lies.
+    """
+    if key.startswith(keys.LOG_PREFIX):
+        parsed = keys.parse_log_key(key)
+        return parsed is not None and parsed[0] <= fork  # against branch-sees-the-parents-future
+    epoch = keys.epoch_of(key)
+    return epoch is not None and epoch < fork  # against segment-sought-in-the-wrong-root
+
+
+def is_own(store: ObjectStore, key: str) -> bool:
+    """Return whether an object lies under the root of the store, and not of a branch's parent."""
+    forks = store.forks
+    return not forks or not is_inherited(key, forks[0].version)
+
+
+def root_of(store: ObjectStore, key: str) -> str:
+    """Return the URI of the root that an object lies under: the store's, or an ancestor's.
+
+    For programs that hand files to an engine. For keys that are not under `_frames/`.
+    """
+    uri = store.uri
+    for fork in store.forks:
+        if not is_inherited(key, fork.version):
+            break
+        uri = uri.removesuffix(f"/{keys.branch_root(fork.name)}")
+    return uri
+
+
+def held_from(forks: Sequence[Fork]) -> int:
+    """Return the oldest version whose segments a branch's parent keeps for it; 0 if it is none.
+
+    Older versions can be read as long as the parent has their segments.
+    """
+    return forks[0].held if forks else 0

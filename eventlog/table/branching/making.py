@@ -1,0 +1,115 @@
+"""Making a branch: a pin in the parent, then `_fork.json`, with which the branch exists.
+
+A program that dies between the two leaves a pin; the next one takes it over and goes on. What it
+takes over gets a token of its own, so that another program that is about to remove the old pin
+removes nothing (FORMAT.md R16.6).
+"""
+
+from __future__ import annotations
+
+from eventlog.arguments import whole
+from eventlog.errors import AlreadyExists, CommitConflict
+from eventlog.format import codec, keys
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Action, Fork, Pin, SetPin, Unpin
+from eventlog.state.small import holds
+from eventlog.store.branching.branch import BranchStore
+from eventlog.store.branching.roots import held_from
+from eventlog.store.retry import retrying
+from eventlog.table.branching.names import OWNER, fork_of, is_held, pin_name
+from eventlog.table.ports import OpenTable
+
+_MAX_CONFLICTS = 5
+
+
+def make(table: OpenTable, name: str, at: int | None) -> BranchStore:
+    """Make a branch and return its store; see `Table.branch`."""
+    keys.check_branch(name)
+    wanted = None if at is None else whole(at, "at")
+    _check_free(table, name)
+    pinned, pin = _pin(table, name, wanted)
+    _check_free(table, name)
+    version = pin.token if wanted is None else wanted
+    head = pinned if pinned.version == version else table.log.snapshot(version)
+    fork = Fork(
+        FORMAT_NAME,
+        FORMAT_VERSION,
+        head.header.table,
+        table.clock.token(),
+        name,
+        version,
+        head.commit_hash,
+        pin.version,
+    )
+    key, body = f"{keys.branch_root(name)}/{keys.FORK_KEY}", codec.encode_fork(fork)
+    created = retrying(table.clock)(table.store.put_if_absent, key, body)
+    if not created and table.store.get(key) != body:  # its id tells it from every other
+        raise _exists(table, name)
+    # A program that deletes an unfinished branch may have removed the pin in the meantime.
+    if not is_held(fork, table.refresh().meta.pins.get(pin_name(table.store, name))):
+        if fork_of(table.store, name) != fork:
+            raise CommitConflict(
+                f"another program deleted branch {name!r} while it was made", table=table.uri
+            )
+        _pin(table, name, fork.held)  # against branch-without-its-pin
+    return BranchStore(table.store, name, fork)
+
+
+def pin_actions(name: str, version: int, known: Pin | None) -> list[Action]:
+    """Return the actions that hold a version for a branch under the pin `name`.
+
+    A pin that is there already is of a making that was interrupted, or is under way: the new one
+    protects what that one does, too.
+    """
+    if known is None:
+        return [SetPin(name, version, OWNER)]
+    held = min(version, known.version)  # against taken-over-pin-rises
+    return [Unpin(name, known.owner, known.token), SetPin(name, held, OWNER)]
+
+
+def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin]:
+    """Commit the pin, and return the snapshot that has it, and the pin."""
+    pin = pin_name(table.store, name)
+    holds.check_names(pin)
+    for tries in range(_MAX_CONFLICTS):
+        head = table.refresh()
+        version = head.version if wanted is None else wanted
+        held = held_from(table.store.forks)
+        holds.check_kept(head.meta, head.version, version, table.uri, held=held)
+        actions = pin_actions(pin, version, head.meta.pins.get(pin))
+        try:
+            committed = table.commit(table.transaction("branch", actions, info={"branch": name}))
+        except CommitConflict:
+            if tries == _MAX_CONFLICTS - 1:
+                raise
+            continue
+        known = table.head()
+        snapshot = known if known.version == committed else table.log.snapshot(committed)
+        return snapshot, snapshot.meta.pins[pin]
+    raise AssertionError("unreachable")
+
+
+def _check_free(table: OpenTable, name: str) -> None:
+    """Check that nothing lies under the root of a branch.
+
+    Raises:
+        AlreadyExists: something does.
+    """
+    root = f"{keys.branch_root(name)}/"
+    if next(table.store.list(root, limit=1), None) is None:
+        return
+    if fork_of(table.store, name) is not None:
+        raise _exists(table, name)
+    raise AlreadyExists(
+        f"there are remains of a deleted branch {name!r}: `eventlog branch {table.uri} {name} "
+        "--delete` removes them",
+        table=table.uri,
+    )
+
+
+def _exists(table: OpenTable, name: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"there is a branch {name!r} already: open it with Table.open(…, branch={name!r}) or "
+        "--branch, or choose another name",
+        table=table.uri,
+    )

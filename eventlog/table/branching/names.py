@@ -1,0 +1,111 @@
+"""What branches there are: their pins in the parent, their objects, and what both say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eventlog.errors import KeyNotFound
+from eventlog.format import codec, keys
+from eventlog.log.log import Log
+from eventlog.model.records import Fork, Meta, Pin
+from eventlog.store.branching.branch import BranchStore
+from eventlog.store.port import ObjectStore
+from eventlog.table.ports import OpenTable
+
+# The owner of every branch's pin: whoever may delete the branch may remove it.
+OWNER = "eventlog branch"
+_PIN = "branch:"
+_AFTER_SLASH = "0"  # the character after `/`
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One branch of a table, or what an interrupted program left of one.
+
+    Attributes:
+        name: its name.
+        fork: the last version that it has in common with its parent; None without `_fork.json`.
+        head: its newest version; None without `_fork.json`.
+        held: whether the parent's pin keeps what the branch reads from vacuum.
+    """
+
+    name: str
+    fork: int | None
+    head: int | None
+    held: bool
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it cannot be opened: its making or its deletion was interrupted."""
+        return self.fork is None
+
+
+def pin_name(store: ObjectStore, name: str) -> str:
+    """Return the name of the pin that holds a branch in its parent (R16.6).
+
+    It has the names of all branches on the way, so that a pin that a branch has from its parent's
+    state is not taken for one of its own branches.
+
+    Args:
+        store: of the parent.
+        name: of the branch.
+    """
+    above = [fork.name for fork in reversed(store.forks)]
+    return _PIN + "/".join([*above, name])
+
+
+def is_held(fork: Fork, pin: Pin | None) -> bool:
+    """Return whether the pin protects what a branch has from its parent."""
+    return pin is not None and pin.version <= fork.held
+
+
+def pinned_names(store: ObjectStore, meta: Meta) -> set[str]:
+    """Return the names of the branches that the parent's pins hold, finished or not."""
+    start = pin_name(store, "x").removesuffix("x")
+    rests = (name.removeprefix(start) for name in meta.pins if name.startswith(start))
+    return {rest for rest in rests if "/" not in rest}
+
+
+def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
+    """Yield the names of the branches that have objects. One LIST for each, and one.
+
+    Args:
+        store: of the parent.
+        root: of a branch of it, with a trailing slash, whose branches to list instead.
+    """
+    prefix = f"{root}{keys.BRANCHES_PREFIX}"
+    after = ""
+    while row := next(store.list(prefix, after=after, limit=1), None):
+        name, slash, _ = row.key.removeprefix(prefix).partition("/")
+        if slash:
+            yield name
+        after = f"{prefix}{name}{_AFTER_SLASH}" if slash else row.key
+
+
+def fork_of(store: ObjectStore, name: str) -> Fork | None:
+    """Return where a branch forks, or None if it has no `_fork.json`. One GET.
+
+    Raises:
+        Corrupt: it is damaged.
+    """
+    try:
+        body = store.get(f"{keys.branch_root(name)}/{keys.FORK_KEY}")
+    except KeyNotFound:
+        return None
+    return codec.decode_fork(body, name)
+
+
+def branches(table: OpenTable) -> list[Branch]:
+    """See `Table.branches`."""
+    meta, store = table.refresh().meta, table.store
+    found = []
+    for name in sorted(pinned_names(store, meta) | set(stored_names(store))):
+        fork = fork_of(store, name)
+        pin = meta.pins.get(pin_name(store, name))
+        if fork is None:
+            found.append(Branch(name, None, None, pin is not None))
+            continue
+        head = Log(BranchStore(store, name, fork)).head_version()
+        found.append(Branch(name, fork.version, head, is_held(fork, pin)))
+    return found

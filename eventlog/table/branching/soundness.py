@@ -1,0 +1,43 @@
+"""Whether a table holds what its branches read, and what interrupted programs left of branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from eventlog.errors import Corrupt
+from eventlog.format import keys
+from eventlog.model.records import Meta
+from eventlog.store.port import ObjectStore
+from eventlog.table.branching.names import fork_of, is_held, pin_name, pinned_names, stored_names
+
+Severity = Literal["error", "warning"]
+
+
+def check_branches(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
+    """Yield key, severity and message of what is wrong with the branches. Two requests for each.
+
+    Args:
+        store: of the parent.
+        meta: the small state at its head.
+    """
+    for name in sorted(pinned_names(store, meta) | set(stored_names(store))):
+        key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
+        try:
+            fork = fork_of(store, name)
+        except Corrupt as error:
+            yield key, "error", error.message
+            continue
+        pin = pin_name(store, name)
+        if fork is None:
+            message = (
+                f"branch {name!r} is unfinished, or was not deleted completely: `eventlog branch "
+                f"{store.uri} {name}` goes on, with --delete it removes the rest"
+            )
+            yield key, "warning", message
+        elif not is_held(fork, meta.pins.get(pin)):
+            message = (
+                f"no pin keeps what branch {name!r} reads: a vacuum may delete it. Pin version "
+                f"{fork.held} under the name {pin!r}, or delete the branch"
+            )
+            yield key, "error", message

@@ -1,0 +1,419 @@
+"""Branches: what they read and write, what their parent keeps for them, and deaths on the way."""
+
+import pickle
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from support.builders import (
+    SCHEMA,
+    START_MS,
+    check_sound,
+    create,
+    events,
+    live,
+    replace_object,
+    resealed,
+    row_names,
+)
+from support.crashes import COMPACTION, HOUR_MS
+
+from eventlog import Table, errors, readers
+from eventlog.clock import ManualClock
+from eventlog.compaction import plan, run, vacuum
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.store.branching.branch import BranchStore
+from eventlog.store.branching.roots import root_of
+from eventlog.store.location import open_store
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.wrappers import CountingStore
+from eventlog.writers import append, delete, overwrite, upsert
+
+NOW = timedelta(0)
+HELD = "pin 'branch:audit' of eventlog branch"
+
+
+def on(store, *branches, seed=500):
+    """A handle of another process to a branch, or a branch of a branch; a greater seed is later."""
+    for name in branches:
+        store = BranchStore(store, name)
+    return Table.open("", store=store, clock=ManualClock(START_MS + seed * HOUR_MS, seed))
+
+
+def filled(store=None, appends=2):
+    """A table with `appends` versions of two rows each."""
+    table = create(store, properties={"keyframe_commits": "3"})
+    for n in range(appends):
+        append(table, events(2, days=2, first=2 * n))
+    return table
+
+
+def numbers(table):
+    return sorted(int(name.removeprefix("row ")) for name in row_names(table))
+
+
+def sweep(table, **options):
+    return vacuum(table, dry_run=False, retention=NOW, staging=NOW, **options)
+
+
+def stored(store, prefix=""):
+    return {row.key: store.get(row.key) for row in store.list(prefix)}
+
+
+def test_a_branch_begins_as_its_parent_and_both_go_on():
+    store = MemoryStore()
+    table = filled(store)
+    branch = table.branch("audit")
+    assert branch.uri == f"{store.uri}/_branches/audit"
+    assert (branch.id, branch.head().version) == (table.id, table.head().version) == (table.id, 3)
+    assert stored(store, "_branches/").keys() == {"_branches/audit/_fork.json"}
+    append(branch, events(3, days=2, first=100))
+    append(table, events(1, first=50))
+    assert numbers(branch) == [0, 1, 2, 3, 100, 101, 102]
+    assert numbers(table) == [0, 1, 2, 3, 50]
+    assert branch.head().version == table.head().version == 4
+    (found,) = table.branches()
+    assert (found.name, found.fork, found.head, found.held) == ("audit", 3, 4, True)
+    assert not found.unfinished
+    check_sound(store)
+    check_sound(branch.store)
+    assert fsck(table).findings == fsck(branch, checksums=True).findings == ()
+    assert {left.kind for left in fsck(table).leftovers} == {"probe"}
+    assert fsck(branch).leftovers == ()
+
+
+def test_versions_below_and_above_the_fork_are_read():
+    store = MemoryStore()
+    table = filled(store, appends=4)
+    branch = table.branch("old", at=2)
+    append(branch, events(2, first=100))
+    append(branch, events(1, first=200))
+    append(table, events(1, first=50))
+    seen = [readers.scan(branch, version=v).to_table().num_rows for v in range(5)]
+    assert seen == [0, 2, 4, 6, 7]
+    assert [entry.version for entry in branch.history()] == [4, 3, 2, 1, 0]
+    with pytest.raises(errors.VersionNotFound):
+        branch.snapshot(5)
+    assert branch.snapshot(2).commit_hash == table.snapshot(2).commit_hash
+    assert branch.snapshot(3).commit_hash != table.snapshot(3).commit_hash
+
+
+def test_a_branch_of_a_branch():
+    store = MemoryStore()
+    table = filled(store)
+    append(table.branch("a"), events(2, first=100))
+    deeper = on(store, "a").branch("b")
+    append(deeper, events(1, first=200))
+    append(on(store, "a"), events(1, first=300))
+    append(table, events(1, first=400))
+    assert numbers(on(store, "a", "b")) == [0, 1, 2, 3, 100, 101, 200]
+    assert numbers(on(store, "a")) == [0, 1, 2, 3, 100, 101, 300]
+    assert numbers(on(store)) == [0, 1, 2, 3, 400]
+    assert fsck(deeper, checksums=True).findings == ()
+    assert [b.name for b in on(store, "a").branches()] == ["b"]
+    assert on(store, "a", "b").branches() == []
+    roots = {root_of(deeper.store, keys.key_of(s)) for s in live(deeper.refresh())}
+    top = store.uri
+    assert roots == {top, f"{top}/_branches/a", f"{top}/_branches/a/_branches/b"}
+    with pytest.raises(errors.InvalidInput, match="delete b first"):
+        table.delete_branch("a")
+    on(store, "a").delete_branch("b")
+    table.delete_branch("a")
+    assert stored(store, "_branches/") == {}
+
+
+@pytest.mark.parametrize("place", ["directory", "memory", pytest.param("s3", id="s3")])
+def test_everything_that_takes_a_uri_takes_that_of_a_branch(place, request, tmp_path):
+    uri = {
+        "directory": lambda: str(tmp_path / "t"),
+        "memory": lambda: f"memory://{request.node.name}",
+        "s3": lambda: f"s3://{request.getfixturevalue('bucket')}/t",
+    }[place]()
+    table = Table.create(uri, SCHEMA, time_column="at")
+    append(table, events(2))
+    Table.open(uri).branch("audit")
+    branch = Table.open(uri, branch="audit")
+    append(branch, events(2, first=10))
+    assert readers.scan(f"{branch.uri}/").to_table().num_rows == 4
+    assert readers.scan(uri).to_table().num_rows == 2
+    branch.branch("x.1")
+    nested = Table.open(branch.uri, branch="x.1")
+    assert repr(open_store(nested.uri)) == repr(nested.store)
+    assert pickle.loads(pickle.dumps(nested)).head().totals == branch.head().totals
+    files, root = nested.store.filesystem()
+    paths = [f"{root}/{keys.key_of(s)}" for s in live(nested.head())]
+    sizes = [info.size for info in files.get_file_info([*paths, f"{root}/data/none"])]
+    assert sizes == [*(s.bytes for s in live(nested.head())), None]
+    assert fsck(nested, checksums=True).findings == ()
+    branch.delete_branch("x.1")
+    table.delete_branch("audit")
+    with pytest.raises(errors.TableNotFound, match="no branch 'audit'"):
+        Table.open(branch.uri)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".a", "a/b", "a b", "ä", "a" * 101, "a%41", None])
+def test_names_that_no_branch_may_have(name):
+    store = MemoryStore()
+    table = filled(store, appends=0)
+    before = stored(store)
+    for call in (table.branch, lambda given: BranchStore(store, given)):
+        with pytest.raises(errors.InvalidInput, match="not a branch's name"):
+            call(name)
+    assert stored(store) == before
+
+
+def test_what_is_no_branch_is_told_and_creates_no_table():
+    store = MemoryStore()
+    filled(store)
+    missing = BranchStore(store, "none")
+    for call in (
+        lambda: Table.open("", store=store, branch="none"),
+        lambda: Table.create("", SCHEMA, time_column="at", store=missing),
+        lambda: on(store).delete_branch("none"),
+    ):
+        with pytest.raises(errors.TableNotFound, match="eventlog branch"):
+            call()
+    assert stored(store, "_branches/") == {}
+
+
+def test_opening_a_branch_costs_its_fork_and_a_listing_of_its_parent():
+    store = CountingStore(MemoryStore())
+    table = create(store, properties={"keyframe_commits": "64"})
+    append(table, events(2))
+    with store.measure() as made:
+        branch = table.branch("audit")
+    assert (made.get, made.put, made.list, made.delete) == (2, 2, 2, 0)
+    with store.measure() as opening:
+        on(store)
+    plain = (opening.get, opening.list)
+    with store.measure() as opening:
+        on(store, "audit")
+    assert (opening.get, opening.list) == (plain[0] + 1, plain[1] + 1)
+    for n in range(20):
+        append(branch, events(1, first=100 + n))
+    with store.measure() as opening:
+        on(store, "audit")
+    # Its own log is long enough.
+    assert (opening.get, opening.list) == (plain[0] + 1, plain[1])
+    with store.measure() as appending:
+        append(branch, events(1, first=200))
+    assert (appending.get, appending.put, appending.list) == (0, 2, 0)
+
+
+def test_a_vacuum_of_the_parent_keeps_what_a_branch_reads():
+    store = MemoryStore()
+    table = filled(store, appends=3)
+    branch = table.branch("audit")
+    append(branch, events(1, first=100))
+    overwrite(table, events(1, first=50), start="1970-01-01", end="1970-01-03")
+    assert sweep(on(store)).gone["dropped"].objects == 0
+    assert numbers(on(store, "audit")) == [0, 1, 2, 3, 4, 5, 100]
+    assert fsck(on(store, "audit"), checksums=True).findings == ()
+    assert len(stored(store, "data/")) == 7
+    table.delete_branch("audit")
+    assert stored(store, "_branches/") == {}
+    sweep(on(store, seed=900))
+    assert len(stored(store, "data/")) == 1
+
+
+def test_what_the_parent_vacuumed_before_the_branch_is_told_and_not_restored():
+    store = MemoryStore()
+    table = filled(store)
+    overwrite(table, events(1, first=50), start="1970-01-01", end="1970-01-03")
+    branch = table.branch("audit")
+    append(table, events(1, first=60))
+    sweep(on(store))  # up to the pin
+    assert table.refresh().meta.horizon == 3
+    with pytest.raises(errors.VersionVacuumed, match="older than the branch"):
+        readers.scan(branch, version=2).to_table()
+    for call in (
+        lambda: branch.restore(2),
+        lambda: branch.pin("keep", 2),
+        lambda: branch.branch("x", at=2),
+    ):
+        with pytest.raises(errors.VersionVacuumed, match="older than the branch"):
+            call()
+    with pytest.raises(errors.VersionVacuumed):
+        table.branch("y", at=2)
+    assert [b.name for b in table.branches()] == ["audit"]
+
+
+def test_a_restore_on_a_branch_reads_old_segments_where_they_lie():
+    store = MemoryStore()
+    table = filled(store)
+    branch = table.branch("audit", at=2)
+    overwrite(branch, events(1, first=50), start="1970-01-01", end="1970-01-03")
+    append(branch, events(1, first=60))
+    overwrite(table, events(1, first=70), start="1970-01-01", end="1970-01-03")
+    sweep(on(store))
+    assert branch.restore(2) == 5
+    assert numbers(on(store, "audit")) == [0, 1, 2, 3]
+    assert {s.version for s in live(branch.refresh())} == {5}
+    assert {s.epoch < 2 for s in live(branch.head())} == {True}
+    assert branch.restore(4) == 6
+    assert numbers(on(store, "audit")) == [50, 60]
+    assert fsck(branch, checksums=True).findings == ()
+
+
+def test_a_vacuum_of_a_branch_deletes_its_own_only():
+    store = MemoryStore()
+    table = filled(store)
+    theirs = stored(store, "data/")
+    branch = table.branch("audit")
+    append(branch, events(2, first=100))
+    overwrite(branch, events(1, first=50), start="1970-01-01", end="1970-01-03")
+    # Its own fork's pin is in the state that it has from its parent.
+    report = sweep(on(store, "audit"))
+    assert (report.gone["dropped"].objects, [*report.kept]) == (0, [HELD])
+    branch.break_pin("branch:audit")
+    append(branch, events(1, first=60))
+    report = sweep(on(store, "audit", seed=700))
+    assert (report.gone["dropped"].objects, [*report.kept]) == (1, [])
+    assert stored(store, "data/") == theirs
+    assert numbers(on(store, "audit")) == [50, 60]
+    assert numbers(on(store)) == [0, 1, 2, 3]
+    for table in (on(store, seed=900), on(store, "audit", seed=900)):
+        assert fsck(table, checksums=True).findings == ()
+    assert sweep(on(store, "audit", seed=900)).gone["dropped"].objects == 0
+
+
+def test_compaction_on_a_branch_leaves_the_parent_alone():
+    store = MemoryStore()
+    table = filled(store, appends=4)
+    before = stored(store, "data/")
+    branch = table.branch("audit")
+    append(branch, events(2, days=2, first=100))
+    tasks = plan(branch, COMPACTION).tasks
+    assert tasks
+    report = run(branch, policy=COMPACTION)
+    assert all(outcome.ok for outcome in report.outcomes)
+    assert len(live(branch.refresh())) == 2
+    assert numbers(on(store, "audit")) == [*range(8), 100, 101]
+    assert stored(store, "data/") == before
+    assert plan(table, COMPACTION).tasks
+
+
+def test_a_keyed_table_on_a_branch():
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us")), ("o", pa.int64())])
+    rows = lambda *found: pa.Table.from_pylist(
+        [{"k": k, "at": 0, "o": o} for k, o in found], schema
+    )
+    seen = lambda t: {r["k"]: r["o"] for r in readers.scan(t).to_table().to_pylist()}
+    store = MemoryStore()
+    table = create(store, schema=schema, key="k", order_by="o", buckets=2)
+    upsert(table, rows((1, 1), (2, 1)))
+    branch = table.branch("audit")
+    upsert(branch, rows((2, 5), (3, 1)))
+    upsert(table, rows((1, 9)))
+    delete(branch, keys=rows((1, 4)).select(["k"]))
+    assert seen(on(store, "audit")) == {2: 5, 3: 1}
+    assert seen(on(store)) == {1: 9, 2: 1}
+    assert fsck(branch, keys=True).findings == ()
+
+
+def test_a_parent_that_is_another_log_by_now_is_noticed():
+    store = MemoryStore()
+    table = filled(store)
+    branch = table.branch("audit")
+    append(branch, events(1, first=100))
+    key = keys.commit_key(3)
+    body = store.get(key)
+    other = filled(MemoryStore())
+    append(other, events(1, first=7))
+    replace_object(store, key, other.store.get(key))
+    with pytest.raises(errors.Corrupt, match="not the one that branch 'audit' forked from"):
+        on(store, "audit").snapshot(3)
+    assert {f.key for f in fsck(on(store, "audit")).findings} >= {key}
+    replace_object(store, key, body)
+    assert fsck(on(store, "audit")).findings == ()
+
+
+def test_a_fork_is_read_strictly():
+    store = MemoryStore()
+    table = filled(store)
+    branch = table.branch("audit")
+    body = store.get("_branches/audit/_fork.json")
+    assert codec.decode_fork(body, "audit") == branch.store.forks[0]
+    with pytest.raises(errors.Corrupt, match="that of 'audit'"):
+        codec.decode_fork(body, "other")
+    for changed in (
+        body.replace(b'"held":2', b'"held":1'),
+        resealed(body.replace(b'"held":2', b'"held":4')),
+        resealed(body.replace(b'"version":3', b'"version":-3')),
+        resealed(body.replace(b'"commit":"', b'"commit":"0')),
+        resealed(body.replace(b"{", b"{ ", 1)),
+        body + b" " * 5000,
+    ):
+        with pytest.raises(errors.Corrupt):
+            codec.decode_fork(changed, "audit")
+    with pytest.raises(errors.UnsupportedFormat):
+        codec.decode_fork(resealed(body.replace(b'"min_reader":1', b'"min_reader":2')), "audit")
+
+
+def test_a_handle_notices_that_its_branch_was_deleted_and_made_again():
+    store = MemoryStore()
+    table = filled(store)
+    for commits in (0, 1):
+        branch = table.branch("audit")
+        for n in range(commits):
+            append(branch, events(1, first=100 + n))
+        known = branch.head()
+        table.delete_branch("audit")
+        with pytest.raises(errors.TableNotFound, match="was deleted"):
+            append(branch, events(1, first=200))
+        with pytest.raises(errors.AlreadyExists, match="remains"):  # what it was about to commit
+            table.branch("audit")
+        table.delete_branch("audit")
+        again = table.branch("audit", at=3)
+        assert branch.known == known
+        with pytest.raises(errors.TableNotFound, match="was deleted"):
+            append(branch, events(1, first=200))
+        assert numbers(again) == [0, 1, 2, 3]
+        table.delete_branch("audit")
+
+
+def test_a_branch_writes_nothing_into_its_parent():
+    store = MemoryStore()
+    table = filled(store, appends=4)
+    branch = table.branch("audit")
+    before = {k: b for k, b in stored(store).items() if not k.startswith("_branches/")}
+    for key in (keys.keyframe_key(3), keys.commit_key(5), keys.segment_key(2, "2013", "a" * 32)):
+        with pytest.raises(errors.InvalidInput, match="before branch 'audit' forked"):
+            branch.store.put_if_absent(key, b"x")
+    branch.store.delete([*before])
+    lost = next(key for key in before if key.endswith(".keyframe.json"))
+    store.delete([lost])
+    assert [(r.key, r.done) for r in fsck(branch, repair=True).repairs] == [(lost, False)]
+    store.put_if_absent(lost, before[lost])
+    for n in range(8):
+        append(branch, events(1, first=100 + n))
+    branch.write_keyframe()
+    after = {k: b for k, b in stored(store).items() if not k.startswith("_branches/")}
+    assert after == before
+    assert fsck(branch).findings == ()
+
+
+def test_what_the_audit_says_of_branches():
+    store = MemoryStore()
+    table = filled(store)
+    table.branch("audit")
+    table.branch("other")
+    table.break_pin("branch:audit")
+    store.delete(["_branches/other/_fork.json"])
+    store.put_if_absent("_branches/odd", b"")
+    found = {f.key: (f.severity, f.message) for f in fsck(table).findings}
+    assert found.keys() == {"_branches/audit/_fork.json", "_branches/other/_fork.json"}
+    severity, message = found["_branches/audit/_fork.json"]
+    assert severity == "error"
+    assert "Pin version 2 under the name 'branch:audit'" in message
+    severity, message = found["_branches/other/_fork.json"]
+    assert severity == "warning"
+    assert "--delete" in message
+    assert [(b.name, b.held, b.unfinished) for b in table.branches()] == [
+        ("audit", False, False),
+        ("other", True, True),
+    ]
+    table.pin("branch:audit", 2)
+    table.delete_branch("other")
+    assert fsck(table).findings == ()

@@ -1,0 +1,69 @@
+"""Mutants of branches: what lies where, who writes where, and what holds what a branch reads."""
+
+from mutants.swap import becomes, mutant, never, skip
+
+BRANCHES = (
+    mutant(
+        "branch-sees-the-parents-future",
+        "C5",
+        "a branch has its parent's versions up to the fork",
+        becomes("parsed is not None"),
+        "test_a_branch_begins_as_its_parent_and_both_go_on",
+    ),
+    mutant(
+        "segment-sought-in-the-wrong-root",
+        "R1",
+        "segments of epochs from the fork on are the branch's",
+        becomes("epoch is not None"),
+        "test_a_branch_begins_as_its_parent_and_both_go_on",
+    ),
+    mutant(
+        "branch-writes-into-its-parent",
+        "P1",
+        "what is the parent's is not written by a branch",
+        never,
+        "test_a_branch_writes_nothing_into_its_parent",
+    ),
+    mutant(
+        "fork-of-another-log",
+        "W9",
+        "the parent's commit at the fork is the one that was forked",
+        never,
+        "test_a_parent_that_is_another_log_by_now_is_noticed",
+    ),
+    mutant(
+        "fork-of-another-branch",
+        "W9",
+        "a copy under another name is no branch: no pin holds what it reads",
+        never,
+        "test_a_fork_is_read_strictly",
+    ),
+    mutant(
+        "taken-over-pin-rises",
+        "V2",
+        "who takes over a pin holds what the one before it may have forked at",
+        becomes("version"),
+        "test_a_pin_that_is_taken_over_never_rises",
+    ),
+    mutant(
+        "branch-without-its-pin",
+        "V2",
+        "a branch that was made is held",
+        skip,
+        "test_another_program_at_every_moment_of_a_making",
+    ),
+    mutant(
+        "branch-deleted-under-its-branches",
+        "V2",
+        "a branch with branches is not deleted",
+        never,
+        "test_a_branch_of_a_branch",
+    ),
+    mutant(
+        "branch-counts-its-parents-segments",
+        "V4",
+        "a vacuum of a branch says nothing of its parent's segments",
+        becomes("dropped"),
+        "test_a_vacuum_of_a_branch_deletes_its_own_only",
+    ),
+)
