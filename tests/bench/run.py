@@ -33,6 +33,7 @@ WORKLOADS = {
     "small-files": (240, 40),
     "ongoing": (300, 70),
     "vacuum": (330, 30),
+    "follow": (300, 30),
     "keyed": (400, 60),
     "arrow": (110, 30),
     "spark": (420, 200),
@@ -118,6 +119,7 @@ def _work(options):
     import arrow_cost
     import contention
     import crowd
+    import following
     import keyed
     import ongoing
     import opens
@@ -135,6 +137,7 @@ def _work(options):
         "small-files": small_files.run,
         "ongoing": ongoing.run,
         "vacuum": reclaim.run,
+        "follow": following.run,
         "keyed": keyed.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,

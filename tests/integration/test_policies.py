@@ -21,6 +21,8 @@ from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
 from eventlog.readers import scan
+from eventlog.replication import follow
+from eventlog.store.memory import MemoryStore
 from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append, overwrite
 
@@ -158,6 +160,26 @@ def compact(place):
     return table
 
 
+def copy_from(place):
+    """What a replicator does at the table that it follows: read, attach, acknowledge."""
+    prepared(place)
+    target = MemoryStore()
+    for _ in range(2):
+        follow(place.open("replica-source"), Table(target), name="far")
+    assert place.open("replica-source").head().meta.replicas["far"].acked == 1
+
+
+def copy_to(place):
+    """What a replicator does at the copy: probe, start at a key frame, copy, go on."""
+    source = builders.create()
+    for day in range(3):
+        append(source, builders.events(6, days=3, day=day))
+        source.write_keyframe()
+        store = place.store("replica-target")
+        follow(source, Table(store), start="keyframe", clock=ManualClock(builders.START_MS, 7))
+    assert scan(Table(store)).to_table().num_rows == 18
+
+
 def prepared(place):
     append(place.create("admin"), builders.events(6, days=3))
 
@@ -167,7 +189,8 @@ def run(role, place):
         prepared(place)
         read(place)
     else:
-        {"writer": write, "compactor": compact, "vacuum": vacuum}[role](place)
+        runs = {"writer": write, "compactor": compact, "vacuum": vacuum}
+        (runs | {"replica-source": copy_from, "replica-target": copy_to})[role](place)
 
 
 @pytest.mark.parametrize("role", ROLES)
