@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from msgspec import UnsetType
 
 from eventlog.arguments import names
-from eventlog.cli import inspection, replication, terminal, upkeep
+from eventlog.cli import branches, inspection, replication, terminal, upkeep
 from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
@@ -205,6 +205,7 @@ _ROWS_OF_LOGS = (
 COMMANDS = [
     *(create, log_, inspection.show, ls, diff, inspection.fsck),
     *upkeep.COMMANDS,
+    *branches.COMMANDS,
     *replication.COMMANDS,
 ]
 

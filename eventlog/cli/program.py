@@ -20,6 +20,7 @@ import click
 from eventlog import Table
 from eventlog.cli import terminal
 from eventlog.errors import EventLogError
+from eventlog.format.keys import branch_uri
 from eventlog.store.location import open_store
 
 GROUP = "eventlog.commands"
@@ -41,7 +42,7 @@ class Place:
     """The table and the output format of a command: the options that every command has.
 
     Attributes:
-        uri: the table's root.
+        uri: the table's root, or that of the branch which --branch names.
         storage_options: see `eventlog.store.options`.
         as_json: print JSON for programs instead of tables for people.
     """
@@ -152,14 +153,23 @@ def common(function: Function) -> Function:
     """Add the argument URI and the options of every command; the function gets a `Place`."""
 
     def called(
-        *, uri: str, storage_option: dict[str, str], as_json: bool, debug: bool, **rest: Any
+        *,
+        uri: str,
+        branch: str | None,
+        storage_option: dict[str, str],
+        as_json: bool,
+        debug: bool,
+        **rest: Any,
     ) -> Any:
         del debug  # read from the raw arguments, so that it applies to usage errors too
-        return function(Place(uri, storage_option, as_json), **rest)
+        root = uri if branch is None else branch_uri(uri, branch)
+        return function(Place(root, storage_option, as_json), **rest)
 
     called.__name__, called.__doc__ = function.__name__, function.__doc__
     called.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    wrapped = options(called)
+    wrapped = options(
+        click.option("--branch", metavar="NAME", help="Use this branch of the table.")(called)
+    )
     return click.argument("uri")(wrapped)  # type: ignore[return-value]
 
 

@@ -31,7 +31,7 @@ from eventlog.readers.spark.engines import (
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
-from eventlog.readers.spark.options import STORAGE_PREFIX
+from eventlog.readers.spark.options import STORAGE_PREFIX, located
 from eventlog.readers.spark.shares import SHARE, Work, share_out
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
@@ -41,7 +41,7 @@ from eventlog.store.location import open_store
 __all__ = ["Choice", "activate", "choose_engine", "read"]
 
 
-def read(  # noqa: PLR0917 - the same query as in readers.scan
+def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     spark: SparkSession,
     uri: str,
     columns: Sequence[str] | None = None,
@@ -50,6 +50,7 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
     timestamp: Moment | None = None,
     *,
     engine: Engine = "auto",
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return a DataFrame of one version of a table.
@@ -66,8 +67,7 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
     would lose days of 1582. In a keyed table rows of one key are merged in the tasks, by engine
     `arrow`; `jvm` reads what compaction has merged.
 
-    Costs three requests for the newest version and two for any other, and those for the leaves and
-    segments that pass `columns` and `where`.
+    Costs three requests for the newest version and two for any other; more for leaves and segments.
 
     Args:
         spark: the session.
@@ -78,28 +78,29 @@ def read(  # noqa: PLR0917 - the same query as in readers.scan
         version: the version to read; the newest if neither this nor `timestamp` is given.
         timestamp: the time whose version to read; see `Table.snapshot`.
         engine: `auto`, `arrow` or `jvm`; see above.
+        branch: the name of a branch of the table to read instead.
         storage_options: see `eventlog.store.options`.
 
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot read this; the message says why.
         NotFound: there is no such table or version, or the version was vacuumed.
         DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
-            That engine does not check bytes (FORMAT.md R7.7); engine `arrow` checks all bytes that
-            it decodes.
+            It checks no bytes (FORMAT.md R7.7); engine `arrow` checks all bytes that it decodes.
     """
     check_engine(engine)
-    table = Table(open_store(uri, storage_options))
+    table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
     if _engine(spark, table.uri, plan, engine, storage_options) == "arrow":
         schema = to_spark(plan.schema)
-        work = share_out(uri, storage_options, snapshot, plan, declared(schema))
+        root = located(uri, branch)
+        work = share_out(root, storage_options, snapshot, plan, declared(schema))
         options = _options(plan, columns, where, storage_options or {})
-        options |= {"tableId": snapshot.header.table, "path": str(uri)}
+        options |= {"tableId": snapshot.header.table, "path": str(root)}
         return _through_python(spark, work, schema, options)
     # Spark does not compare the files with the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
-    return through_jvm(spark, table.uri, plan, late_columns(snapshot, plan))
+    return through_jvm(spark, table.store, plan, late_columns(snapshot, plan))
 
 
 def choose_engine(  # noqa: PLR0917 - the same query as in read
@@ -110,6 +111,7 @@ def choose_engine(  # noqa: PLR0917 - the same query as in read
     version: int | None = None,
     timestamp: Moment | None = None,
     *,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Choice:
     """Return the engine that `read` uses for the same arguments with `auto`, and why.
@@ -118,7 +120,7 @@ def choose_engine(  # noqa: PLR0917 - the same query as in read
         InvalidInput: an argument is wrong.
         NotFound: there is no such table or version, or the version was vacuumed.
     """
-    table = Table(open_store(uri, storage_options))
+    table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
     return decide(gather(spark, table.uri, plan, storage_options))

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
+from eventlog.format.keys import branch_uri
 
 READ_NAMES = (
     "version",
@@ -49,6 +50,8 @@ WRITE_NAMES = (
     "appSeq",
     "memoryBytes",
 )
+# Of reads and writes.
+BRANCH = "branch"
 STORAGE_PREFIX = "storage."
 PROPERTY_PREFIX = "property."
 
@@ -62,7 +65,7 @@ class SparkOptions:
     """Options, grouped by purpose.
 
     Attributes:
-        path: the table's root URI.
+        path: the root URI of the table, or of its branch if option `branch` names one.
         named: the options of the names above, spelled as there.
         storage: storage options (`storage.<name>`), see `eventlog.store.options`.
         properties: table properties (`property.<name>`); Spark lower-cases their names.
@@ -132,9 +135,9 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
     """Return the options of a load or a save; names may be in any case.
 
     Raises:
-        InvalidInput: a name is unknown, or the path is missing.
+        InvalidInput: a name is unknown, the path is missing, or no branch may have that name.
     """
-    path = ""
+    path, branch = "", None
     named: dict[str, str] = {}
     storage: dict[str, str] = {}
     properties: dict[str, str] = {}
@@ -142,6 +145,8 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
         lower = given.lower()
         if lower == "path":
             path = value
+        elif lower == BRANCH:
+            branch = value
         elif lower in _BY_LOWER:
             named[_BY_LOWER[lower]] = value
         elif lower.startswith(STORAGE_PREFIX):
@@ -149,15 +154,25 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
         elif lower.startswith(PROPERTY_PREFIX):
             properties[given[len(PROPERTY_PREFIX) :]] = value
         else:
-            nearest = get_close_matches(lower, [*_BY_LOWER, "path"], n=1)
+            nearest = get_close_matches(lower, [*_BY_LOWER, BRANCH, "path"], n=1)
             meant = f": did you mean {_BY_LOWER.get(*nearest, *nearest)}?" if nearest else ";"
             raise InvalidInput(
                 f"unknown option {given[:80]!r}{meant} reads take {', '.join(READ_NAMES)}; "
                 f"reads of changes take {', '.join((*STARTING_NAMES, *CHANGES_NAMES))}; "
                 f"streams that read take {', '.join(STREAM_READ_NAMES)}; "
-                f"writes take {', '.join(WRITE_NAMES)}; both take {STORAGE_PREFIX}<name>; "
+                f"writes take {', '.join(WRITE_NAMES)}; "
+                f"both take {BRANCH} and {STORAGE_PREFIX}<name>; "
                 f"creating a table takes {PROPERTY_PREFIX}<name>"
             )
     if not path:
         raise InvalidInput("give the table's location: load(path) or save(path)")
-    return SparkOptions(path, named, storage, properties)
+    return SparkOptions(located(path, branch), named, storage, properties)
+
+
+def located(uri: str, branch: str | None) -> str:
+    """Return the root URI of a table, or of its branch.
+
+    Raises:
+        InvalidInput: no branch may have this name.
+    """
+    return uri if branch is None else branch_uri(str(uri), branch)

@@ -143,8 +143,10 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         wanted: the columns for Spark, in this order, as `declared` or `check_schema` returns them.
         target_bytes: stored bytes per share.
     """
+    store = open_store(uri, storage_options)
+    _ = store.forks  # sent along with a branch, so that no task reads it
     reading = Reading(
-        store=open_store(uri, storage_options),
+        store=store,
         version=plan.version,
         table_schema=plan.table_schema,
         schema=wanted,

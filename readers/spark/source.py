@@ -14,6 +14,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   the table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
   `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
   default, both included.
+- `branch`: a branch of the table to read instead.
 - `storage.<name>`: storage options.
 
 The table and its version are pinned when the DataFrame is created: all its actions see the same

@@ -49,8 +49,8 @@ _MAKERS = {
 }
 
 
-# A branch in memory stands for those elsewhere.
-_LONG = ("branch-local", "branch-s3")
+# A branch of a branch stands for those elsewhere.
+_LONG = ("branch-memory", "branch-local", "branch-s3")
 
 
 @pytest.fixture(

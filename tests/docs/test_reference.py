@@ -5,7 +5,13 @@ import re
 from tidy.definitions import TESTS
 
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
-from eventlog.readers.spark.options import CHANGES_NAMES, READ_NAMES, STREAM_READ_NAMES, WRITE_NAMES
+from eventlog.readers.spark.options import (
+    BRANCH,
+    CHANGES_NAMES,
+    READ_NAMES,
+    STREAM_READ_NAMES,
+    WRITE_NAMES,
+)
 from eventlog.store.options import NAMES
 
 DOCS = TESTS.parent / "docs"
@@ -37,7 +43,8 @@ def test_every_property_is_there_with_its_bounds():
 
 def test_every_option_of_spark_is_there():
     stated = names(rows("api/spark.md", "## Options of the data source"))
-    assert set(stated) - {"storage.<name>", "property.<name>"} == {
+    assert BRANCH in stated
+    assert set(stated) - {BRANCH, "storage.<name>", "property.<name>"} == {
         *READ_NAMES,
         *CHANGES_NAMES,
         *STREAM_READ_NAMES,

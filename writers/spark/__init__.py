@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
+from eventlog.readers.spark.options import located
 from eventlog.readers.spark.types import to_arrow
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
@@ -45,6 +46,7 @@ def append(  # noqa: PLR0913 - the public API
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> int:
@@ -71,6 +73,7 @@ def append(  # noqa: PLR0913 - the public API
         app_id: with `app_seq`, makes the append idempotent: an append whose sequence is not above
             the last one of this id stages and commits nothing.
         app_seq: 0 or more; must grow with every unit of work of the app.
+        branch: the name of a branch of the table to write to instead. It is not created.
         storage_options: see `eventlog.store.options`. They are sent to the executors with the job.
             Without them each executor uses its own AWS environment, profile or role.
         memory_bytes: bound on the memory for rows in one task, in bytes.
@@ -86,7 +89,7 @@ def append(  # noqa: PLR0913 - the public API
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
     options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, uri, "append", creation, None, *options)
+    return _save(df, located(uri, branch), "append", creation, None, *options)
 
 
 def upsert(  # noqa: PLR0913 - the public API
@@ -102,6 +105,7 @@ def upsert(  # noqa: PLR0913 - the public API
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> int:
@@ -131,6 +135,7 @@ def upsert(  # noqa: PLR0913 - the public API
             of the merge rule.
         app_id: see `append`.
         app_seq: see `append`.
+        branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
 
@@ -145,7 +150,7 @@ def upsert(  # noqa: PLR0913 - the public API
         time_column, granularity, order_by, properties or {}, key, buckets, merge, keyed=True
     )
     options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, uri, "upsert", creation, None, *options)
+    return _save(df, located(uri, branch), "upsert", creation, None, *options)
 
 
 def delete(
@@ -154,6 +159,7 @@ def delete(
     *,
     app_id: str | None = None,
     app_seq: int | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> int:
@@ -170,6 +176,7 @@ def delete(
         uri: see `append`.
         app_id: see `append`.
         app_seq: see `append`.
+        branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
 
@@ -181,7 +188,7 @@ def delete(
         Unavailable: see `append`.
     """
     options = app_id, app_seq, storage_options, memory_bytes
-    return _save(keys, uri, "delete", Creation(keyed=True), None, *options)
+    return _save(keys, located(uri, branch), "delete", Creation(keyed=True), None, *options)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -202,6 +209,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     properties: Mapping[str, str] | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> int:
@@ -213,14 +221,12 @@ def overwrite(  # noqa: PLR0913 - the public API
     Args:
         df: see `append`; every row's time must lie in the range.
         uri: see `append`.
-        where: the range as SQL text: `ts >= '2013-01-01' AND ts < '2013-02-01'`. Its bounds, like
-            `start` and `end`, lie at chunk boundaries.
+        where: the range as SQL: `ts >= '2013-01-01' AND ts < '2013-02-01'`, at chunk boundaries.
         start: start of the range (inclusive); unbounded if None.
         end: end of the range (exclusive); unbounded if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.
         read_version: the version that the rows were computed from: later segments are carried
-            forward, or are a conflict. The newest version if None: then rows added between your
-            read and this call are dropped unseen.
+            forward, or are a conflict. If None the newest: rows added since your read are dropped.
         time_column: see `append`.
         granularity: see `append`.
         order_by: see `append`.
@@ -230,6 +236,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         properties: see `append`.
         app_id: see `append`.
         app_seq: see `append`.
+        branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
 
@@ -241,9 +248,9 @@ def overwrite(  # noqa: PLR0913 - the public API
         Unavailable: see `append`.
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
-    replacement = Replacement(where, start, end, isolation, read_version)
     options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, uri, "append", creation, replacement, *options)
+    replaced = Replacement(where, start, end, isolation, read_version)
+    return _save(df, located(uri, branch), "append", creation, replaced, *options)
 
 
 def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told

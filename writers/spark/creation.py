@@ -14,6 +14,7 @@ from eventlog import Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.model.properties import MERGE
 from eventlog.state.keyed.rule import OP, keyed_of, rule_of
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 
 # What else to do where the table has not the merge rule that was asked for.
@@ -68,6 +69,8 @@ def open_or_create(
     try:
         return check_agrees(Table.open(uri, store=store), creation)
     except TableNotFound as error:
+        if isinstance(store, BranchStore):  # only `Table.branch` makes one
+            raise
         if creation.time_column is None:
             raise TableNotFound(
                 "there is no table here: give option timeColumn, or argument time_column (and "

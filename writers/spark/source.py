@@ -18,6 +18,7 @@ Modes and options of `df.write.format("eventlog")`:
   with `merge` `partial` a frame may lack columns, whose values are kept.
 - `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
 - `memoryBytes`: bound on the memory for rows in one task (512 MiB).
+- `branch`: a branch of the table to write to instead.
 - `storage.<name>`: storage options. They are sent to the executors with the job. Without them each
   executor uses its own AWS environment or profile.
 

@@ -6,6 +6,7 @@ Imports eventlog and pyspark (extra `spark`). It is given the exact list of file
 from __future__ import annotations
 
 import re
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +17,8 @@ from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, 
 from eventlog.readers.spark.types import to_spark
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.scan import ScanPlan
+from eventlog.store.branching.roots import root_of
+from eventlog.store.port import ObjectStore
 
 # The JVM must read all files of the version or fail, never skip one.
 _PARQUET_OPTIONS = {
@@ -27,20 +30,23 @@ _PARQUET_OPTIONS = {
 _PATTERN = re.compile(r"[\\*?{}\[\]]")
 
 
-def through_jvm(spark: SparkSession, root: str, plan: ScanPlan, late: frozenset[str]) -> DataFrame:
+def through_jvm(
+    spark: SparkSession, store: ObjectStore, plan: ScanPlan, late: frozenset[str]
+) -> DataFrame:
     """Return the rows of a plan.
 
     Args:
         spark: the session.
-        root: the URI of the table's root.
+        store: of the table. A branch has segments under several roots.
         plan: the segments to read, and the filter.
         late: the columns of dates and instants known to have no value before 1901; see `lateness`.
     """
     schema = to_spark(plan.table_schema)
     segments = plan.in_scan_order()
     if segments:
-        base = hadoop_root(root)
-        paths = [f"{base}/{keys.key_of(segment)}" for segment in segments]
+        base = cache(hadoop_root)
+        named = [keys.key_of(segment) for segment in segments]
+        paths = [f"{base(root_of(store, key))}/{key}" for key in named]
         rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
     else:
         rows = spark.createDataFrame([], schema)

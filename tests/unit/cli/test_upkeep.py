@@ -247,3 +247,47 @@ def test_fsck_opens_what_open_refuses(table):
     with pytest.raises(Exception, match="eventlog fsck"):
         Table.open(table.uri)
     assert run("fsck", table.uri).exit_code == 4
+
+
+# -------------------------------------------------------------------------- branches
+
+
+def test_branch_branches_and_the_option_of_every_command(table, tmp_path):
+    made = document("branch", table.uri, "audit")
+    assert made == {"name": "audit", "table": f"{table.uri}/_branches/audit", "fork": 3}
+    assert "begins with version 1" in done("branch", table.uri, "old", "--at", "1").stdout
+    branch = Table.open(table.uri, branch="audit")
+    append(branch, builders.events(1))
+    assert document("fsck", table.uri, "--branch", "audit")["head"] == 4
+    assert json.loads(done("log", made["table"], "--json").stdout.splitlines()[0])["version"] == 4
+    nested = document("branch", table.uri, "2", "--branch", "audit")
+    assert nested["table"] == f"{made['table']}/_branches/2"
+    found = [json.loads(line) for line in done("branches", table.uri, "--json").stdout.splitlines()]
+    assert found == [
+        {"name": "audit", "fork": 3, "head": 5, "held": True, "unfinished": False},
+        {"name": "old", "fork": 1, "head": 1, "held": True, "unfinished": False},
+    ]
+    refused = run("branch", table.uri, "audit", "--delete")
+    assert (refused.exit_code, "delete 2" in refused.stderr) == (2, True)
+    (tmp_path / "t" / "_branches" / "old" / "_fork.json").unlink()
+    table.break_pin("branch:audit")
+    shown = done("branches", table.uri)
+    assert shown.stdout.split() == [
+        *("name", "fork", "head", "state", "audit", "3", "5", "not", "held:", "a", "vacuum"),
+        *("may", "delete", "what", "it", "reads", "(eventlog", "fsck)", "old", "unfinished"),
+    ]
+    assert "goes on" in shown.stderr
+    done("branch", made["table"], "2", "--delete")
+    assert document("branch", table.uri, "audit", "--delete") == {"name": "audit", "deleted": True}
+    assert "is deleted" in done("branch", table.uri, "old", "--delete").stdout
+    assert done("branches", table.uri, "--json").stdout == ""
+
+
+def test_wrong_branches_are_told(table):
+    assert run("branch", table.uri, "a/b").exit_code == 2
+    assert run("branch", table.uri, "a", "--delete", "--at", "1").exit_code == 2
+    missing = run("show", table.uri, "--branch", "none")
+    assert missing.exit_code == 1
+    assert f"`eventlog branch {table.uri} none`" in missing.stderr
+    done("branch", table.uri, "a")
+    assert run("branch", table.uri, "a").exit_code == 3

@@ -1,0 +1,84 @@
+"""The commands of branches: branch, branches.
+
+Needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import terminal
+from eventlog.cli.program import Place, common
+from eventlog.errors import InvalidInput
+from eventlog.table.branching.names import Branch
+
+
+@click.command()
+@common
+@click.argument("name")
+@click.option(
+    "--at",
+    type=click.IntRange(min=0),
+    help="The version to begin with; by default the newest.",
+)
+@click.option("--delete", "deleting", is_flag=True, help="Delete the branch and its rows.")
+def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
+    """Make a branch NAME of the table: a table of its own that begins as this one. Copies nothing.
+
+    Other commands use it with --branch NAME. A pin keeps what it reads from vacuum, until --delete.
+    """
+    if deleting and at is not None:
+        raise InvalidInput("give --at or --delete, not both")
+    table = place.open()
+    if deleting:
+        table.delete_branch(name)
+        if place.as_json:
+            terminal.json_document({"name": name, "deleted": True})
+        else:
+            terminal.say(f"branch {name} is deleted")
+        return
+    made = table.branch(name, at)
+    version = made.head().version
+    if place.as_json:
+        terminal.json_document({"name": name, "table": made.uri, "fork": version})
+    else:
+        terminal.say(f"branch {name} begins with version {version}: {made.uri}")
+
+
+@click.command()
+@common
+def branches(place: Place) -> None:
+    """List the branches of the table, and what interrupted programs have left of others."""
+    found = place.open().branches()
+    if place.as_json:
+        for each in found:
+            terminal.json_line(
+                {
+                    "name": each.name,
+                    "fork": each.fork,
+                    "head": each.head,
+                    "held": each.held,
+                    "unfinished": each.unfinished,
+                }
+            )
+        return
+    terminal.table(
+        ("name", "fork", "head", "state"),
+        ((b.name, _shown(b.fork), _shown(b.head), _state(b)) for b in found),
+        right=("fork", "head"),
+    )
+    if any(b.unfinished for b in found):
+        terminal.note("unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete")
+
+
+COMMANDS = [branch, branches]
+
+
+def _shown(version: int | None) -> str:
+    return "" if version is None else str(version)
+
+
+def _state(branch: Branch) -> str:
+    if branch.unfinished:
+        return "unfinished"
+    return "" if branch.held else "not held: a vacuum may delete what it reads (eventlog fsck)"

@@ -1,0 +1,51 @@
+"""Branches from Spark: read by both engines and the data source, written in batches and streams."""
+
+import pytest
+
+from eventlog import Table
+from eventlog.errors import InvalidInput, TableNotFound
+from eventlog.readers.spark import choose_engine, read
+from eventlog.writers.spark import append
+
+
+def ids_of(frame):
+    return sorted(row.id for row in frame.collect())
+
+
+@pytest.fixture
+def branched(events, local_uri):
+    """A table of five rows, and a branch with three more, which its parent does not have."""
+    append(events(5), local_uri, time_column="ts")
+    Table.open(local_uri).branch("audit")
+    assert append(events(3, first=10), local_uri, branch="audit") == 3
+    append(events(1, first=90), local_uri)
+    return local_uri
+
+
+def test_a_branch_is_read_and_written_by_functions(spark, branched, events):
+    for engine in ("arrow", "jvm"):
+        found = read(spark, branched, engine=engine, branch="audit")
+        assert ids_of(found) == [*range(5), 10, 11, 12]
+        assert ids_of(read(spark, branched, engine=engine)) == [*range(5), 90]
+    assert ids_of(read(spark, branched, version=1, branch="audit")) == list(range(5))
+    assert choose_engine(spark, branched, branch="audit").engine in ("arrow", "jvm")
+    with pytest.raises(TableNotFound, match="no branch 'none'"):
+        append(events(1), branched, branch="none", time_column="ts")
+    with pytest.raises(InvalidInput, match="not a branch's name"):
+        read(spark, branched, branch="a/b")
+
+
+@pytest.mark.long
+@pytest.mark.data_source
+def test_a_branch_is_an_option_of_the_data_source(spark, branched, events, tmp_path):
+    source = spark.read.format("eventlog").option("branch", "audit")
+    assert ids_of(source.load(branched)) == [*range(5), 10, 11, 12]
+    events(2, first=20).write.format("eventlog").mode("append").save(branched, branch="audit")
+    assert ids_of(source.load(branched)) == [*range(5), 10, 11, 12, 20, 21]
+    stream = spark.readStream.format("eventlog").option("branch", "audit").load(branched)
+    sink = stream.writeStream.format("eventlog").option("branch", "copy")
+    Table.open(branched).branch("copy", at=0)
+    sink = sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    sink.start(branched).awaitTermination()
+    assert ids_of(read(spark, branched, branch="copy")) == [*range(5), 10, 11, 12, 20, 21]
+    assert ids_of(read(spark, branched)) == [*range(5), 90]
