@@ -25,16 +25,17 @@ from eventlog.compaction.planner.planning import (
     plan,
 )
 from eventlog.compaction.planner.scoring import Verdict
-from eventlog.compaction.planner.slices import SliceVerdict, verdicts
+from eventlog.compaction.planner.slices import SliceVerdict, enough_buckets, verdicts
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.model.properties import setting
 from eventlog.model.records import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import buckets_split, keyed_of
 from eventlog.state.keyed.slices import runs, taken_in
 
 if TYPE_CHECKING:
@@ -216,8 +217,9 @@ COMMANDS = [compact, chunks]
 def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
     live = to_segments(snapshot.entries())
-    found = verdicts(runs(live), policy)
-    spent = taken_in(live)
+    splits = buckets_split(snapshot.layout)
+    found = verdicts(runs(live, splits), policy)
+    spent = taken_in(live, splits)
     if place.as_json:
         for verdict in found:
             terminal.json_line(_verdict_json(verdict))
@@ -246,6 +248,15 @@ def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
         "merge. A run is neighbouring buckets in which the same segments count; of a shared "
         "segment each has its share of the bytes"
     )
+    keyed = keyed_of(snapshot.layout)
+    wanted = enough_buckets(
+        found, keyed.buckets if keyed else 1, setting(snapshot.properties, "bucket_bytes")
+    )
+    if wanted is not None:
+        terminal.note(
+            f"buckets are large, and a merge rewrites whole ones: `eventlog split TABLE {wanted}` "
+            "makes them smaller, and rewrites nothing by itself"
+        )
     if spent:
         size = size_text(sum(segment.bytes for segment in spent))
         terminal.note(

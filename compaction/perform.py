@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from math import inf
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from eventlog import Ms, Table
@@ -28,6 +28,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Action, Merge, Release, Replace, Segment, Transaction
 from eventlog.state.delta import drop_of
+from eventlog.state.keyed.rule import buckets_split
 from eventlog.state.keyed.slices import still_due, taken_in
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
@@ -160,7 +161,7 @@ def replacement(
     actions: list[Action]
     if isinstance(made, MergedSlices):
         # Inputs that other slices still need stay; the last of them to be merged drops them.
-        drops = droppable(made, _live_in(t, task.chunks[0]), t.head().version + 1)
+        drops = droppable(made, _live_in(t, task.chunks[0]), t.head())
         actions = [made.merge, *(drop_of(s) for s in drops), *made.adds]
     else:
         # against rewrite-that-does-not-say-so
@@ -189,7 +190,7 @@ def _live_in(t: Table, chunk: str) -> list[Segment]:
 
 def _drop_taken_in(t: Table, chunk: str) -> None:
     """Drop the segments that count in no slice any more: two merges at once each left them."""
-    left = taken_in(_live_in(t, chunk))
+    left = taken_in(_live_in(t, chunk), buckets_split(t.head().layout))
     if left:
         with suppress(CommitConflict):  # another did it
             t.commit(t.transaction("compact", [drop_of(segment) for segment in left]))
@@ -297,8 +298,11 @@ class _Attempt:
         entries = to_segments(head.entries(bounds.start, bounds.end))
         live = {s.id: s for s in entries if s.chunk == chunk}
         inputs = tuple(sorted(s.id for s in task.inputs))
-        merge = Merge(task.version, chunk, at.first, at.last, at.low, at.high, inputs, 0, 0)
-        why = still_due(merge, list(live.values()))
+        merge = Merge(
+            task.version, chunk, at.first, at.last, at.low, at.high, inputs, 0, 0,
+            at.splits or UNSET,
+        )  # fmt: skip
+        why = still_due(merge, list(live.values()), buckets_split(head.layout))
         # against restored-slice-taken-for-the-old
         if why is None and all(live.get(s.id) == s for s in task.inputs):
             return None

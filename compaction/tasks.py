@@ -18,7 +18,7 @@ from eventlog.model.records import Granularity, Segment
 Color = Literal["red", "black"]
 
 
-class Buckets(Struct, frozen=True, forbid_unknown_fields=True):
+class Buckets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The slices that a task of a keyed table merges: buckets of a chunk, and spans of versions.
 
     Attributes:
@@ -26,12 +26,14 @@ class Buckets(Struct, frozen=True, forbid_unknown_fields=True):
         last: the last bucket.
         low: the first version whose rows are merged.
         high: the last one.
+        splits: after how many splits of the table's buckets these are numbered so.
     """
 
     first: int
     last: int
     low: int
     high: int
+    splits: int = 0
 
 
 class Task(Struct, frozen=True, forbid_unknown_fields=True):

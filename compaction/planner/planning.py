@@ -50,7 +50,7 @@ from eventlog.format.segments import to_segments
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import buckets_split, keyed_of
 from eventlog.state.keyed.slices import runs
 from eventlog.state.small.assessment import is_current
 
@@ -161,7 +161,7 @@ def plan(
 def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
     """Return the plan for a keyed table, whose slices are merged."""
     granularity = snapshot.layout.granularity
-    found = runs(to_segments(snapshot.entries()))
+    found = runs(to_segments(snapshot.entries()), buckets_split(snapshot.layout))
     tasks = merges(
         found,
         policy,
@@ -242,7 +242,8 @@ def explain_slices(
     name = text(chunk, "chunk")
     bounds = parse_chunk(name)
     live = to_segments(snapshot.entries(bounds.start, bounds.end))
-    return tuple(verdicts(runs([s for s in live if s.chunk == name]), chosen))
+    here = [s for s in live if s.chunk == name]
+    return tuple(verdicts(runs(here, buckets_split(snapshot.layout)), chosen))
 
 
 def known_of(snapshot: Snapshot) -> Known:

@@ -19,8 +19,10 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Buckets, Task, task_id
 from eventlog.model.records import Granularity, Segment
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.slices import Run, applied, slice_of, span
+from eventlog.state.keyed.rule import MAX_BUCKETS
+from eventlog.state.keyed.slices import Run, applied, in_each, slice_of, span
 
+_LARGE = 128  # times `bucket_bytes`: buckets of more, on average, are better split
 _SHARE = 0.25  # of the base: logs of this size are merged into it
 _MOST_LOGS = 8  # logs of one slice beyond which some are merged
 _TIER = 2  # a log joins newer ones unless it is larger than this many times their sum
@@ -94,18 +96,20 @@ def merges(
         first, last = wishes[0].run.first, wishes[-1].run.last
         inputs = _inputs(wishes)
         spans = [span(segment) for segment in inputs]
-        buckets = Buckets(first, last, min(low for low, _ in spans), max(high for _, high in spans))
+        splits = wishes[0].run.splits
+        low, high = min(low for low, _ in spans), max(high for _, high in spans)
+        work = f"{granularity} {first}-{last}" + (f"/{splits}" if splits else "")
         named = [(segment.id, segment.version) for segment in inputs]
         tasks.append(
             Task(
-                id=task_id(table, f"{granularity} {first}-{last}", named),
+                id=task_id(table, work, named),
                 version=version,
                 granularity=granularity,
                 chunks=(wishes[0].run.chunk,),
                 inputs=inputs,
                 priority=round(_priority(wishes), 6),
                 reason=_reason(wishes, inputs),
-                buckets=buckets,
+                buckets=Buckets(first, last, low, high, splits),
             )
         )
     return sorted(tasks, key=lambda task: (-task.priority, task.chunks, task.id))
@@ -145,6 +149,28 @@ def verdicts(runs: Sequence[Run], policy: Policy) -> list[SliceVerdict]:
             )
         )
     return found
+
+
+def enough_buckets(found: Sequence[SliceVerdict], buckets: int, bucket_bytes: int) -> int | None:
+    """Return into how many buckets to split a table whose buckets are large; None if they are not.
+
+    A merge rewrites whole buckets, and a look-up reads one.
+
+    Args:
+        found: the verdicts on all slices.
+        buckets: how many there are.
+        bucket_bytes: the property.
+    """
+    stored: dict[str, int] = {}
+    for verdict in found:
+        size = verdict.base_bytes + verdict.log_bytes
+        stored[verdict.chunk] = stored.get(verdict.chunk, 0) + size
+    largest, wanted = max(stored.values(), default=0), buckets
+    if largest <= _LARGE * bucket_bytes * buckets:
+        return None
+    while 2 * wanted <= MAX_BUCKETS and 2 * largest > _LARGE * bucket_bytes * wanted:
+        wanted *= 2
+    return wanted if wanted > buckets else None
 
 
 def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Wish]]:
@@ -232,8 +258,7 @@ def _whole_spans(taken: list[Segment], run: Run) -> list[Segment]:
 
 def _share(run: Run, segment: Segment) -> float:
     """Return the bytes of a segment that lie in the buckets of a run, if all have as many."""
-    place = slice_of(segment)
-    return segment.bytes * (run.last - run.first + 1) / (place.last - place.first + 1)
+    return in_each(segment, run) * (run.last - run.first + 1)
 
 
 def _together(wishes: Iterable[_Wish], policy: Policy) -> Iterator[list[_Wish]]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import check_opens
@@ -33,8 +35,17 @@ from eventlog.staging import merging
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
 from eventlog.staging.upserts import in_order
 from eventlog.state.fold import segment_of
-from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule
-from eventlog.state.keyed.slices import Run, applied, runs, slice_of, span, taken_in
+from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
+from eventlog.state.keyed.slices import (
+    Run,
+    applied,
+    finer,
+    reach,
+    runs,
+    slice_of,
+    span,
+    taken_in,
+)
 
 _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
 _GROUP_BYTES = 4 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
@@ -89,9 +100,13 @@ def merge_slices(
     live = [
         s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunks[0]
     ]
-    work = _Work(t, task, task.buckets, recipe, recipe.rule, policy, pulse or (lambda: None))
+    # Its buckets may have been split since it was planned.
+    planned, splits = task.buckets, recipe.rule.splits
+    first, last = finer(planned.first, planned.last, splits - planned.splits)
+    at = msgspec.structs.replace(planned, first=first, last=last, splits=splits)
+    work = _Work(t, task, at, recipe, recipe.rule, policy, pulse or (lambda: None))
     work.progress = progress or work.progress
-    return work.run(runs(live))
+    return work.run(runs(live, at.splits))
 
 
 def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
@@ -113,16 +128,17 @@ def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
         return -1
 
 
-def droppable(made: MergedSlices, live: Sequence[Segment], version: int) -> list[Segment]:
+def droppable(made: MergedSlices, live: Sequence[Segment], head: Snapshot) -> list[Segment]:
     """Return which inputs count in no slice once the merge has taken effect.
 
     Args:
         made: the merge.
         live: the live segments of its chunk, before it.
-        version: the version that it takes effect in.
+        head: the version before the one that it takes effect in.
     """
-    after = [segment_of(add, version, number) for number, add in enumerate(made.adds)]
-    gone = {segment.id for segment in taken_in([*live, *after])}
+    after = [segment_of(add, head.version + 1, number) for number, add in enumerate(made.adds)]
+    left = taken_in([*live, *after], buckets_split(head.layout))
+    gone = {segment.id for segment in left}
     return [s for s in live if s.id in gone and s.id in made.merge.inputs]
 
 
@@ -172,6 +188,7 @@ class _Work:
             inputs=tuple(sorted(inputs)),
             rows=self.read,
             superseded=self.read - self.made,
+            splits=at.splits or UNSET,
         )
         adds = tuple(self.adds)
         return MergedSlices(adds, merge, self.read, sum(add.bytes for add in adds))
@@ -202,7 +219,7 @@ class _Work:
             is_base = slice_of(segment).kind == "base"
             for rows in self._batches(segment, base if is_base else schema):
                 self.pulse()
-                found = buckets_of(rows, self.rule.key, self.rule.buckets)
+                found = self._found(rows)
                 mask = pc.is_in(found, value_set=pa.array(sorted(counting), pa.int32()))
                 if slice_of(segment).kind != "late":
                     self.read += pc.sum(mask).as_py() or 0
@@ -217,6 +234,10 @@ class _Work:
                 filled = filled.append_column(_BUCKET, found).append_column(self._rank, numbers)
                 yield filled.filter(mask)
 
+    def _found(self, rows: pa.Table) -> pa.Array:
+        """Return the bucket of each row."""
+        return buckets_of(rows, self.rule.key, self.rule.buckets, self.rule.splits)
+
     def _late_keys(self, here: Sequence[Run]) -> pa.Table:
         """Return the keys of which late segments have rows."""
         late = [s for s in self.task.inputs if slice_of(s).kind == "late"]
@@ -226,7 +247,7 @@ class _Work:
         for segment in late:
             counting = pa.array(sorted(_buckets_of(segment, here, self.buckets)), pa.int32())
             for rows in self._batches(segment, schema):
-                found = buckets_of(rows, self.rule.key, self.rule.buckets)
+                found = self._found(rows)
                 parts.append(rows.filter(pc.is_in(found, value_set=counting)))
         return merging.distinct(pa.concat_tables(parts), self.rule.key)
 
@@ -340,7 +361,8 @@ class _Outputs:
         if self._writer is None:
             return
         work, at = self._work, self._work.buckets
-        place = Slice(self._kind, *self._place, at.low, at.high, work.level)
+        splits = at.splits or UNSET
+        place = Slice(self._kind, *self._place, at.low, at.high, work.level, None, splits)
         add, body = self._writer.seal(place)
         check_opens(add, body, work.t.store.uri)
         put_segment(work.t.store, work.t.clock, add, body)
@@ -415,12 +437,10 @@ def _by_key(rows: pa.Table, rule: MergeRule) -> pa.Table:
 
 def _buckets_of(segment: Segment, here: Sequence[Run], at: Buckets) -> set[int]:
     """Return the buckets of the task in which a segment counts."""
-    place = slice_of(segment)
+    first, last = reach(segment, at.splits)
     return {
         bucket
         for run in here
         if any(s.id == segment.id for s in run.segments)
-        for bucket in range(
-            max(run.first, place.first, at.first), min(run.last, place.last, at.last) + 1
-        )
+        for bucket in range(max(run.first, first, at.first), min(run.last, last, at.last) + 1)
     }

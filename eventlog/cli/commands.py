@@ -26,8 +26,8 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import GRANULARITIES, Segment, Totals
 from eventlog.model.schema_text import parse_schema
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import keyed_of
-from eventlog.state.keyed.slices import applied, runs, slice_of, span
+from eventlog.state.keyed.rule import buckets_split, keyed_of
+from eventlog.state.keyed.slices import applied, reach, runs, slice_of, span
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
@@ -169,7 +169,9 @@ def ls(
             known = {} if counting is None else {"counts": counting.get(segment.id, [])}
             terminal.json_line(_segment_json(segment) | known)
         return
-    _table_of_segments([("", segment) for segment in segments], counting, mark=False)
+    splits = buckets_split(snapshot.layout)
+    signed = [("", segment) for segment in segments]
+    _table_of_segments(signed, counting, splits=splits, mark=False)
     terminal.note(_sums(segments))
     if counting is not None:
         terminal.note(_ROWS_OF_LOGS)
@@ -181,7 +183,8 @@ def ls(
 @click.argument("b", type=click.IntRange(min=0))
 def diff(place: Place, *, a: int, b: int) -> None:
     """List the segments added and dropped between version A and version B."""
-    change = place.open().diff(a, b)
+    table = place.open()
+    change = table.diff(a, b)
     if place.as_json:
         terminal.json_document(
             {
@@ -193,7 +196,7 @@ def diff(place: Place, *, a: int, b: int) -> None:
         )
         return
     signed = [("-", s) for s in change.dropped] + [("+", s) for s in change.added]
-    _table_of_segments(signed)
+    _table_of_segments(signed, splits=buckets_split(table.snapshot(max(a, b)).layout))
     terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
 
 
@@ -278,7 +281,8 @@ def _counting(snapshot: Snapshot, listed: Iterable[Segment]) -> _Counting | None
     chunks = {segment.chunk for segment in listed}
     found: dict[str, list[list[int]]] = {}
     # What counts depends on all segments of a chunk, also on those that are not listed.
-    for run in runs(snapshot.segments(None, sorted(chunks)) if chunks else ()):
+    live = snapshot.segments(None, sorted(chunks)) if chunks else ()
+    for run in runs(live, buckets_split(snapshot.layout)):
         for segment in run.segments:
             buckets = found.setdefault(segment.id, [])
             if buckets and buckets[-1][1] == run.first - 1:
@@ -292,8 +296,10 @@ def _table_of_segments(
     signed: Sequence[tuple[str, Segment]],
     counting: _Counting | None = None,
     *,
+    splits: int,
     mark: bool = True,
 ) -> None:
+    """Show segments; those of a keyed table with their buckets, numbered after so many splits."""
     sliced = any(not isinstance(s.slice, UnsetType) for _, s in signed)
     columns = ["", "chunk", "rows", "bytes", "version"]
     if sliced:
@@ -306,7 +312,7 @@ def _table_of_segments(
         row = [sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version]
         if sliced:
             place = slice_of(s)
-            row += [place.kind, place.level, _range((place.first, place.last)), _range(span(s))]
+            row += [place.kind, place.level, _range(reach(s, splits)), _range(span(s))]
         if sliced and counting is not None:
             row.append(", ".join(map(_range, counting.get(s.id, []))) or "none")
         rows.append([*row, keys.key_of(s)])

@@ -20,7 +20,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, Layout, Merge, Totals, Transaction
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.table.table import Table
 
 
@@ -198,13 +198,18 @@ def _show_state(snapshot: Snapshot) -> None:
 
 def _key_text(layout: Layout) -> str | None:
     keyed = keyed_of(layout)
-    return None if keyed is None else f"{', '.join(keyed.key)}, in {keyed.buckets:,} buckets"
+    if keyed is None:
+        return None
+    split = f", split {count_text(splits_of(keyed), 'time')}" if splits_of(keyed) else ""
+    return f"{', '.join(keyed.key)}, in {keyed.buckets:,} buckets{split}"
 
 
 def _merge_text(merge: Merge) -> str:
+    after = splits_of(merge)
+    numbered = f" (as numbered after {count_text(after, 'split')})" if after else ""
     return (
-        f"buckets {merge.first} to {merge.last} of chunk {merge.chunk}, versions {merge.low} to "
-        f"{merge.high}: {count_text(merge.rows, 'row')} of "
+        f"buckets {merge.first} to {merge.last}{numbered} of chunk {merge.chunk}, "
+        f"versions {merge.low} to {merge.high}: {count_text(merge.rows, 'row')} of "
         f"{count_text(len(merge.inputs), 'segment')}, {merge.superseded:,} superseded"
     )
 

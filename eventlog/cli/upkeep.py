@@ -1,4 +1,4 @@
-"""The commands that maintain a table: pin, unpin, pins, claims, restore, drop, clock.
+"""The commands that maintain a table: pin, unpin, pins, claims, restore, drop, split, clock.
 
 Needs the extra `cli`.
 """
@@ -21,6 +21,7 @@ from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import Add, Claim, Drop, Pin, Segment, Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
+from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small import timing
 from eventlog.store.branching.roots import held_from
 from eventlog.store.port import store_time_ms
@@ -215,6 +216,33 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
 
 @click.command()
 @common
+@click.argument("buckets", type=click.IntRange(min=1))
+def split(place: Place, *, buckets: int) -> None:
+    """Split the buckets of a keyed table until there are BUCKETS: twice as many, or 4, 8, … times.
+
+    Rewrites nothing: compaction divides segments when it merges them. Writers and compactions that
+    are under way go on.
+    """
+    table = place.open()
+    keyed = keyed_of(table.refresh().layout)
+    changed = keyed is None or keyed.buckets != buckets
+    committed = table.set_buckets(buckets)
+    if place.as_json:
+        terminal.json_document(
+            {
+                "version": committed if changed else None,
+                "old": None if keyed is None else keyed.buckets,
+                "new": buckets,
+            }
+        )
+    elif changed:
+        terminal.say(f"version {committed}: {buckets:,} buckets")
+    else:
+        terminal.say(f"nothing to do: there are {buckets:,} buckets")
+
+
+@click.command()
+@common
 @click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
 @click.option(
     "--time", "text", metavar="TIME", help="With --set: the true time, if no clock is right."
@@ -266,7 +294,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         terminal.note(odd)
 
 
-COMMANDS = [pin, unpin, pins, claims, restore, drop, clock]
+COMMANDS = [pin, unpin, pins, claims, restore, drop, split, clock]
 
 
 def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:

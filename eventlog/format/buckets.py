@@ -3,12 +3,14 @@
 For a key of one column it is Apache Iceberg's bucket transform: `murmur3_x86_32` with seed 0 over
 the value's bytes, without its sign bit, modulo the number of buckets. Hashes of several columns are
 joined as in `31 * first + second`, modulo 2^32. So a table with twice as many buckets has the keys
-of bucket b in b and b + N.
+of bucket b in b and b + N. In a table whose buckets were split these two stand next to each other,
+as 2b and 2b + 1: so a range of buckets is one again after any number of splits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,13 +22,14 @@ _U32 = pa.uint32()
 _LONG_BYTES = 256  # longer values are hashed one by one
 
 
-def buckets_of(rows: pa.Table, key: Sequence[str], buckets: int) -> pa.Array:
+def buckets_of(rows: pa.Table, key: Sequence[str], buckets: int, splits: int = 0) -> pa.Array:
     """Return the bucket of each row, as int32.
 
     Args:
         rows: a table whose key columns have no nulls.
         key: the names of the key columns, in order.
         buckets: the number of buckets.
+        splits: how many times it was doubled since the table was created.
     """
     total: pa.Array | None = None
     for name in key:
@@ -35,21 +38,33 @@ def buckets_of(rows: pa.Table, key: Sequence[str], buckets: int) -> pa.Array:
     if total is None:
         raise ValueError("a key has at least one column")
     positive = pc.bit_wise_and(total, _u32(0x7FFFFFFF)).cast(pa.int64())
-    quotient = pc.divide(positive, buckets)
-    return pc.subtract(positive, pc.multiply(quotient, buckets)).cast(pa.int32())
+    first = buckets >> splits
+    quotient = pc.divide(positive, first)
+    bucket = pc.subtract(positive, pc.multiply(quotient, first))
+    if splits:  # a bit of the hash for each of them, the first one before the others
+        turned = _turned(splits).take(pc.bit_wise_and(quotient, 2**splits - 1))
+        bucket = pc.add(pc.shift_left(bucket, splits), turned)
+    return bucket.cast(pa.int32())
 
 
-def bucket_of(values: Sequence[pa.Scalar], buckets: int) -> int:
+@lru_cache(maxsize=16)
+def _turned(bits: int) -> pa.Array:
+    """Return the numbers of so many bits with these in the opposite order."""
+    return pa.array([int(f"{n:0{bits}b}"[::-1], 2) for n in range(2**bits)], pa.int64())
+
+
+def bucket_of(values: Sequence[pa.Scalar], buckets: int, splits: int = 0) -> int:
     """Return the bucket of one key.
 
     Args:
         values: the values of its columns, in order, of the columns' types.
         buckets: the number of buckets.
+        splits: how many times it was doubled since the table was created.
     """
     table = pa.table(
         [pa.repeat(value, 1) for value in values], [str(n) for n in range(len(values))]
     )
-    return int(buckets_of(table, table.column_names, buckets)[0].as_py())
+    return int(buckets_of(table, table.column_names, buckets, splits)[0].as_py())
 
 
 def murmur3(data: bytes) -> int:

@@ -55,6 +55,8 @@ _SLICE = pa.schema(
         ("slice_ordinal", pa.int64()),
     ]
 )
+_SPLITS = pa.field("slice_splits", pa.int64())  # after those, where an entry has it
+_MAX_SPLITS = 12
 _OF_COMMIT = ("low", "high", "ordinal")  # what an add leaves to its commit
 _SLICE_KINDS = ("base", "late", "log")
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
@@ -71,6 +73,7 @@ _COUNTS = (
     "schema",
     "tail_size",
     *(name for name in _SLICE.names if name != "slice_kind"),
+    _SPLITS.name,
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
@@ -325,7 +328,10 @@ def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
     if not any(places):
         return {}
     names = [name.removeprefix("slice_") for name in _SLICE.names]
-    return {f"slice_{n}": [None if p is None else getattr(p, n) for p in places] for n in names}
+    columns = {f"slice_{n}": [None if p is None else getattr(p, n) for p in places] for n in names}
+    splits = [None if p is None or isinstance(p.splits, UnsetType) else p.splits for p in places]
+    # Tables that were never split keep the bytes that they had.
+    return columns | ({_SPLITS.name: splits} if any(splits) else {})
 
 
 def _left_to_commit(entry: Add | Segment) -> Slice | UnsetType:
@@ -360,12 +366,16 @@ def _slices(table: pa.Table) -> list[Slice | UnsetType]:
     if "slice_kind" not in table.column_names:
         return [UNSET] * table.num_rows
     columns = [table.column(name).to_pylist() for name in _SLICE.names]
+    splits: list[int | None] = [None] * table.num_rows
+    if _SPLITS.name in table.column_names:
+        splits = table.column(_SPLITS.name).to_pylist()
+    columns.append([UNSET if count is None else count for count in splits])
     return [UNSET if row[0] is None else Slice(*row) for row in zip(*columns, strict=True)]
 
 
 def _table(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
     columns = _slice_columns(entries) | columns
-    present = [*_FIXED, *(field for field in _SLICE if field.name in columns)]
+    present = [*_FIXED, *(field for field in (*_SLICE, _SPLITS) if field.name in columns)]
     arrays = [pa.array(columns[field.name], field.type) for field in present]
     fields = list(present)
     by_column: dict[int, dict[int, ColumnStats]] = {}
@@ -476,6 +486,8 @@ def _check_slices(table: pa.Table) -> None:
                 raise Corrupt("a frame object has incomplete slices")
         elif not missing.equals(absent):
             raise Corrupt("a frame object has incomplete slices")
+    if _SPLITS.name in table.column_names:
+        _check_splits(table.column(_SPLITS.name), absent)
     low, high = (pc.is_null(table.column(name)) for name in ("slice_low", "slice_high"))
     if not low.equals(high):
         raise Corrupt("a frame object has incomplete slices")
@@ -485,15 +497,22 @@ def _check_slices(table: pa.Table) -> None:
         raise Corrupt("a frame object has a slice of an unknown kind")
 
 
+def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
+    if pc.any(pc.and_(absent, pc.is_valid(splits)), min_count=0).as_py():
+        raise Corrupt("a frame object has incomplete slices")
+    possible = pc.and_(pc.greater_equal(splits, 1), pc.less_equal(splits, _MAX_SPLITS))
+    if not pc.all(possible, min_count=0).as_py():
+        raise Corrupt("a frame object has a slice of impossible splits")
+
+
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
 def _exact(schema: pa.Schema) -> pa.Schema:
     """Check the columns of a decoded frame object, and return them with their exact types."""
-    fixed, fields = {*_FIXED.names, *_SLICE.names}, []
+    fixed, fields = {field.name: field for field in (*_FIXED, *_SLICE, _SPLITS)}, []
     for field in schema:
         stem, _, number = field.name.partition("_")
         if field.name in fixed:
-            own = _FIXED if field.name in _FIXED.names else _SLICE
-            fields.append(own.field(field.name))
+            fields.append(fixed[field.name])
         elif field.name == _SPILL_ACTION.name:
             fields.append(_SPILL_ACTION)
         elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
@@ -506,6 +525,7 @@ def _exact(schema: pa.Schema) -> pa.Schema:
     if [name for name in schema.names if name in fixed] not in (
         _FIXED.names,
         [*_FIXED.names, *_SLICE.names],
+        [*_FIXED.names, *_SLICE.names, _SPLITS.name],
     ):
         raise Corrupt("a frame object lacks a column of a segment entry")
     wanted = {f"{stem}_{n}" for n in _stats_ids(schema.names) for stem in ("min", "max", "nulls")}

@@ -31,7 +31,7 @@ from eventlog.model.records import Segment
 from eventlog.quantities import count_text
 from eventlog.staging import merging
 from eventlog.state.keyed.rule import OP, MergeRule
-from eventlog.state.keyed.slices import Run, applied, runs, slice_of
+from eventlog.state.keyed.slices import Run, applied, reach, runs, slice_of
 
 MEMORY_BYTES = 32 * 2**20  # of keys that are compared at once, as Arrow holds them
 _HASHES = 2**31  # buckets_of with so many buckets gives the hash itself
@@ -116,7 +116,9 @@ class _KeyCheck:
         """Look for keys that stand twice: in the bases of a slice, or in two chunks."""
         # Without all of its segments nobody knows what a slice has.
         found = [
-            run for run in runs(self._live) if not any(s.id in self._unread for s in run.segments)
+            run
+            for run in runs(self._live, self._rule.splits)
+            if not any(s.id in self._unread for s in run.segments)
         ]
         chunks = len({run.chunk for run in found}) > 1
         wanted = [run for run in found if chunks or self._may_repeat(run)]
@@ -132,8 +134,9 @@ class _KeyCheck:
         sizes: dict[int, float] = {}
         for run in wanted:
             size = sum(
-                self._seen[s.id].key_bytes / (slice_of(s).last - slice_of(s).first + 1)
+                self._seen[s.id].key_bytes / (last - first + 1)
                 for s in run.segments
+                for first, last in (reach(s, run.splits),)
             )
             for bucket in range(run.first, run.last + 1):
                 sizes[bucket] = sizes.get(bucket, 0) + size
@@ -194,9 +197,9 @@ class _KeyCheck:
         return pa.concat_tables(found).combine_chunks()
 
     def _of_share(self, rows: pa.Table, wanted: pa.Array, share: _Share) -> pa.Table:
-        key, buckets = self._rule.key, self._rule.buckets
+        key, buckets, splits = self._rule.key, self._rule.buckets, self._rule.splits
         rows = rows.filter(complete_keys(rows, key))
-        mask = pc.is_in(buckets_of(rows, key, buckets), value_set=wanted)
+        mask = pc.is_in(buckets_of(rows, key, buckets, splits), value_set=wanted)
         if share.of > 1:
             # The low bits of the hash gave the bucket; those above them give the share.
             above = pc.divide(buckets_of(rows, key, _HASHES).cast(pa.int64()), buckets)

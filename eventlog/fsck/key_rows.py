@@ -20,7 +20,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Column, ColumnStats, Meta, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
-from eventlog.state.keyed.rule import OP, MergeRule, stored_rule
+from eventlog.state.keyed.rule import OP, MergeRule, splits_of, stored_rule
 from eventlog.state.keyed.slices import slice_of
 from eventlog.store.port import ObjectStore
 
@@ -129,8 +129,10 @@ class _Segment:
             complete = complete_keys(rows, rule.key)
             self._note("without a value in a key column", rows, pc.invert(complete))
             rows = rows.filter(complete)  # noqa: PLW2901
-            buckets = buckets_of(rows, rule.key, rule.buckets)
             place = self._place
+            # Its rows stand in the order of the buckets that the table had when it was written.
+            now = splits_of(place)
+            buckets = buckets_of(rows, rule.key, rule.buckets >> (rule.splits - now), now)
             outside = pc.or_(pc.less(buckets, place.first), pc.greater(buckets, place.last))
             self._note(_WRONG_BUCKET, rows, outside)
             self._look_at_order(rows, buckets)

@@ -20,6 +20,7 @@ from eventlog.model.entries import (
     Layout,
     Schema,
     Slice,
+    Splits,
     Sweep,
     Tail,
 )
@@ -251,6 +252,8 @@ class Merge(Struct, frozen=True, tag="merge", tag_field="action", forbid_unknown
         inputs: ids of the segments that were merged, in ascending order.
         rows: number of their rows in these buckets.
         superseded: number of those that are not in an added base or log.
+        splits: how many times the table's buckets had been doubled when `first` and `last` were
+            numbered; absent if never.
     """
 
     version: Count
@@ -262,6 +265,16 @@ class Merge(Struct, frozen=True, tag="merge", tag_field="action", forbid_unknown
     inputs: tuple[str, ...]
     rows: Count
     superseded: Count
+    splits: Splits | UnsetType = UNSET
+
+
+class SetBuckets(
+    Struct, frozen=True, tag="set_buckets", tag_field="action", forbid_unknown_fields=True
+):
+    """Action: double the number of buckets of a keyed table. `old` must be the current number."""
+
+    old: Count
+    new: Count
 
 
 class SetGranularity(
@@ -325,6 +338,7 @@ Action = (
     | Replace
     | Merge
     | SetGranularity
+    | SetBuckets
     | Assess
     | SetClock
 )

@@ -21,6 +21,7 @@ GRANULARITIES: tuple[Granularity, ...] = ("hour", "day", "month", "year", "all")
 # Every integer of the format fits a signed 64-bit integer (FORMAT.md "Canonical JSON").
 Int = Annotated[int, Bounds(ge=-(2**63) + 1, le=2**63 - 1)]
 Count = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
+Splits = Annotated[int, Bounds(ge=1, le=12)]  # of 1 bucket to 4,096
 
 # A primitive type by name, or {"list": …}, {"struct": …}, {"map": …}; see `eventlog.model.schema`.
 ColumnType = str | dict[str, Any]
@@ -49,10 +50,12 @@ class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         key: names of the key columns.
         buckets: number of buckets that keys are hashed to (`eventlog.format.buckets`).
+        splits: how many times that number was doubled; absent if never.
     """
 
     key: tuple[str, ...]
     buckets: Count
+    splits: Splits | UnsetType = UNSET
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +115,8 @@ class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         level: how many merges its rows went through.
         ordinal: orders segments of one span; null in an `add`, for its ordinal among the segments
             that its commit adds. A restore keeps it.
+        splits: how many times the table's buckets had been doubled when `first` and `last` were
+            numbered; absent if never.
     """
 
     kind: SliceKind
@@ -121,6 +126,7 @@ class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     high: Count | None
     level: Count
     ordinal: Count | None = None
+    splits: Splits | UnsetType = UNSET
 
 
 class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):

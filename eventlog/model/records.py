@@ -30,6 +30,7 @@ from eventlog.model.actions import (
     Replace,
     Restore,
     SameSegments,
+    SetBuckets,
     SetClock,
     SetGranularity,
     SetLayout,
@@ -72,6 +73,7 @@ __all__ = [
     "GRANULARITIES",
     "KEYED_FEATURE",
     "KNOWN_FEATURES",
+    "SPLIT_FEATURE",
     "Ack",
     "Action",
     "Add",
@@ -118,6 +120,7 @@ __all__ = [
     "SameSegments",
     "Schema",
     "Segment",
+    "SetBuckets",
     "SetClock",
     "SetGranularity",
     "SetLayout",
@@ -142,7 +145,8 @@ __all__ = [
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
 KEYED_FEATURE = "keyed"  # the table has slices
-KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE})
+SPLIT_FEATURE = "split"  # and its buckets were doubled
+KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE, SPLIT_FEATURE})
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):

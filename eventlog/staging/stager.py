@@ -225,9 +225,10 @@ class Stager:
         table = pa.concat_tables(parts)
         if recipe.rule is not None:
             cuts = upserts.cut(table, self._wanted, recipe.rule, recipe.bucket_bytes)
+            splits = recipe.rule.splits or UNSET
             return [
                 self._write_segment(
-                    bounds, cut.rows, Slice("log", cut.first, cut.last, None, None, 0)
+                    bounds, cut.rows, Slice("log", cut.first, cut.last, None, None, 0, None, splits)
                 )
                 for cut in cuts
             ]

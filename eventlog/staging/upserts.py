@@ -123,7 +123,7 @@ def in_order(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Array]:
 
     Rows of one key keep their order.
     """
-    buckets = buckets_of(rows, rule.key, rule.buckets)
+    buckets = buckets_of(rows, rule.key, rule.buckets, rule.splits)
     names = [_BUCKET, *(str(place) for place in range(len(rule.key)))]
     keys = pa.table([buckets, *(rows.column(name) for name in rule.key)], names)
     order = pc.sort_indices(keys, [(name, "ascending") for name in names])

@@ -16,6 +16,7 @@ from eventlog.format import codec
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     KEYED_FEATURE,
+    SPLIT_FEATURE,
     Add,
     Changes,
     Commit,
@@ -32,7 +33,7 @@ from eventlog.model.records import (
 )
 from eventlog.state.delta import drop_of
 from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.state.small import claims, rules, timing
 
 
@@ -271,8 +272,10 @@ def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, st
 
 def features(meta: Meta) -> tuple[str, ...]:
     """Return the features that readers of a table with this small state need."""
-    keyed = meta.layout is not None and keyed_of(meta.layout) is not None
-    return (KEYED_FEATURE,) if keyed else ()
+    keyed = None if meta.layout is None else keyed_of(meta.layout)
+    if keyed is None:
+        return ()
+    return (KEYED_FEATURE, SPLIT_FEATURE) if splits_of(keyed) else (KEYED_FEATURE,)
 
 
 def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:

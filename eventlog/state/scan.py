@@ -187,7 +187,8 @@ class Scan:
         verification.check_hashes(entries, state.base)
         if self.spans is not None:
             entries = entries.filter(_overlap(entries, self.spans))
-        kept = prune(runs(segments.to_segments(entries)), self.predicate, rule, self.time_column)
+        found = runs(segments.to_segments(entries), rule.splits)
+        kept = prune(found, self.predicate, rule, self.time_column)
         read = {s.id: s for run in kept for s in run.segments}
         chosen = segments.from_segments(list(read.values()))
         plain = all(is_plain(run) for run in kept)

@@ -9,15 +9,21 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from eventlog.arguments import mapping
+from eventlog.arguments import mapping, whole
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
-from eventlog.model.records import SetClock, SetGranularity, SetProperties, SetSchema
+from eventlog.model.records import (
+    SetBuckets,
+    SetClock,
+    SetGranularity,
+    SetProperties,
+    SetSchema,
+)
 from eventlog.model.schema import extend
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
-from eventlog.state.keyed.rule import check_keyed
+from eventlog.state.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
@@ -54,6 +60,28 @@ def set_granularity(table: OpenTable, granularity: str) -> int:
         return table.head().version
     change = SetGranularity(now, wanted)
     return table.commit(table.transaction("granularity", [change]))
+
+
+def set_buckets(table: OpenTable, buckets: int) -> int:
+    """See `Table.set_buckets`."""
+    wanted = whole(buckets, "buckets", 1, MAX_BUCKETS)
+    keyed = keyed_of(table.refresh().layout)
+    if keyed is None:
+        raise InvalidInput("buckets are for keyed tables: this one has no key", table=table.uri)
+    if wanted == keyed.buckets:
+        return table.head().version
+    steps = []
+    now = keyed.buckets
+    while now < wanted:
+        steps.append(SetBuckets(now, 2 * now))
+        now *= 2
+    if now != wanted:
+        raise InvalidInput(
+            f"buckets can be doubled, once or several times: there are {keyed.buckets}, and "
+            f"{wanted} is not reached by that",
+            table=table.uri,
+        )
+    return table.commit(table.transaction("split", steps))
 
 
 def set_clock(table: OpenTable, moment: Moment | None = None) -> int:

@@ -564,6 +564,21 @@ class Table:
         """
         return settings.set_granularity(self, granularity)
 
+    def set_buckets(self, buckets: int) -> int:
+        """Split the buckets of a keyed table, and return the committed version.
+
+        Rewrites nothing: existing segments are read as they are, and compaction divides them when
+        it merges them. Upserts and merges staged with the old number are still accepted.
+
+        Args:
+            buckets: the new number: that of now, doubled once or several times; up to 4,096.
+
+        Raises:
+            CommitConflict: another writer changed it in the meantime.
+            InvalidInput: the table has no key, or the number is not reached by doubling.
+        """
+        return settings.set_buckets(self, buckets)
+
     def set_clock(self, moment: Moment | None = None) -> int:
         """Correct the table's time after a wrong clock moved it, and return the committed version.
 

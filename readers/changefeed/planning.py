@@ -239,7 +239,7 @@ class _Planner:
             return
         chunks = sorted({s.chunk for s in logs})
         live = self.at(self.base).segments(chunks=chunks) if self.base >= 0 else []
-        step = steps.written(self.base, live, logs)
+        step = steps.written(self.base, live, logs, rule.splits)
         kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
         self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
 
@@ -250,21 +250,23 @@ class _Planner:
         chunks = sorted({base.chunk for base in bases})
         after = self.at(version.version).segments(chunks=chunks)
         bases = [base for base in bases if steps.has_logs_above(base, after)]
-        if bases:
+        if bases and self.question.rule is not None:
+            splits = self.question.rule.splits
             before = self.at(version.version - 1).segments(chunks=chunks)
             # What others added in the same commit is told already, on top of what was there.
             before += [s for s in version.segments if s.chunk in chunks]
-            self.found += steps.forgotten(version.version, bases, before, after)
+            self.found += steps.forgotten(version.version, bases, before, after, splits)
 
     def _replaced(self, before: Snapshot, after: Snapshot) -> None:
         between = diff(before, after)
         dropped = [s for s in between.dropped if self._in_time(s)]
         added = [s for s in between.added if self._in_time(s)]
-        if self.question.rule is None:
+        rule = self.question.rule
+        if rule is None:
             self.found += steps.exchanged(after.version, dropped, added)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
-            self.found.append(steps.replaced(after.version, old, new))
+            self.found.append(steps.replaced(after.version, old, new, rule.splits))
 
     def _in_time(self, segment: Segment) -> bool:
         start, end = self.question.start, self.question.end

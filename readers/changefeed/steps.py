@@ -12,7 +12,7 @@ from itertools import pairwise
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Segment
 from eventlog.readers.keyed.groups import grouped, parts
-from eventlog.state.keyed.slices import Run, runs, slice_of, span
+from eventlog.state.keyed.slices import Run, in_each, runs, slice_of, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,38 +74,46 @@ class Replaced:
 Step = Appended | Exchanged | Written | Replaced
 
 
-def written(after: int, live: Iterable[Segment], logs: Iterable[Segment]) -> Written:
+def written(after: int, live: Iterable[Segment], logs: Iterable[Segment], splits: int) -> Written:
     """Return the step of versions that only upsert and delete by key.
 
     Args:
         after: the version before the first of them.
         live: what was live at that version in the chunks of `logs`.
         logs: the segments that they added.
+        splits: how many times the buckets were split up to the last of them, or later.
     """
-    found = runs([*live, *logs])
+    found = runs([*live, *logs], splits)
     return Written(after, tuple(run for run in found if any(span(s)[0] > after for s in run.logs)))
 
 
-def replaced(version: int, before: Iterable[Segment], after: Iterable[Segment]) -> Replaced:
+def replaced(
+    version: int, before: Iterable[Segment], after: Iterable[Segment], splits: int
+) -> Replaced:
     """Return the step of a version that replaced slices.
 
     Args:
         version: the version.
         before: what was live before it in some chunks.
         after: what is live after it in these chunks.
+        splits: how many times the buckets were split up to this version, or later.
     """
-    old, new = _by_chunk(runs(before)), _by_chunk(runs(after))
+    old, new = _by_chunk(runs(before, splits)), _by_chunk(runs(after, splits))
     pairs = [
         pair
         for chunk in sorted({*old, *new})
-        for pair in _aligned(chunk, old.get(chunk, []), new.get(chunk, []))
+        for pair in _aligned(chunk, old.get(chunk, []), new.get(chunk, []), splits)
         if [s.id for s in pair[0].segments] != [s.id for s in pair[1].segments]
     ]
     return Replaced(version, tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
 
 
 def forgotten(
-    version: int, bases: Iterable[Segment], before: Iterable[Segment], after: Iterable[Segment]
+    version: int,
+    bases: Iterable[Segment],
+    before: Iterable[Segment],
+    after: Iterable[Segment],
+    splits: int,
 ) -> list[Replaced]:
     """Return the steps of a version whose merges may have forgotten tombstones.
 
@@ -117,8 +125,9 @@ def forgotten(
         bases: the bases that it added.
         before: what was live before it in their chunks.
         after: what is live after it in these chunks.
+        splits: as in `replaced`.
     """
-    whole = replaced(version, before, after)
+    whole = replaced(version, before, after, splits)
     made = {base.id: span(base)[1] for base in bases}
     pairs: dict[int, list[tuple[Run, Run]]] = {}
     for old, new in zip(whole.before, whole.after, strict=True):
@@ -219,10 +228,7 @@ def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
         return replace(step, before=tuple(a for a, _ in held), after=tuple(b for _, b in held))
 
     for old, new in zip(step.before, step.after, strict=True):
-        each = sum(
-            s.bytes / (slice_of(s).last - slice_of(s).first + 1)
-            for s in (*old.segments, *new.segments)
-        )
+        each = sum(in_each(s, old) for s in (*old.segments, *new.segments))
         first = old.first
         while first <= old.last:
             # A key is unique in its chunk only.
@@ -240,16 +246,19 @@ def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
         yield together()
 
 
-def _aligned(chunk: str, old: Sequence[Run], new: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
+def _aligned(
+    chunk: str, old: Sequence[Run], new: Sequence[Run], splits: int
+) -> Iterator[tuple[Run, Run]]:
     """Yield the runs of both in the same buckets."""
     edges = sorted({edge for run in (*old, *new) for edge in (run.first, run.last + 1)})
     for first, after in pairwise(edges):
-        yield _cut(chunk, old, first, after - 1), _cut(chunk, new, first, after - 1)
+        last = after - 1
+        yield _cut(chunk, old, first, last, splits), _cut(chunk, new, first, last, splits)
 
 
-def _cut(chunk: str, found: Sequence[Run], first: int, last: int) -> Run:
+def _cut(chunk: str, found: Sequence[Run], first: int, last: int, splits: int) -> Run:
     here = [run for run in found if run.first <= first and last <= run.last]
-    return Run(chunk, first, last, here[0].segments if here else ())
+    return Run(chunk, first, last, here[0].segments if here else (), splits)
 
 
 def _by_chunk(found: Iterable[Run]) -> Mapping[str, list[Run]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eventlog.model.records import Segment
-from eventlog.state.keyed.slices import Run, slice_of
+from eventlog.state.keyed.slices import Run, in_each, reach
 
 
 def grouped(runs: Sequence[Run]) -> list[list[Run]]:
@@ -32,14 +32,14 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
 
 def counting(segment: Segment, runs: Sequence[Run]) -> set[int] | None:
     """Return the buckets of these runs in which a segment counts; None if it does in all of its."""
-    place = slice_of(segment)
+    first, last = reach(segment, runs[0].splits)
     own = {
         bucket
         for run in runs
         if any(s.id == segment.id for s in run.segments)
-        for bucket in range(max(run.first, place.first), min(run.last, place.last) + 1)
+        for bucket in range(max(run.first, first), min(run.last, last) + 1)
     }
-    return None if len(own) == place.last - place.first + 1 else own
+    return None if len(own) == last - first + 1 else own
 
 
 def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:
@@ -71,4 +71,4 @@ def above_bytes(runs: Sequence[Run]) -> float:
 
 
 def _each_bucket(run: Run) -> float:
-    return sum(s.bytes / (slice_of(s).last - slice_of(s).first + 1) for s in (*run.late, *run.logs))
+    return sum(in_each(s, run) for s in (*run.late, *run.logs))

@@ -24,7 +24,7 @@ from eventlog.readers.keyed.groups import above_bytes, counting, grouped, parts
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule
-from eventlog.state.keyed.slices import Run, applied, slice_of, span
+from eventlog.state.keyed.slices import Run, applied, reach, slice_of, span
 
 AT = ""  # no column of a table has this name
 # What an expression calls, as it prints itself, and what of that has a value for all arguments.
@@ -178,12 +178,12 @@ class Slices:
         schema = self._log_schema(columns)
         wanted = share if share is not None else self._of_keys(runs)
         # Rows that a filter leaves out are not counted, so nobody knows where a segment ends.
-        units = _units(runs) if wanted is None else [(0, rule.buckets - 1)]
+        units = _units(runs, rule) if wanted is None else [(0, rule.buckets - 1)]
         above = self._read(_ordered(runs, ("log",)), runs, schema, wanted=wanted)
         late = self._read(_ordered(runs, ("late",)), runs, schema, wanted=wanted)
         above, late = _split(above, units, rule), _split(late, units, rule)
         pieces = groupby(
-            self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units)
+            self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units, rule)
         )
         number, bases = next(pieces, (None, None))
         waiting: list[pa.Table] = []
@@ -277,7 +277,7 @@ class Slices:
         """
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
         reading = self._plain(schema, wanted)
-        bases = sorted(_ordered(runs, ("base",)), key=lambda s: slice_of(s).first)
+        bases = sorted(_ordered(runs, ("base",)), key=lambda s: reach(s, self.rule.splits)[0])
         for whole, few in _alike(bases, runs):
             known = few if wanted is None else None
             for segment, rows in _joined(reading.batches(few), few[0], known):
@@ -332,7 +332,7 @@ class Slices:
         chosen = counting(segment, runs)
         if chosen is None or not rows.num_rows:
             return rows
-        buckets = buckets_of(rows, self.rule.key, self.rule.buckets)
+        buckets = buckets_of(rows, self.rule.key, self.rule.buckets, self.rule.splits)
         return rows.filter(pc.is_in(buckets, value_set=pa.array(sorted(chosen), pa.int32())))
 
     def _wanted(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -455,15 +455,16 @@ def _joined(
 _Unit = tuple[int, int]
 
 
-def _units(runs: Sequence[Run]) -> list[_Unit]:
+def _units(runs: Sequence[Run], rule: MergeRule) -> list[_Unit]:
     """Return ranges of buckets, from first to last, that can be read one after another.
 
     Keys are then looked up among those of few buckets: in a small set that is several times faster
     than in a large one. Buckets of one base segment stay together.
     """
-    sizes = {(slice_of(s).first, slice_of(s).last): 0 for run in runs for s in run.base}
+    sizes: dict[_Unit, int] = {}
     for segment in _ordered(runs, ("base",)):
-        sizes[slice_of(segment).first, slice_of(segment).last] += segment.rows
+        place = reach(segment, rule.splits)
+        sizes[place] = sizes.get(place, 0) + segment.rows
     for run in runs:
         for bucket in range(run.first, run.last + 1):
             sizes.setdefault((bucket, bucket), 0)
@@ -479,16 +480,16 @@ def _units(runs: Sequence[Run]) -> list[_Unit]:
     return units
 
 
-def _unit_of(segment: Segment, units: Sequence[_Unit]) -> int:
+def _unit_of(segment: Segment, units: Sequence[_Unit], rule: MergeRule) -> int:
     """Return the place of the unit that a base is in."""
-    return bisect_right(units, slice_of(segment).first, key=lambda unit: unit[0]) - 1
+    return bisect_right(units, reach(segment, rule.splits)[0], key=lambda unit: unit[0]) - 1
 
 
 def _split(rows: pa.Table, units: Sequence[_Unit], rule: MergeRule) -> list[pa.Table]:
     """Return the rows of each unit, in their order."""
     if len(units) == 1 or not rows.num_rows:
         return [rows] * len(units)
-    buckets = buckets_of(rows, rule.key, rule.buckets)
+    buckets = buckets_of(rows, rule.key, rule.buckets, rule.splits)
     order = pc.sort_indices(buckets)  # stable
     rows, buckets = rows.take(order), buckets.take(order)
     runs = pc.run_end_encode(buckets)

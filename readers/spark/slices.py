@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from eventlog import Segment
 from eventlog.state.keyed.pruning import is_plain
-from eventlog.state.keyed.slices import Run, slice_of
+from eventlog.state.keyed.slices import Run, reach
 
 
 class _Share(Struct, frozen=True, array_like=True):
@@ -22,11 +22,11 @@ class _Share(Struct, frozen=True, array_like=True):
 
     Attributes:
         segments: the segments of all runs.
-        runs: chunk, first and last bucket, and which of the segments.
+        runs: chunk, first and last bucket, which of the segments, and after how many splits.
     """
 
     segments: list[Segment]
-    runs: list[tuple[str, int, int, list[int]]]
+    runs: list[tuple[str, int, int, list[int], int]]
 
 
 _shares = msgspec.json.Decoder(_Share)  # created once; safe to share between threads
@@ -39,7 +39,10 @@ def encode(runs: Sequence[Run]) -> bytes:
     return msgspec.json.encode(
         _Share(
             list(segments.values()),
-            [(r.chunk, r.first, r.last, [places[s.id] for s in r.segments]) for r in runs],
+            [
+                (r.chunk, r.first, r.last, [places[s.id] for s in r.segments], r.splits)
+                for r in runs
+            ],
         )
     )
 
@@ -48,15 +51,15 @@ def decode(share: bytes) -> list[Run]:
     """Return what `encode` was given."""
     found = _shares.decode(share)
     return [
-        Run(chunk, first, last, tuple(found.segments[place] for place in places))
-        for chunk, first, last, places in found.runs
+        Run(chunk, first, last, tuple(found.segments[place] for place in places), splits)
+        for chunk, first, last, places, splits in found.runs
     ]
 
 
 def plain_of(runs: Sequence[Run]) -> dict[str, Run]:
     """Return the segments that are read without a merge, by id, each as a run of its own."""
     return {
-        segment.id: Run(run.chunk, slice_of(segment).first, slice_of(segment).last, (segment,))
+        segment.id: Run(run.chunk, *reach(segment, run.splits), (segment,), run.splits)
         for run in runs
         if is_plain(run)
         for segment in run.base
@@ -96,10 +99,10 @@ def merging_shares(runs: Sequence[Run], target_bytes: int, open_bytes: int) -> l
 def _weight(run: Run, open_bytes: int) -> int:
     """Return what a run costs to read: of each segment the part that lies in its buckets."""
     width = run.last - run.first + 1
-    places = ((segment, slice_of(segment)) for segment in run.segments)
+    reaches = ((segment, reach(segment, run.splits)) for segment in run.segments)
     return sum(
-        (segment.bytes + open_bytes) * width // (place.last - place.first + 1)
-        for segment, place in places
+        (segment.bytes + open_bytes) * width // (last - first + 1)
+        for segment, (first, last) in reaches
     )
 
 

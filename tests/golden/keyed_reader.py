@@ -51,12 +51,22 @@ def hashed(value, kind):
     return murmur3(value.to_bytes(8, "little", signed=True))
 
 
-def bucket(values, kinds, buckets):
-    """The bucket of a key."""
+def bucket(values, kinds, buckets, splits=0):
+    """The bucket of a key, in a table whose buckets were split so many times."""
     total = 0
     for value, kind in zip(values, kinds, strict=True):
         total = (31 * total + hashed(value, kind)) & MASK
-    return (total & 0x7FFF_FFFF) % buckets
+    first = buckets >> splits
+    rest, number = divmod(total & 0x7FFF_FFFF, first)
+    for _ in range(splits):
+        rest, bit = divmod(rest, 2)
+        number = 2 * number + bit
+    return number
+
+
+def splits_of(place):
+    """How often buckets had been split when these were numbered."""
+    return place.get("splits", 0)
 
 
 def exact(column, kind):
@@ -117,7 +127,8 @@ class Reader:
                 "chunk": "all",
                 "epoch": row["epoch"],
                 "rows": row["rows"],
-                "slice": {name: row[f"slice_{name}"] for name in names},
+                "slice": {name: row[f"slice_{name}"] for name in names}
+                | ({"splits": row["slice_splits"]} if row.get("slice_splits") else {}),
             }
             for row in rows
         ]
@@ -140,7 +151,8 @@ class Reader:
         for entry in entries:
             place = entry["slice"]
             span = [entry["at"][0] if place[end] is None else place[end] for end in ("low", "high")]
-            if place["first"] <= number <= place["last"]:
+            of_it = number >> (splits_of(state["layout"]["keyed"]) - splits_of(place))
+            if place["first"] <= of_it <= place["last"]:
                 placed.append((*span, place["level"], entry))
         counting = [
             one
@@ -169,7 +181,7 @@ class Reader:
 
     def _read(self, entry, number, state):
         """The rows of a segment in a bucket."""
-        at = entry["id"], state["schema"]["id"]
+        at = entry["id"], state["schema"]["id"], state["layout"]["keyed"]["buckets"]
         if at not in self.known:
             self.known[at] = list(self._all(entry, state))
         return [row for own, row in self.known[at] if own == number]
@@ -193,7 +205,8 @@ class Reader:
         kinds = [types[k] for k in keyed["key"]]
         for values_of_row in zip(*values.values(), strict=True):
             row = dict(zip(values, values_of_row, strict=True))
-            yield bucket([row[k] for k in keyed["key"]], kinds, keyed["buckets"]), row
+            values_of_key = [row[k] for k in keyed["key"]]
+            yield bucket(values_of_key, kinds, keyed["buckets"], splits_of(keyed)), row
 
 
 def merged(rows, state):

@@ -120,7 +120,7 @@ def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
     own = pc.if_else(deletes, slices.span(segment)[0], pa.nulls(rows.num_rows, pa.int64()))
     at = rows.schema.get_field_index(VERSION)
     rows = rows.set_column(at, VERSION, pc.coalesce(rows.column(VERSION), own))
-    here = buckets_of(rows, rule.key, rule.buckets)
+    here = buckets_of(rows, rule.key, rule.buckets, rule.splits)
     return rows.filter(pc.is_in(here, value_set=pa.array(sorted(buckets), pa.int32())))
 
 
@@ -169,7 +169,7 @@ def merging_of(
     (first, last), (low, high) = buckets, versions
     here = [
         run
-        for run in slices.runs(s for s in live(t) if s.chunk == chunk)
+        for run in slices.runs((s for s in live(t) if s.chunk == chunk), rule.splits)
         if run.first <= last and first <= run.last
     ]
     bottom = all(slices.span(s)[1] >= low for run in here for s in run.segments)
@@ -201,16 +201,18 @@ def merging_of(
     for kind, rows in out:
         groups = [(b, b) for b in range(first, last + 1)] if each else [(first, last)]
         for begin, end in groups:
-            own = buckets_of(rows, rule.key, rule.buckets)
+            own = buckets_of(rows, rule.key, rule.buckets, rule.splits)
             some = rows.filter(pc.and_(pc.greater_equal(own, begin), pc.less_equal(own, end)))
             if some.num_rows or kind != "late":
-                adds.append(store(t, some, chunk, Slice(kind, begin, end, low, high, level)))
+                place = Slice(kind, begin, end, low, high, level, None, rule.splits or UNSET)
+                adds.append(store(t, some, chunk, place))
     rows_in = sum(read[s.id].num_rows for s in inputs if kinds[s.id] != "late")
     rows_out = sum(add.rows for add in adds if add.slice.kind != "late")
     named = tuple(sorted(s.id for s in inputs))
     merge = Merge(
-        t.head().version, chunk, first, last, low, high, named, rows_in, rows_in - rows_out
-    )
+        t.head().version, chunk, first, last, low, high, named, rows_in, rows_in - rows_out,
+        rule.splits or UNSET,
+    )  # fmt: skip
     return merge, adds
 
 
@@ -221,7 +223,7 @@ def merged(t: Table, *args: object, **options: object) -> int:
     known = {s.id for s in after}
     version = t.head().version + 1
     after += [fold.segment_of(add, version, n) for n, add in enumerate(adds)]
-    counting = {s.id for run in slices.runs(after) for s in run.segments}
+    counting = {s.id for run in slices.runs(after, rule_of(t).splits) for s in run.segments}
     drops = [drop_of(s) for s in after if s.id in known - counting]
     read = t.head().version
     return t.commit(t.transaction("compact", [merge, *drops, *adds], read_version=read))

@@ -764,6 +764,38 @@ def keyed() -> list[dict[str, Any]]:
     ]
 
 
+def split() -> list[dict[str, Any]]:
+    """Cases of tables whose buckets were split."""
+    name = "split"
+    first, at = (name, 6), (name, 9)
+    known = '"features":["keyed","split"]'
+    placed = re.search(
+        r'"slice":\{"kind":"log",[^}]*"low":9[^}]*\}',
+        text_of(name, log_key(9)).split('"delta":')[1],
+    )[0]
+    one_split = '"buckets":6,"splits":1'
+
+    def entry_with(change: str, rule: str, what: str, put: str) -> dict[str, Any]:
+        return commit(change, rule, what, at, (placed, put))
+
+    return [
+        commit("a split without its feature", "R15.15", FOLD, first,
+               (known, known.replace(',"split"', ""))),
+        commit("splits of a layout that are null", "R5.1", REFUSE, first,
+               (one_split, '"buckets":6,"splits":null')),
+        commit("splits of a layout that are 0", "R5.2", REFUSE, first,
+               (one_split, '"buckets":6,"splits":0')),
+        commit("splits of a layout that were not made", "R10.6", REFUSE, first,
+               (one_split, '"buckets":6,"splits":2')),
+        entry_with("splits of a slice that are 0", "R5.2", REFUSE,
+                   placed.replace('"splits":1', '"splits":0')),
+        entry_with("splits of a slice that are 13", "R5.2", REFUSE,
+                   placed.replace('"splits":1', '"splits":13')),
+        entry_with("a slice of before the split", "R9.6", REFUSE,
+                   placed.replace(',"splits":1', "")),
+    ]  # fmt: skip
+
+
 def _last(name: str) -> int:
     """Return the newest version of a table."""
     logs = (TABLES / name / "_log").glob("????????????.json")
@@ -784,7 +816,7 @@ def main() -> int:
         json.dumps(one, separators=(",", ":"), ensure_ascii=False)
         for one in [
             *(*commits(), *limits(), *deltas(), *histories()),
-            *(*frames(), *own_roots(), *objects(), *keyed()),
+            *(*frames(), *own_roots(), *objects(), *keyed(), *split()),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -235,6 +235,18 @@ def test_buckets_are_those_of_the_table():
         assert bucket(plain, kinds, 2**31) == int(hashed) % 2**31
 
 
+def test_buckets_after_splits_are_those_of_the_table():
+    shown = [row for row in rows(section("1.7.2")) if len(row) == 8 and row[2].isdigit()]
+    assert len(shown) == 5
+    for kind, text, hashed, *numbers, remainder in shown:
+        key = [_scalar(kind, text)]
+        found = [bucket_of(key, 3 * 2**n, n) for n in range(4)]
+        assert found == [int(number) for number in numbers]
+        assert found == [bucket([_plain(kind, key[0])], [kind], 3 * 2**n, n) for n in range(4)]
+        assert bucket_of(key, 2**30) == int(hashed) % 2**30
+        assert bucket_of(key, 24) == int(remainder)
+
+
 def _scalar(kind, text):
     if kind == "binary":
         return pa.scalar(bytes.fromhex(text))

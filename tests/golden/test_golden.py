@@ -16,7 +16,7 @@ from eventlog.store.local import LocalStore
 HERE = Path(__file__).parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 # What the others answer stands in vectors.json alone.
-NAMES = (*EXPECTED, "whole", "rules", "keyed", "joined", "rolled")
+NAMES = (*EXPECTED, "whole", "rules", "keyed", "joined", "rolled", "split")
 
 
 def _make():
@@ -112,7 +112,7 @@ def test_the_tables_hold_what_they_are_for():
 
 def test_the_tables_are_small_and_name_no_machine():
     files = [*HERE.glob("*.json"), *(p for p in HERE.rglob("tables/**/*") if p.is_file())]
-    assert sum(path.stat().st_size for path in files) < 1_400_000
+    assert sum(path.stat().st_size for path in files) < 1_600_000
     for name in EXPECTED:
         writers = {v["writer"] for v in EXPECTED[name]["versions"]}
         assert writers == {"golden@example"}

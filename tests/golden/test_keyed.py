@@ -13,12 +13,12 @@ from eventlog.compaction import run
 from eventlog.log import spills
 from eventlog.model.records import Merge
 from eventlog.readers import scan
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert
 
-NAMES = ("joined", "keyed", "rolled")
+NAMES = ("joined", "keyed", "rolled", "split")
 VECTORS = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
 
 
@@ -88,13 +88,15 @@ def test_compaction_changes_no_answer(name):
 
 
 def test_the_tables_hold_what_they_are_for():
-    kinds, merges, counts = set(), [], {}
+    kinds, merges, counts, splits = set(), [], {}, set()
     for name in NAMES:
         table = Table.open(vectors.TABLES / name)
         assert keyed_of(table.head().layout) is not None
         for version in range(table.head().version + 1):
             commit, _ = table.log.read(version)
-            assert commit.header.features == ("keyed",)
+            split = isinstance(table.snapshot(version).layout.keyed.splits, int)
+            assert commit.header.features == (("keyed", "split") if split else ("keyed",))
+            splits |= {"features of a split"} if split else set()
             whole = spills.unpack(commit, table.log.spill)
             kinds |= {(s.slice.kind, s.slice.level) for s in whole.delta.adds}
             merges += [a for t in whole.transactions for a in t.actions if isinstance(a, Merge)]
@@ -106,6 +108,9 @@ def test_the_tables_hold_what_they_are_for():
     assert counts["F4"] == 3
     assert counts["R14.4"] == 1
     assert {m.first for m in merges} >= {0, 1}
+    assert splits == {"features of a split"}
+    assert {splits_of(m) for m in merges} >= {0, 1, 2}
+    assert counts["R15.16"] == 5
 
 
 def test_the_second_reader_knows_the_hash_that_others_publish():

@@ -53,7 +53,9 @@ ACTIONS: dict[type, tuple[type, str]] = {
 # These affect neither segments nor vacuum; `unit/state/test_fold.py` tests them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
-    actions.Merge,  # keyed tables have a model of their own (tests/property/test_keyed.py)
+    # Keyed tables have a model of their own (tests/property/test_keyed.py).
+    actions.Merge,
+    actions.SetBuckets,
 }
 
 

@@ -1,8 +1,43 @@
 """Mutants of keyed tables: what a transaction may do to slices, and the order of their rows."""
 
-from mutants.swap import keep, mutant, never
+from mutants.swap import becomes, keep, mutant, never
 
 SLICES = (
+    mutant(
+        "children-left-behind",
+        "F11",
+        "after a split a segment has rows of both buckets that one of its became",
+        becomes("(first << splits, last << splits)"),
+        "test_a_segment_counts_in_the_buckets_that_its_own_became",
+    ),
+    mutant(
+        "numbered-after-a-split-to-come",
+        "F11",
+        "an add lies in buckets that are there already",
+        never,
+        "test_an_add_lies_in_buckets_that_are_there",
+    ),
+    mutant(
+        "merge-of-buckets-to-come",
+        "F11",
+        "a merge is of buckets that are there already",
+        never,
+        "test_a_merge_lies_in_buckets_that_are_there_and_so_do_its_outputs",
+    ),
+    mutant(
+        "buckets-split-unseen",
+        "R15.16",
+        "buckets are split as they were seen",
+        never,
+        "test_buckets_are_doubled_and_nothing_else",
+    ),
+    mutant(
+        "buckets-not-doubled",
+        "R15.16",
+        "a split makes two buckets of each, up to a number",
+        never,
+        "test_buckets_are_doubled_and_nothing_else",
+    ),
     mutant(
         "slices-never-judged",
         "F11 K4 K5",

@@ -52,6 +52,7 @@ from eventlog.model.records import (
     SameSegments,
     Schema,
     Segment,
+    SetBuckets,
     SetClock,
     SetGranularity,
     SetLayout,
@@ -77,6 +78,7 @@ def ordered(items):
 
 
 counts = st.integers(0, 2**63 - 1)
+splits = st.just(msgspec.UNSET) | st.integers(1, 12)
 ints = st.integers(-(2**63) + 1, 2**63 - 1)
 small = st.integers(0, 10**6)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -164,7 +166,9 @@ BUILT = {
         st.lists(hex32, max_size=2).map(tuple),
         counts,
         counts,
+        splits,
     ),
+    SetBuckets: st.builds(SetBuckets, counts, counts),
     SetGranularity: st.builds(SetGranularity, granularities, granularities),
     SetClock: st.builds(SetClock, counts, ints, ints),
     Assess: st.builds(Assess, noted, noted, st.lists(chunk_changes, max_size=2).map(tuple)),

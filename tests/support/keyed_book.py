@@ -21,7 +21,7 @@ from eventlog.log import spills
 from eventlog.model.properties import setting
 from eventlog.model.records import Add, Merge, Restore
 from eventlog.model.schema import to_arrow
-from eventlog.state.keyed.rule import rule_of
+from eventlog.state.keyed.rule import rule_of, splits_of
 
 HOUR_MS = 3_600_000
 
@@ -85,6 +85,9 @@ class Book:
             self.version = version
             if effect.adds or effect.drops:
                 self.changed.add(version)
+            for segment in effect.adds:
+                late = splits_of(segment.slice) < self.rules[version].splits
+                self.counts["adds over a split"] += late
             for transaction in effect.taken:
                 self.taken.append((version, transaction))
                 self._apply(transaction)
@@ -151,11 +154,13 @@ class Book:
             for action in transaction.actions
             if isinstance(action, Add)
             and action.chunk == merge.chunk
+            and action.slice.splits == merge.splits
             and merge.first <= action.slice.first <= merge.last
         ]
         bottom = any(add.slice.kind == "base" for add in own)
         self.counts["merges to a base" if bottom else "merges to a log"] += 1
         rule = self.rules[self.version]
+        self.counts["merges over a split"] += splits_of(merge) < rule.splits
         # A log keeps every tombstone; what it forgot would show later.
         if not bottom or not rule.ordered_deletes:
             return
@@ -167,7 +172,7 @@ class Book:
                 by_key.setdefault(name, []).append((place, version, row))
         gone = set()
         for name, rows in by_key.items():
-            if merge.first <= self.bucket(name, rule) <= merge.last:
+            if merge.first <= self.bucket(name, rule, merge) <= merge.last:
                 gone |= self._forgotten(merge, rule, rows, told.get(name, []), name)
         if gone:
             self.rows = [row for place, row in enumerate(self.rows) if place not in gone]
@@ -223,19 +228,25 @@ class Book:
         assert age > hours * HOUR_MS, f"forgotten after {age} ms: key {name}"
         for chunk, v, row in self.at[merge.version]:
             if chunk == merge.chunk and v > merge.high:
-                bucket = self.bucket(tuple(row[k] for k in rule.key), rule)
-                assert bucket != self.bucket(name, rule), f"logs lay above the merge: key {name}"
+                bucket = self.bucket(tuple(row[k] for k in rule.key), rule, merge)
+                assert bucket != self.bucket(name, rule, merge), (
+                    f"logs lay above the merge: key {name}"
+                )
 
     def _seen(self, rows):
         whole = [self._whole(row, self.version) for row in rows]
         return model_of(whole, self.rules[self.version])
 
-    def bucket(self, name, rule):
-        if name not in self._buckets:
+    def bucket(self, name, rule, merge):
+        """The bucket of a key as a merge numbers it, which may be planned before a split."""
+        splits = splits_of(merge)
+        buckets = rule.buckets >> (rule.splits - splits)
+        if (name, splits) not in self._buckets:
             fields = to_arrow(self.state.meta.schema)
             columns = [
                 pa.array([v], fields.field(k).type) for k, v in zip(rule.key, name, strict=True)
             ]
             row = pa.table(columns, list(rule.key))
-            self._buckets[name] = pc.sum(buckets_of(row, rule.key, rule.buckets)).as_py()
-        return self._buckets[name]
+            found = buckets_of(row, rule.key, buckets, splits)
+            self._buckets[name, splits] = pc.sum(found).as_py()
+        return self._buckets[name, splits]

@@ -12,6 +12,7 @@ from io import BytesIO
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import UNSET
 from support.keyed_book import model_of
 
 from eventlog import Table
@@ -86,7 +87,7 @@ def ordered(rows):
 
 def runs_of(snapshot):
     """The runs of slices of a version."""
-    return slices.runs(segments.to_segments(snapshot.entries()))
+    return slices.runs(segments.to_segments(snapshot.entries()), rule_at(snapshot).splits)
 
 
 def merged(  # noqa: PLR0917 - the run
@@ -116,7 +117,7 @@ def merged(  # noqa: PLR0917 - the run
     """
     rule = rule_at(snapshot)
     live = [s for s in segments.to_segments(snapshot.entries()) if s.chunk == chunk]
-    here = [r for r in slices.runs(live) if r.first <= last and first <= r.last]
+    here = [r for r in slices.runs(live, rule.splits) if r.first <= last and first <= r.last]
     counting = {s.id: s for run in here for s in run.segments}.values()
     inputs = [s for s in counting if low <= slices.span(s)[0] and slices.span(s)[1] <= high]
     if not inputs:
@@ -141,12 +142,15 @@ def merged(  # noqa: PLR0917 - the run
             mask = pc.and_(pc.greater_equal(buckets, f), pc.less_equal(buckets, e))
             mine = spoil(part.filter(mask), kind)
             if kind != "late" or mine.num_rows:
-                place = Slice(kind, f, e, low, high, level)
+                place = Slice(kind, f, e, low, high, level, None, rule.splits or UNSET)
                 adds.append(stored(table, recipe, snapshot, chunk, mine, place))
     after = sum(a.rows for a in adds if a.slice.kind != "late")
     names = tuple(sorted(s.id for s in inputs))
-    merge = Merge(snapshot.version, chunk, first, last, low, high, names, before, before - after)
-    gone = _spent(live, adds)
+    merge = Merge(
+        snapshot.version, chunk, first, last, low, high, names, before, before - after,
+        rule.splits or UNSET,
+    )  # fmt: skip
+    gone = _spent(live, adds, rule.splits)
     actions = [merge, *map(drop_of, gone), *adds]
     return table.transaction("compact", actions, read_version=snapshot.version)
 
@@ -171,7 +175,7 @@ def _rows_of(table, segment, snapshot, here, rule, bounds):  # noqa: PLR0917 - o
         if segment in run.segments
         for b in range(max(run.first, bounds[0]), min(run.last, bounds[1]) + 1)
     }
-    buckets = buckets_of(rows, rule.key, rule.buckets)
+    buckets = buckets_of(rows, rule.key, rule.buckets, rule.splits)
     return rows.filter(pc.is_in(buckets, value_set=pa.array(sorted(mine), pa.int32())))
 
 
@@ -206,11 +210,11 @@ def stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one 
     return add
 
 
-def _spent(live, adds):
+def _spent(live, adds, splits):
     """The live segments that count in no slice once these are added."""
     version = 1 + max(s.version for s in live)
     after = [*live, *(_as_entry(a, version, n) for n, a in enumerate(adds))]
-    counting = {s.id for run in slices.runs(after) for s in run.segments}
+    counting = {s.id for run in slices.runs(after, splits) for s in run.segments}
     return [s for s in live if s.id not in counting]
 
 

@@ -47,6 +47,7 @@ START_MS = 1_700_000_000_000
 DAYS = 2
 MOST_CALLS = 16  # of an operation, before which it may wait or die
 MEMORY = 2**20
+MOST_BUCKETS = 64  # that are split
 ADDED = (pa.field("d", pa.int64()), pa.field("e", pa.string()))
 HOWS = ("before", "after", "lost", "refused", "half")
 # How often a history has it at least, on average: one that never merges proves nothing.
@@ -62,6 +63,9 @@ LEAST = {
     "vacuum": 0.1,
     "versions vacuumed": 0.02,
     "schema": 0.03,
+    "split": 0.1,
+    "adds over a split": 0.05,
+    "merges over a split": 0.005,
     "overwrite": 0.1,
     "delete": 0.3,
     "published": 0.05,
@@ -73,7 +77,7 @@ LEAST = {
 ENOUGH_TO_TELL = 100
 # What refers to rows that are there may come too late; a row that is written may not.
 MAY_CONFLICT = ("overwrite", "stage_overwrite", "merge", "land", "restore", "add_columns", "vacuum",
-                "rewind")  # fmt: skip
+                "rewind", "split")  # fmt: skip
 
 
 class History:
@@ -317,7 +321,7 @@ class History:
             last = chance.randrange(first, len(spans))
             low, high = spans[first][0], spans[last][1]
             buckets = chance.choice(
-                [(run.first, run.last)] * 2 + [(run.first,) * 2, (0, self.rule.buckets - 1)]
+                [(run.first, run.last)] * 2 + [(run.first,) * 2, (0, rule_at(head).buckets - 1)]
             )
             wide = chance.random() < 0.5
             try:
@@ -415,6 +419,20 @@ class History:
 
         return act
 
+    def split(self):
+        times = self.chance.choice([2, 2, 4])
+
+        def act(t):
+            buckets = rule_at(t.refresh()).buckets
+            if buckets >= MOST_BUCKETS:
+                return
+            try:
+                t.set_buckets(times * buckets)
+            except errors.InvalidInput:  # another has split them further meanwhile
+                assert rule_at(t.refresh()).buckets > times * buckets
+
+        return act
+
     # --------------------------------------------------------------------------------- the course
 
     CHOICES = {  # noqa: RUF012 - never changed
@@ -434,6 +452,7 @@ class History:
         "vacuum": 0.8,
         "add_columns": 0.4,
         "rewind": 0.7,
+        "split": 0.7,
     }
 
     def step(self):

@@ -106,6 +106,7 @@ SCENARIOS = {
     "S5.1": "a copy is the same table, byte for byte, whatever dies",
     "S5.2": "a new copy, or one far behind, starts at a key frame, and is filled later",
     "S5.5": "a replica that was emptied and attached again never counts as full",
+    "S5.6": "buckets are split under writers and merges of the old number and the new one",
     "S5.7": "a target that declines is asked again, more slowly",
 }
 

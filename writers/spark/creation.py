@@ -13,7 +13,8 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.model.properties import MERGE
-from eventlog.state.keyed.rule import OP, keyed_of, rule_of
+from eventlog.model.records import Keyed
+from eventlog.state.keyed.rule import OP, keyed_of, rule_of, splits_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 
@@ -115,7 +116,7 @@ def check_agrees(table: Table, creation: Creation) -> Table:
         ("timeColumn", creation.time_column, layout.time_column),
         ("granularity", creation.granularity, layout.granularity),
         ("key", _listed(creation.key), list(keyed.key) if keyed else None),
-        ("buckets", creation.buckets, keyed and keyed.buckets),
+        ("buckets", creation.buckets, keyed and _buckets(keyed, creation.buckets)),
         ("orderBy", _listed(creation.order_by), list(layout.order_by)),
         ("merge", creation.merge, rule and rule.kind),
     ):
@@ -127,6 +128,13 @@ def check_agrees(table: Table, creation: Creation) -> Table:
                 table=table.uri,
             )
     return table
+
+
+def _buckets(keyed: Keyed, wanted: int | None) -> int:
+    """Return how many buckets a table has, or what is wanted if it had as many before a split."""
+    splits = splits_of(keyed)
+    before = {keyed.buckets >> n for n in range(splits + 1)}
+    return wanted if wanted in before else keyed.buckets
 
 
 def _listed(names: str | Sequence[str] | None) -> list[str] | None:

@@ -18,7 +18,7 @@ from eventlog.model.records import Column, Segment
 from eventlog.query import conditions as c
 from eventlog.query.predicate import Predicate, SqlPredicate
 from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import Run, slice_of
+from eventlog.state.keyed.slices import Run, reach
 
 _MOST_KEYS = 1000  # keys of a predicate whose buckets are worth computing
 
@@ -27,8 +27,8 @@ def is_plain(run: Run) -> bool:
     """Return whether the rows of a run are those of its base, which lies in these buckets only."""
     if run.logs:
         return False
-    places = [slice_of(segment) for segment in run.base]
-    return all(run.first <= place.first and place.last <= run.last for place in places)
+    reaches = [reach(segment, run.splits) for segment in run.base]
+    return all(run.first <= first and last <= run.last for first, last in reaches)
 
 
 def prune(
@@ -91,7 +91,7 @@ def buckets(predicate: Predicate, rule: MergeRule) -> set[int] | None:
     table = pa.table(
         [pa.concat_arrays([pa.repeat(v, 1) for v in column]) for column in named], list(rule.key)
     )
-    return set(buckets_of(table, rule.key, rule.buckets).to_pylist())
+    return set(buckets_of(table, rule.key, rule.buckets, rule.splits).to_pylist())
 
 
 def key_values(condition: c.Condition, key: Sequence[str]) -> list[list[pa.Scalar]] | None:

@@ -7,14 +7,14 @@ its answer (FORMAT.md "Keyed tables").
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.properties import MERGE, MERGE_COLUMN, MERGE_GROUP
-from eventlog.model.records import Keyed, Layout, Schema
+from eventlog.model.records import Keyed, Layout, Merge, Schema, Slice
 from eventlog.model.stats import is_text
 
 Kind = Literal["last", "first", "partial", "aggregate"]
@@ -45,6 +45,7 @@ class MergeRule:
         kind: what becomes of them.
         functions: for `aggregate`, the function of each column that is not in the key.
         orders: for `partial`, the order column of each column that has one of its own.
+        splits: how many times the number of buckets was doubled.
     """
 
     key: tuple[str, ...]
@@ -53,6 +54,7 @@ class MergeRule:
     kind: Kind
     functions: Mapping[str, Function]
     orders: Mapping[str, str]
+    splits: int = 0
 
     @property
     def ordered_deletes(self) -> bool:
@@ -79,6 +81,17 @@ def keyed_of(layout: Layout) -> Keyed | None:
     return None if isinstance(layout.keyed, UnsetType) else layout.keyed
 
 
+def splits_of(place: Keyed | Slice | Merge) -> int:
+    """Return how many times the buckets of a table had been doubled when these were numbered."""
+    return 0 if isinstance(place.splits, UnsetType) else place.splits
+
+
+def buckets_split(layout: Layout) -> int:
+    """Return how many times the buckets of a table were split; 0 if it has no key."""
+    keyed = keyed_of(layout)
+    return 0 if keyed is None else splits_of(keyed)
+
+
 def rule_of(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
     """Return the merge rule of a table; None if it has no key.
 
@@ -102,7 +115,7 @@ def rule_of(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> Me
     order = layout.order_by[0] if layout.order_by else None
     rule = MergeRule(keyed.key, keyed.buckets, order, kind, {}, {})
     functions, orders = _functions(rule, schema, properties), _orders(rule, schema, properties)
-    return MergeRule(rule.key, rule.buckets, order, rule.kind, functions, orders)
+    return replace(rule, functions=functions, orders=orders, splits=splits_of(keyed))
 
 
 def stored_rule(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
@@ -150,6 +163,8 @@ def check_keyed(layout: Layout, schema: Schema) -> None:
         raise InvalidInput(f"key must name 1 to {MAX_KEY} different columns")
     if not 1 <= keyed.buckets <= MAX_BUCKETS:
         raise InvalidInput(f"buckets must be from 1 to {MAX_BUCKETS}, not {keyed.buckets}")
+    if keyed.buckets % 2 ** splits_of(keyed):
+        raise InvalidInput(f"{keyed.buckets} buckets cannot have been split {keyed.splits} times")
     kinds = {column.name: column.type for column in schema.columns}
     for name in keyed.key:
         _check_key_column(name, kinds)

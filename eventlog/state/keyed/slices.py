@@ -4,6 +4,9 @@ A slice is one bucket of one time chunk. Its segments have disjoint spans of ver
 are applied, the base first. A merged segment takes the place of those whose span it contains; a log
 segment that many buckets share stays live until it counts in none of them (FORMAT.md "Slices").
 What a transaction may do to them is rule F11 of the fold (R15.10, R15.11).
+
+When the buckets of a table are split, bucket b becomes 2b and 2b + 1. Segments and merges say after
+how many splits their buckets were numbered; everything here compares them in the newest numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.model.records import (
@@ -27,7 +30,7 @@ from eventlog.model.records import (
     Slice,
     Transaction,
 )
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import keyed_of, splits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,14 @@ class Run:
         first: the first bucket.
         last: the last bucket.
         segments: the segments that count, in the order in which they are applied.
+        splits: after how many splits of the table's buckets they are numbered so.
     """
 
     chunk: str
     first: int
     last: int
     segments: tuple[Segment, ...]
+    splits: int = 0
 
     @property
     def base(self) -> tuple[Segment, ...]:
@@ -60,6 +65,39 @@ class Run:
     def logs(self) -> tuple[Segment, ...]:
         """The rows above the base."""
         return tuple(s for s in self.segments if slice_of(s).kind == "log")
+
+
+def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
+    """Return the first and the last bucket that a segment may have rows of.
+
+    Args:
+        entry: the segment.
+        splits: after how many splits of the table's buckets they are numbered.
+
+    Raises:
+        Corrupt: it has no place in slices, or one in buckets that the table does not have yet.
+    """
+    place = slice_of(entry)
+    more = splits - splits_of(place)
+    if more < 0:
+        raise Corrupt(f"segment {entry.id} lies in buckets that the table does not have")
+    return finer(place.first, place.last, more)
+
+
+def in_each(segment: Segment, run: Run) -> float:
+    """Return the bytes of a segment in each of its buckets, if all have as many.
+
+    Args:
+        segment: the segment.
+        run: gives the number of buckets.
+    """
+    first, last = reach(segment, run.splits)
+    return segment.bytes / (last - first + 1)
+
+
+def finer(first: int, last: int, splits: int) -> tuple[int, int]:
+    """Return a range of buckets, from first to last, as it is numbered after so many splits."""
+    return first << splits, ((last + 1) << splits) - 1  # against children-left-behind
 
 
 def slice_of(entry: Segment | Add) -> Slice:
@@ -97,32 +135,36 @@ def span(entry: Segment) -> tuple[int, int]:
     return place.low, place.high
 
 
-def runs(segments: Iterable[Segment]) -> list[Run]:
+def runs(segments: Iterable[Segment], splits: int = 0) -> list[Run]:
     """Return which segments count in which buckets, in the order of chunks and buckets.
 
     Args:
         segments: live segments, all those of their chunks.
+        splits: how many times the table's buckets were split.
+
+    Raises:
+        Corrupt: a segment has no place in these buckets.
     """
     by_chunk: dict[str, list[Segment]] = {}
     for segment in segments:
         by_chunk.setdefault(segment.chunk, []).append(segment)
-    return [run for chunk in sorted(by_chunk) for run in _runs(chunk, by_chunk[chunk])]
+    return [run for chunk in sorted(by_chunk) for run in _runs(chunk, by_chunk[chunk], splits)]
 
 
-def _runs(chunk: str, segments: Sequence[Segment]) -> list[Run]:
-    places = [(slice_of(s), s) for s in segments]
-    edges = sorted({edge for place, _ in places for edge in (place.first, place.last + 1)})
+def _runs(chunk: str, segments: Sequence[Segment], splits: int) -> list[Run]:
+    places = [(reach(s, splits), s) for s in segments]
+    edges = sorted({edge for (low, high), _ in places for edge in (low, high + 1)})
     found: list[Run] = []
     for first, after in pairwise(edges):
-        here = [s for place, s in places if place.first <= first and after <= place.last + 1]
+        here = [s for (low, high), s in places if low <= first and after <= high + 1]
         counting = tuple(sorted(_counting(here), key=applied))
         if not counting:
             continue
         last = found[-1] if found else None
         if last is not None and last.last == first - 1 and last.segments == counting:
-            found[-1] = Run(chunk, last.first, after - 1, counting)
+            found[-1] = Run(chunk, last.first, after - 1, counting, splits)
         else:
-            found.append(Run(chunk, first, after - 1, counting))
+            found.append(Run(chunk, first, after - 1, counting, splits))
     return found
 
 
@@ -145,21 +187,28 @@ def applied(segment: Segment) -> tuple[int, int, int, int, str]:
     return low, high, kinds[place.kind], place.ordinal or 0, segment.id
 
 
-def still_due(merge: Merge, live: Sequence[Segment]) -> str | None:
+def still_due(merge: Merge, live: Sequence[Segment], splits: int) -> str | None:
     """Return why a merge with these inputs would be void on the live segments of its chunk."""
+    merge = _renumbered(merge, splits)
     return _input_problem(merge, _between(merge, live))
 
 
-def taken_in(live: Iterable[Segment]) -> list[Segment]:
+def taken_in(live: Iterable[Segment], splits: int = 0) -> list[Segment]:
     """Return the segments that count in no bucket, of all live segments of their chunks."""
     live = list(live)
-    counting = {s.id for run in runs(live) for s in run.segments}
+    counting = {s.id for run in runs(live, splits) for s in run.segments}
     return [s for s in live if s.id not in counting]
 
 
 def _between(merge: Merge, live: Sequence[Segment]) -> list[Run]:
-    here = _runs(merge.chunk, live)
+    here = _runs(merge.chunk, live, splits_of(merge))
     return [r for r in here if r.first <= merge.last and merge.first <= r.last]
+
+
+def _renumbered(merge: Merge, splits: int) -> Merge:
+    """Return a merge that may have been planned before a split, with its buckets numbered anew."""
+    first, last = finer(merge.first, merge.last, splits - splits_of(merge))
+    return msgspec.structs.replace(merge, first=first, last=last, splits=splits or UNSET)
 
 
 def problem(
@@ -189,11 +238,15 @@ def problem(
     misplaced = next((s for s in adds if not _fits(s, keyed)), None)
     if misplaced is not None:  # against slice-out-of-bounds
         return f"segment {misplaced.id} lies in no slice of the table"
+    splits = splits_of(keyed)
     if merges:
-        return _merge_problem(txn, merges, adds, drops, live)
+        if any(splits_of(merge) > splits for merge in merges):  # against merge-of-buckets-to-come
+            return "a merge names buckets that the table does not have yet"
+        numbered = [_renumbered(merge, splits) for merge in merges]
+        return _merge_problem(txn, numbered, adds, drops, live)
     if any(isinstance(action, Restore) for action in txn.actions):
         return None
-    return _write_problem(txn, adds, drops, live)
+    return _write_problem(txn, adds, drops, live, splits)
 
 
 def _write_problem(
@@ -201,6 +254,7 @@ def _write_problem(
     adds: Sequence[Segment],
     drops: Sequence[Segment],
     live: Callable[[str], Sequence[Segment]],
+    splits: int,
 ) -> str | None:
     """Return why a transaction that merges nothing is void, if it is (R15.10)."""
     fresh = adds[0].version if adds else -1
@@ -214,7 +268,7 @@ def _write_problem(
         here = live(chunk)
         # What has rows of both sides of the read version was merged meanwhile, and must not stay.
         left = [s for s in here if s.id not in gone and span(s)[0] <= txn.read_version]
-        counting = {s.id for run in _runs(chunk, here) for s in run.segments}
+        counting = {s.id for run in _runs(chunk, here, splits) for s in run.segments}
         if left and counting & gone:  # against chunk-dropped-in-part
             return f"it would drop a part of chunk {chunk} only: segment {left[0].id} stays"
     return None
@@ -224,7 +278,10 @@ def _fits(segment: Segment, keyed: Keyed) -> bool:
     place = segment.slice
     if isinstance(place, UnsetType) or place.low is None or place.high is None:
         return False
-    return place.first <= place.last < keyed.buckets and place.low <= place.high <= segment.version
+    if splits_of(place) > splits_of(keyed):  # against numbered-after-a-split-to-come
+        return False
+    first, last = reach(segment, splits_of(keyed))
+    return first <= last < keyed.buckets and place.low <= place.high <= segment.version
 
 
 def _merge_problem(
@@ -252,7 +309,7 @@ def _merge_problem(
         return f"segment {min(unclaimed)} belongs to none of its merges"
     for chunk in sorted({s.chunk for s in drops}):
         after = [*live(chunk), *(s for s in adds if s.chunk == chunk)]
-        counting = {s.id for run in _runs(chunk, after) for s in run.segments}
+        counting = {s.id for run in _runs(chunk, after, splits_of(merges[0])) for s in run.segments}
         needed = sorted(counting & {s.id for s in drops})
         if needed:  # against shared-log-dropped-early
             return f"segment {needed[0]} still counts in a slice that has not taken it in"
@@ -264,13 +321,10 @@ def _meet(a: Merge, b: Merge) -> bool:
 
 
 def _is_output(segment: Segment, merge: Merge) -> bool:
-    place = slice_of(segment)
-    return (
-        segment.chunk == merge.chunk
-        and merge.first <= place.first
-        and place.last <= merge.last
-        and span(segment) == (merge.low, merge.high)
-    )
+    if segment.chunk != merge.chunk or span(segment) != (merge.low, merge.high):
+        return False
+    first, last = reach(segment, splits_of(merge))
+    return merge.first <= first and last <= merge.last
 
 
 def _one_problem(merge: Merge, outputs: Sequence[Segment], live: Sequence[Segment]) -> str | None:
@@ -319,7 +373,7 @@ def _output_problem(
     kinds = {slice_of(s).kind for s in outputs}
     if kinds - ({"base", "late"} if bottom else {"log"}):  # against a-base-above-others
         return "a merge makes a base where nothing lies below it, and a log elsewhere"
-    covered = {b for s in outputs if slice_of(s).kind != "late" for b in _buckets(s)}
+    covered = {b for s in outputs if slice_of(s).kind != "late" for b in _buckets(s, merge)}
     if not covered.issuperset(range(merge.first, merge.last + 1)):  # against bucket-left-out
         return "a merge must add a segment for each of its buckets, even without rows"
     return None
@@ -337,22 +391,17 @@ def _count_problem(
             "merge lost or duplicated rows"
         )
     whole = all(
-        merge.first <= slice_of(s).first
-        and slice_of(s).last <= merge.last
-        and all(s in run.segments for run in here if _meets(run, s))
+        merge.first <= first
+        and last <= merge.last
+        and all(s in run.segments for run in here if run.first <= last and first <= run.last)
         for s in inputs
+        for first, last in (reach(s, splits_of(merge)),)
     )
     if merge.rows > most or (whole and merge.rows != most):  # against merged-rows-made-up
         return f"the inputs have {most} rows, and the merge counted {merge.rows}"
     return None
 
 
-def _buckets(segment: Segment) -> range:
-    place = slice_of(segment)
-    return range(place.first, place.last + 1)
-
-
-def _meets(run: Run, segment: Segment) -> bool:
-    """Return whether a segment has buckets of a run; it counts in all buckets of it or in none."""
-    place = slice_of(segment)
-    return place.first <= run.last and run.first <= place.last
+def _buckets(segment: Segment, merge: Merge) -> range:
+    first, last = reach(segment, splits_of(merge))
+    return range(first, last + 1)

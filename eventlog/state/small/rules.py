@@ -32,6 +32,7 @@ from eventlog.model.records import (
     Replace,
     Restore,
     Segment,
+    SetBuckets,
     SetClock,
     SetGranularity,
     SetLayout,
@@ -44,7 +45,7 @@ from eventlog.model.records import (
     Unpin,
 )
 from eventlog.model.schema import check_successor
-from eventlog.state.keyed.rule import keyed_of, successor_problem
+from eventlog.state.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
 from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000
@@ -113,6 +114,8 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return msgspec.structs.replace(meta, layout=action.layout)
         case SetGranularity():
             return _set_granularity(action, meta)
+        case SetBuckets():
+            return _set_buckets(action, meta)
         case SetSchema():
             reason = None
             if meta.schema is not None:
@@ -163,6 +166,22 @@ def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
     if meta.layout is None or now != action.old:  # against granularity-changed-unseen
         return f"the granularity was changed meanwhile: it is {now!r}"
     layout = msgspec.structs.replace(meta.layout, granularity=action.new)
+    return msgspec.structs.replace(meta, layout=layout)
+
+
+def _set_buckets(action: SetBuckets, meta: Meta) -> Meta | str:
+    keyed = None if meta.layout is None else keyed_of(meta.layout)
+    if meta.layout is None or keyed is None:
+        return "the table has no key, and so no buckets"
+    if keyed.buckets != action.old:  # against buckets-split-unseen
+        return f"the buckets were split meanwhile: there are {keyed.buckets}"
+    splits = splits_of(keyed)
+    if not keyed.buckets or keyed.buckets % 2**splits:
+        return f"{keyed.buckets} buckets cannot have been split {splits} times"
+    if action.new != 2 * action.old or action.new > MAX_BUCKETS:  # against buckets-not-doubled
+        return f"the buckets can be doubled, up to {MAX_BUCKETS}: {action.new} is something else"
+    doubled = msgspec.structs.replace(keyed, buckets=action.new, splits=splits + 1)
+    layout = msgspec.structs.replace(meta.layout, keyed=doubled)
     return msgspec.structs.replace(meta, layout=layout)
 
 

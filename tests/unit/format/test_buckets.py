@@ -168,6 +168,23 @@ def test_twice_as_many_buckets_split_each_in_two(buckets):
     assert set(many) == set(range(2 * buckets))
 
 
+@pytest.mark.parametrize("buckets", [1, 3, 16])
+def test_a_split_keeps_the_parts_of_a_bucket_together(buckets):
+    chance = random.Random(buckets)
+    table = pa.table({"k": [chance.randrange(-(2**63), 2**63) for _ in range(3000)]})
+    before = buckets_of(table, ["k"], buckets).to_pylist()
+    hashes = [value % 2**31 for value in buckets_of(table, ["k"], 2**31).to_pylist()]
+    for splits in range(1, 5):
+        count = buckets << splits
+        after = buckets_of(table, ["k"], count, splits).to_pylist()
+        assert [n // 2 for n in after] == before
+        assert set(after) == set(range(count))
+        # As sets of keys they are those of a table that was created with as many.
+        remainders = {(a, h % count) for a, h in zip(after, hashes, strict=True)}
+        assert len(remainders) == count
+        before = after
+
+
 def test_no_rows_have_no_buckets():
     for kind in (pa.string(), pa.binary(), pa.int8(), pa.decimal128(9, 2), pa.date32()):
         assert of([], kind) == []

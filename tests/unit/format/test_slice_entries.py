@@ -17,6 +17,7 @@ PLACES = [
     Slice("base", 0, 0, 1, 4, 2, 2),
     Slice("late", 2, 6, 1, 4, 2, 3),
 ]
+SPLIT = [replaced(place, splits=n) if n else place for n, place in enumerate(PLACES)]
 
 
 def entry(number, place, version=5):
@@ -47,6 +48,37 @@ def test_a_leaf_keeps_every_place():
     table = read_back(segments.from_segments(ENTRIES))
     assert segments.to_segments(table) == ENTRIES
     assert segments.hashes_hold(table)
+
+
+def test_a_leaf_keeps_the_splits_of_its_places():
+    entries = [entry(n, place) for n, place in enumerate(SPLIT)]
+    table = read_back(segments.from_segments(entries))
+    assert table.column("slice_splits").to_pylist() == [None, 1, 2, 3]
+    assert segments.to_segments(table) == entries
+    assert segments.hashes_hold(table)
+    both = segments.concat([segments.from_segments([entries[0]]), table])
+    assert segments.to_segments(both) == [entries[0], *entries]
+    assert "slice_splits" not in segments.from_segments(ENTRIES).column_names
+
+
+def test_a_spill_keeps_the_splits_of_its_places():
+    adds = [add_of(entry(n, place)) for n, place in enumerate(SPLIT)]
+    found, _ = segments.from_spill(read_back(segments.spill(adds, [])), 9)
+    assert [segment.slice for segment in found] == SPLIT
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0, 1, 2, 3], [None, 13, 2, 3], [None, 2, 2, 3], [None, -1, 2, 3], ["1", "2", "3", "x"]],
+)
+def test_damaged_splits_are_corrupt(values):
+    entries = [entry(n, place) for n, place in enumerate(SPLIT)]
+    with pytest.raises(errors.Corrupt):
+        checked(damaged(segments.from_segments(entries), "slice_splits", values))
+    plain = replaced(entry(0, SPLIT[0]), id="f" * 32, slice=UNSET)
+    together = segments.from_segments([*entries[1:], plain])
+    with pytest.raises(errors.Corrupt):
+        checked(damaged(together, "slice_splits", [1, 2, 3, 4]))
 
 
 def test_an_entry_without_a_place_is_as_it_was():
