@@ -17,11 +17,13 @@ from eventlog.replication.contents import Item
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import retrying
+from eventlog.store.s3.adapter import S3Store
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 _THREADS = 16
 _WINDOW = 64
 _READS = 3  # of bytes that are not those that the log describes
+_MOST_WITHIN = 5 * 2**30  # of an object that S3 copies in one request
 
 
 class Copier:
@@ -43,6 +45,12 @@ class Copier:
     ) -> None:
         self._source, self._target, self._clock = source, target, clock
         self._most = most_bytes
+        # Whether bytes need not come through here, until the store shows otherwise.
+        self._within = (
+            (source, target)
+            if isinstance(source, S3Store) and isinstance(target, S3Store)
+            else None
+        )
         self.objects = self.bytes = 0
 
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
@@ -98,6 +106,8 @@ class Copier:
         """
         if item.maybe_there and self._is_there(item):
             return 0
+        if self._copied_within(item):
+            return item.bytes
         try:
             body = self._read(item)
         except KeyNotFound:
@@ -130,6 +140,21 @@ class Copier:
             )
         return False
 
+    def _copied_within(self, item: Item) -> bool:
+        """Return whether the store itself copied a segment, and its sha256 is that of the log.
+
+        Other objects are read to be checked anyway.
+        """
+        if self._within is None or item.role != "segment" or item.bytes > _MOST_WITHIN:
+            return False
+        source, target = self._within
+        digest = retrying(self._clock)(target.copy_if_absent, source, item.key)
+        if digest is None:
+            self._within = None
+        elif digest and digest != item.sha256:  # against damage-copied-within-the-store
+            raise _damaged(item, source.uri)
+        return bool(digest)
+
     def _is_there(self, item: Item) -> bool:
         """Return whether the target has an object of this size under the key."""
         try:
@@ -145,11 +170,15 @@ class Copier:
             # against damage-replicated
             if len(body) == item.bytes and sha256(body) == item.sha256:
                 return body
-        kind = DataLoss if item.role == "segment" else Corrupt
-        raise kind(
-            f"version {item.version} needs an object whose bytes are not those that the log "
-            "describes: run `eventlog fsck`; nothing of this version was copied",
-            table=self._source.uri,
-            key=item.key,
-            version=item.version,
-        )
+        raise _damaged(item, self._source.uri)
+
+
+def _damaged(item: Item, table: str) -> Corrupt:
+    kind = DataLoss if item.role == "segment" else Corrupt
+    return kind(
+        f"version {item.version} needs an object whose bytes are not those that the log "
+        "describes: run `eventlog fsck`; this version was not copied",
+        table=table,
+        key=item.key,
+        version=item.version,
+    )

@@ -15,7 +15,9 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.replication import backfill, break_replica, detach, follow, replicas
+from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
+from eventlog.store.s3.adapter import S3Store
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append
@@ -433,3 +435,51 @@ def test_a_copy_of_a_table_with_any_schema_is_read_by_pyarrow(tmp_path, source):
     table = Table.open(target)
     assert scan(table).to_table().schema.equals(scan(source).to_table().schema)
     assert isinstance(scan(table).to_table(), pa.Table)
+
+
+@pytest.fixture
+def buckets(s3, bucket):
+    """The roots of a table and of its copy, in two buckets of one server."""
+    s3.create_bucket(f"{bucket}-far")
+    return f"s3://{bucket}/table", f"s3://{bucket}-far/copy"
+
+
+def test_segments_are_copied_within_the_store(s3, buckets):
+    here, far = buckets
+    source = everything(open_store(here))
+    segments = sum(row.size for row in source.store.list(keys.SEGMENTS_PREFIX))
+    with s3.measure() as counts:
+        done = follow(here, far)
+    # Those of the log alone pass through the follower, and of a probe.
+    assert 0 <= counts.bytes_written - (done.bytes - segments) < 200
+    assert objects(open_store(far)) == objects(source.store)
+    # What is there already, and what others copy at the same time, is compared.
+    grow(source)
+    log = {row.key for row in open_store(far).list(keys.LOG_PREFIX)}
+    follow(here, far)
+    open_store(far).delete(
+        row.key for row in open_store(far).list(keys.LOG_PREFIX) if row.key not in log
+    )
+    follow(here, far)
+    assert objects(open_store(far)) == objects(source.store)
+
+
+def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
+    here, far = buckets
+    source = everything(open_store(here))
+    key = keys.key_of(source.head().segments()[0])
+    body = source.store.get(key)
+    source.store.delete([key])
+    source.store.put_if_absent(key, b"x" * len(body))
+    with pytest.raises(errors.DataLoss, match="fsck") as caught:
+        follow(here, far)
+    assert caught.value.key == key
+    assert Table.open(far).head().version == caught.value.version - 1
+
+
+def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
+    here, far = buckets
+    source = everything(open_store(here))
+    monkeypatch.setattr(S3Store, "copy_if_absent", lambda *_: None)
+    follow(here, far)
+    assert objects(open_store(far)) == objects(source.store)

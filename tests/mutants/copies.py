@@ -25,6 +25,13 @@ COPIES = (
         "test_a_damaged_or_missing_segment_is_not_replicated",
     ),
     mutant(
+        "damage-copied-within-the-store",
+        "G1",
+        "what the store copied by itself has the checksum in the log",
+        never,
+        "test_a_damaged_segment_is_not_copied_within_the_store",
+    ),
+    mutant(
         "commit-of-another-chain",
         "G2",
         "a commit follows the one before",

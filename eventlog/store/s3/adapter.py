@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -133,6 +135,46 @@ class S3Store:
                 key=key,
             )
         return created
+
+    def copy_if_absent(self, source: S3Store, key: str) -> str | bool | None:
+        """Copy an object of another root to the same key, within S3.
+
+        Args:
+            source: where the object is.
+            key: of the object, relative to both roots.
+
+        Returns:
+            The sha256 that S3 computed of the new object, hexadecimal. False: the key exists. None:
+            this store, or these credentials, do not allow such a copy, or S3 did not tell its
+            sha256; the object may have been created.
+
+        Raises:
+            OutcomeUnknown: no clear answer; the object may exist, or may still arrive.
+        """
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        mine, theirs = self._options, source._options
+        if replace(mine, region=None) != replace(theirs, region=None):
+            return None
+        request = {
+            "Key": self._name(key),
+            "CopySource": {"Bucket": source._bucket, "Key": source._name(key)},
+            "ChecksumAlgorithm": "SHA256",
+            "IfNoneMatch": "*",
+        }
+        try:
+            answer = self._send(self._connected().write, "copy_object", request)
+        except ClientError as error:
+            status = status_of(error.response)
+            if status == 412:
+                return False
+            if refusal(error.response, "copy an object", self._bucket) is not None:
+                return None  # reading and writing it may be allowed, and tells what is wrong
+            raise self._unknown(error, key) from error
+        except _failures() as error:
+            raise self._unknown(error, key) from error
+        digest = answer.get("CopyObjectResult", {}).get("ChecksumSHA256")
+        return b64decode(digest).hex() if digest else None
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

@@ -211,7 +211,7 @@ class _lock_handlers:  # noqa: N801 - used as a function
     block others, and include each check together with its write.
     """
 
-    _NAMES = ("_key_response", "_bucket_response")
+    _NAMES = ("_key_response", "_bucket_response", "copy_object")
 
     def __init__(self) -> None:
         self._originals: dict[str, Any] = {}
@@ -222,6 +222,7 @@ class _lock_handlers:  # noqa: N801 - used as a function
         for name in self._NAMES:
             self._originals[name] = getattr(responses, name)
             setattr(responses, name, _locked(self._originals[name], lock))
+        responses.copy_object = _conditional(responses.copy_object)
 
     def __exit__(self, *_: object) -> None:
         for name, original in self._originals.items():
@@ -242,6 +243,20 @@ def _locked(method: Callable[..., Any], lock: threading.RLock) -> Callable[..., 
             return method(*args, **kwargs)
 
     return locked_method
+
+
+def _conditional(copy_object: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a copy fail where its target exists, as on S3; moto ignores `If-None-Match` there."""
+
+    def conditional_copy(responses: Any) -> Any:
+        from moto.s3.exceptions import PreconditionFailed  # noqa: PLC0415
+
+        there = responses.backend.get_object(responses.bucket_name, responses.parse_key_name())
+        if responses.headers.get("If-None-Match") == "*" and there is not None:
+            raise PreconditionFailed("If-None-Match")
+        return copy_object(responses)
+
+    return conditional_copy
 
 
 def _reset(endpoint_url: str) -> None:
