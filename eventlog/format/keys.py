@@ -166,12 +166,17 @@ def check_branch(name: object) -> str:
     Raises:
         InvalidInput: it may not.
     """
-    if not isinstance(name, str) or not _BRANCH_NAME.fullmatch(name):
+    if not isinstance(name, str) or not is_branch(name):
         raise InvalidInput(
             f"{str(name)[:80]!r} is not a branch's name: write 1 to 100 of the letters A to Z, "
             "digits, '-', '_' and '.', and no '.' at its start"
         )
     return name
+
+
+def is_branch(name: str) -> bool:
+    """Return whether a branch may have this name."""
+    return _BRANCH_NAME.fullmatch(name) is not None
 
 
 def branch_root(name: str) -> str:

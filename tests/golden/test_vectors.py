@@ -16,13 +16,15 @@ from eventlog.log.log import Log
 from eventlog.model.records import Action
 from eventlog.readers import scan
 from eventlog.state.questions import Entries
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 
 HERE = vectors.HERE
 VECTORS = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
 NEGATIVE = json.loads((HERE / "negative.json").read_text(encoding="utf-8"))
-NAMES = sorted(path.name for path in vectors.TABLES.iterdir())
+NAMES = vectors.names()
+TABLES = [name for name in NAMES if "/" not in name]
 
 
 @functools.cache
@@ -39,18 +41,24 @@ def stored(contents):
     return store
 
 
+def store_of(name):
+    """A copy of a golden table, or of the branch at this path below one."""
+    table, *rest = name.split("/_branches/")
+    return functools.reduce(BranchStore, rest, stored(objects(table)))
+
+
 @functools.cache
 def folded(name):
-    return builders.fold_all(stored(objects(name)))
+    return builders.fold_all(store_of(name))
 
 
 def test_every_table_has_vectors():
-    assert sorted(VECTORS) == NAMES
+    assert [*VECTORS] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_are_those_of_the_vectors(name):
-    table = Table.open("memory:", store=stored(objects(name)))
+    table = Table.open("memory:", store=store_of(name))
     effects = [effect for _, effect in folded(name)]
     found = [vectors.answer(table, version, effect) for version, effect in enumerate(effects)]
     assert found == VECTORS[name]
@@ -150,7 +158,7 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
 
 def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     kinds, actions = set(), set()
-    for name in NAMES:
+    for name in TABLES:
         log = Table.open("memory:", store=stored(objects(name))).log
         for key in objects(name):
             parsed = keys.parse_log_key(key)
@@ -171,5 +179,5 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     assert actions == set(Action.__args__)
     assert kinds == {
         *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
-        *("_frames", "_intents", "_probe", "data"),
+        *("_frames", "_intents", "_probe", "data", "_branches"),
     }

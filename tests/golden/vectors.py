@@ -120,12 +120,19 @@ def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]
     return [answer(table, version) for version in range(table.head().version + 1)]
 
 
+def names() -> list[str]:
+    """Return the names of all tables, and the paths of their branches below them."""
+    tables = sorted(path.name for path in TABLES.iterdir())
+    forks = TABLES.rglob("_fork.json")
+    return [*tables, *sorted(fork.parent.relative_to(TABLES).as_posix() for fork in forks)]
+
+
 def main() -> int:
     """Write the answers of all tables, one line a version."""
     parts = []
-    for path in sorted(TABLES.iterdir()):
-        lines = [json.dumps(one, separators=(",", ":")) for one in compute(path.name)]
-        parts.append(f"{json.dumps(path.name)}: [\n " + ",\n ".join(lines) + "\n]")
+    for name in names():
+        lines = [json.dumps(one, separators=(",", ":")) for one in compute(name)]
+        parts.append(f"{json.dumps(name)}: [\n " + ",\n ".join(lines) + "\n]")
     VECTORS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     return 0
 

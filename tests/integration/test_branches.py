@@ -18,7 +18,7 @@ from support.builders import (
 )
 from support.crashes import COMPACTION, HOUR_MS
 
-from eventlog import Table, errors, readers
+from eventlog import Table, errors, readers, replication
 from eventlog.clock import ManualClock
 from eventlog.compaction import plan, run, vacuum
 from eventlog.format import codec, keys
@@ -401,7 +401,10 @@ def test_what_the_audit_says_of_branches():
     table.branch("other")
     table.break_pin("branch:audit")
     store.delete(["_branches/other/_fork.json"])
-    store.put_if_absent("_branches/odd", b"")
+    table.branch("third")
+    store.delete(["_branches/third/_fork.json"])
+    for key in ("_branches/other/_log/x", "_branches/odd", "_branches/.hidden/x"):
+        store.put_if_absent(key, b"")
     found = {f.key: (f.severity, f.message) for f in fsck(table).findings}
     assert found.keys() == {"_branches/audit/_fork.json", "_branches/other/_fork.json"}
     severity, message = found["_branches/audit/_fork.json"]
@@ -413,7 +416,24 @@ def test_what_the_audit_says_of_branches():
     assert [(b.name, b.held, b.unfinished) for b in table.branches()] == [
         ("audit", False, False),
         ("other", True, True),
+        ("third", True, True),  # a pin alone, as in a copy of the table, is no fault
     ]
     table.pin("branch:audit", 2)
     table.delete_branch("other")
     assert fsck(table).findings == ()
+
+
+def test_a_branch_of_a_copy_that_lacks_versions():
+    source = filled(appends=7)
+    store = MemoryStore()
+    replication.follow(source, Table(store), start="keyframe")
+    copy = Table(store, ManualClock(START_MS + HOUR_MS, 700))
+    head = copy.refresh().version
+    branch = copy.branch("audit")
+    append(branch, events(1, first=100))
+    assert numbers(on(store, "audit", seed=900)) == [*range(14), 100]
+    with pytest.raises(errors.VersionNotReplicated):
+        branch.snapshot(2)
+    for version in (head, head + 1):
+        assert branch.snapshot(version).version == version
+    assert fsck(branch).errors == fsck(copy).errors == 0

@@ -22,6 +22,9 @@ def is_inherited(key: str, fork: int) -> bool:
     if key.startswith(keys.LOG_PREFIX):
         parsed = keys.parse_log_key(key)
         return parsed is not None and parsed[0] <= fork  # against branch-sees-the-parents-future
+    if key.startswith(keys.STARTS_PREFIX):
+        start = keys.parse_start_key(key)
+        return start is not None and start <= fork
     epoch = keys.epoch_of(key)
     return epoch is not None and epoch < fork  # against segment-sought-in-the-wrong-root
 

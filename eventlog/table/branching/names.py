@@ -25,7 +25,8 @@ class Branch:
 
     Attributes:
         name: its name.
-        fork: the last version that it has in common with its parent; None without `_fork.json`.
+        fork: the last version that it has in common with its parent; None without `_fork.json`,
+            as in a copy of its parent, which has its pin only.
         head: its newest version; None without `_fork.json`.
         held: whether the parent's pin keeps what the branch reads from vacuum.
     """
@@ -64,7 +65,7 @@ def pinned_names(store: ObjectStore, meta: Meta) -> set[str]:
     """Return the names of the branches that the parent's pins hold, finished or not."""
     start = pin_name(store, "x").removesuffix("x")
     rests = (name.removeprefix(start) for name in meta.pins if name.startswith(start))
-    return {rest for rest in rests if "/" not in rest}
+    return {rest for rest in rests if keys.is_branch(rest)}
 
 
 def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
@@ -78,7 +79,7 @@ def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
     after = ""
     while row := next(store.list(prefix, after=after, limit=1), None):
         name, slash, _ = row.key.removeprefix(prefix).partition("/")
-        if slash:
+        if slash and keys.is_branch(name):
             yield name
         after = f"{prefix}{name}{_AFTER_SLASH}" if slash else row.key
 

@@ -9,7 +9,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.model.records import Meta
 from eventlog.store.port import ObjectStore
-from eventlog.table.branching.names import fork_of, is_held, pin_name, pinned_names, stored_names
+from eventlog.table.branching.names import fork_of, is_held, pin_name, stored_names
 
 Severity = Literal["error", "warning"]
 
@@ -21,7 +21,8 @@ def check_branches(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Severi
         store: of the parent.
         meta: the small state at its head.
     """
-    for name in sorted(pinned_names(store, meta) | set(stored_names(store))):
+    # A pin alone is no fault: a copy of a table has its pins, and none of its branches.
+    for name in stored_names(store):
         key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
         try:
             fork = fork_of(store, name)
