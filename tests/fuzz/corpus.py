@@ -138,6 +138,14 @@ def _key_frames() -> list[bytes]:
     ]
 
 
+def _forks() -> list[bytes]:
+    found = _objects()["branched"]["_branches/audit/_fork.json"]
+    first = codec.decode_fork(found, "audit")
+    numbers = [(4, 0), (0, 0), (10**12 - 1, 0), (10**12 - 1, 10**12 - 1)]
+    others = [builders.replaced(first, version=version, held=held) for version, held in numbers]
+    return [found, *map(codec.encode_fork, others)]
+
+
 def _intents() -> list[bytes]:
     """The published one, and transactions of commits as if they had been published."""
     found = [b for n, b in _objects()["rich"].items() if keys.parse_intent_key(n)]
@@ -177,6 +185,7 @@ _MAKERS = {
     "commit": _commits,
     "keyframe": _key_frames,
     "intent": _intents,
+    "fork": _forks,
     "keys": _keys,
     "predicate": lambda: [text.encode() for text in PREDICATES],
     "leaf": _frames,

@@ -312,6 +312,7 @@ _CHANGES: dict[str, Callable[[str, bytes, random.Random], bytes]] = {
     "commit": _json,
     "keyframe": _json,
     "intent": _json,
+    "fork": _json,
     "opened": _json,
     "keys": _words,
     "predicate": _words,

@@ -25,7 +25,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("commit", "keyframe", "intent", "keys", "predicate", "leaf", "schema_text", "opened")
+NAMES = (
+    "commit",
+    "keyframe",
+    "intent",
+    "fork",
+    "keys",
+    "predicate",
+    "leaf",
+    "schema_text",
+    "opened",
+)
 SLOW_S = 10.0
 MEMORY_BYTES = 8 * 2**30
 _LAST_BYTES = 2**20

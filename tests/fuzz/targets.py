@@ -83,6 +83,15 @@ def intent(body: bytes) -> None:
     codec.decode_whole(transaction)
 
 
+def fork(body: bytes) -> None:
+    """Where a branch forks, and its place in keys."""
+    found = codec.decode_fork(body, "audit")
+    _same(codec.encode_fork, found, body)
+    keys.commit_key(found.version)
+    if found.held > found.version:
+        raise Broken("a version is held that the branch does not have")
+
+
 def key(body: bytes) -> None:
     """Keys: what parses is built back to the same text, and is plain enough for any store."""
     text = _text(body)
@@ -189,6 +198,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "commit": commit,
     "keyframe": key_frame,
     "intent": intent,
+    "fork": fork,
     "keys": key,
     "predicate": where,
     "leaf": leaf,

@@ -49,7 +49,7 @@ def test_whatever_comes_is_refused_or_means_what_it_says(name, number):
             raise
 
 
-@pytest.mark.parametrize("name", ["commit", "keyframe", "intent", "leaf"])
+@pytest.mark.parametrize("name", ["commit", "keyframe", "intent", "fork", "leaf"])
 @given(body=st.binary(max_size=300))
 def test_bytes_of_no_shape_are_refused(name, body):
     with pytest.raises(errors.Corrupt):

@@ -49,3 +49,8 @@ def test_a_branch_is_an_option_of_the_data_source(spark, branched, events, tmp_p
     sink.start(branched).awaitTermination()
     assert ids_of(read(spark, branched, branch="copy")) == [*range(5), 10, 11, 12, 20, 21]
     assert ids_of(read(spark, branched)) == [*range(5), 90]
+    # A checkpoint belongs to one branch: the versions of others are other ones.
+    other = spark.readStream.format("eventlog").load(branched).writeStream.format("eventlog")
+    other = other.option("branch", "copy").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(Exception, match="the checkpoint belongs to another table"):
+        other.trigger(availableNow=True).start(branched).awaitTermination()

@@ -36,7 +36,7 @@ class Offset:
     """How far a stream has read.
 
     Attributes:
-        table: the id of the table.
+        table: the id of the table, or of its branch.
         version: the rows of all versions up to this one were read; -1: none. While the first
             snapshot is being read, its version.
         place: the last segment of the first snapshot that was read, `<chunk>/<version>/<partition>`

@@ -229,8 +229,9 @@ class Source:
 
     @property
     def table_id(self) -> str:
-        """The id of the table."""
-        return self.tail.start.header.table
+        """The id of the table, or of the branch: its versions above the fork are others."""
+        forks = self.table.store.forks
+        return forks[0].id if forks else self.tail.start.header.table
 
     def parse(self, record: _Record) -> Offset:
         """Return an offset; see `progress.parse_offset` and `progress.check_reached`."""
