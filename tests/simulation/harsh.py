@@ -94,7 +94,7 @@ class HarshStore:
     def _in_flight(self):
         return 0.5 if "crash delayed" in self.weather.accidents else 0.0
 
-    near, unproven = False, None
+    near, unproven, forks = False, None, ()
 
     def get(self, key, *, start=0, length=None):
         self._meet("get", key, GETS)

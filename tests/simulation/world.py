@@ -40,7 +40,7 @@ class WatchedStore:
         self.broken = []
         self.get, self.list, self.filesystem = inner.get, inner.list, inner.filesystem
 
-    near, unproven = True, None
+    near, unproven, forks = True, None, ()
 
     def put_if_absent(self, key, body):
         created = self.inner.put_if_absent(key, body)
