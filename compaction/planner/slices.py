@@ -8,6 +8,7 @@ read fewer objects, and the base is left alone until more has gathered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -19,8 +20,8 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Buckets, Task, task_id
 from eventlog.model.records import Granularity, Segment
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import MAX_BUCKETS
-from eventlog.state.keyed.slices import Run, applied, in_each, slice_of, span
+from eventlog.state.keyed.rule import MAX_BUCKETS, splits_of
+from eventlog.state.keyed.slices import Run, applied, in_each, reach, slice_of, span
 
 _LARGE = 128  # times `bucket_bytes`: buckets of more, on average, are better split
 _SHARE = 0.25  # of the base: logs of this size are merged into it
@@ -28,7 +29,7 @@ _MOST_LOGS = 8  # logs of one slice beyond which some are merged
 _TIER = 2  # a log joins newer ones unless it is larger than this many times their sum
 
 
-Rule = Literal["no logs", "no base", "share", "tier", "few", "small chunk"]
+Rule = Literal["no logs", "no base", "share", "tier", "few", "small chunk", "split"]
 
 
 class SliceVerdict(Struct, frozen=True, kw_only=True):
@@ -41,7 +42,9 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
         act: `merge`: all that counts becomes a base, or the newest logs a log; `none`.
         rule: why. `no logs`: there is nothing to merge; `no base`: only logs; `share`: the logs are
             large against the base; `tier`: many logs of about one size; `small chunk`: the chunk is
-            so small that it is merged as a whole if any of it is; `few`: logs are few and small.
+            so small that it is merged as a whole if any of it is; `few`: logs are few and small;
+            `split`: there are none, but the base is of before a split of the buckets, and has been
+            merged in some of those that its own became.
         bases: number of base segments.
         late: number of late segments.
         logs: number of log segments.
@@ -183,7 +186,8 @@ def _wishes(runs: Sequence[Run]) -> list[_Wish]:
     found: list[_Wish] = []
     for _, group in groupby(runs, key=lambda run: run.chunk):
         here = list(group)
-        wishes = [_wish(run) for run in here]
+        halved = _halved(here)
+        wishes = [_wish(run, halved) for run in here]
         stored = {s.id: s.bytes for run in here for s in run.segments}
         if any(w.inputs for w in wishes) and sum(stored.values()) <= FILE_COST:
             wishes = [
@@ -194,9 +198,26 @@ def _wishes(runs: Sequence[Run]) -> list[_Wish]:
     return found
 
 
-def _wish(run: Run) -> _Wish:
+def _halved(here: Sequence[Run]) -> set[str]:
+    """Return the ids of bases of before a split that no longer count in all of their buckets.
+
+    What is left of them is read through the hash of its rows, and keeps the whole object.
+    """
+    left: dict[str, int] = {}
+    for run in here:
+        for base in run.base:
+            if splits_of(slice_of(base)) < run.splits:
+                first, last = reach(base, run.splits)
+                width = run.last - run.first + 1
+                left[base.id] = left.get(base.id, last - first + 1) - width
+    return {name for name, buckets in left.items() if buckets}
+
+
+def _wish(run: Run, halved: AbstractSet[str]) -> _Wish:
     """Return what the buckets of a run need."""
     if not run.logs:
+        if any(base.id in halved for base in run.base):
+            return _Wish(run, run.segments, True, "split")
         return _Wish(run, (), False, "no logs")
     if not run.base:
         return _Wish(run, run.segments, True, "no base")
@@ -225,6 +246,11 @@ def _sentence(wish: _Wish) -> str:
             return "nothing lies above the base: it is read as it is"
         case "no base":
             return f"{logs} and no base: they become one"
+        case "split":
+            return (
+                f"{base}, of which other buckets have been merged since it was split: what is left "
+                "gets one of its own"
+            )
         case "share":
             return f"{logs} above {base}: from {_SHARE:.0%} of it on they are merged into it"
         case "small chunk":

@@ -222,6 +222,30 @@ def test_buckets_are_shared_out_among_tasks(spark, local_uri):
     assert merged(frame) == answer(given, key=["id"], order="updated")
 
 
+@pytest.mark.long
+@pytest.mark.data_source
+@pytest.mark.scenario("S5.6")
+def test_s5_6_a_job_goes_on_when_buckets_are_split(spark, local_uri):
+    """It names the number that it created the table with, and reads by both engines."""
+    chance = random.Random(8)
+    given = drawn(chance, 8)
+    upsert(frame_of(spark, given, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+    table = Table.open(local_uri)
+    compact(table)
+    table.set_buckets(16)
+    assert choose_engine(spark, local_uri).engine == "jvm"
+    wanted = answer(given, key=["id"], order="updated")
+    assert merged(read(spark, local_uri, engine="jvm")) == wanted
+    given += drawn(chance, 8)
+    upsert(frame_of(spark, given[8:], f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+    wanted = answer(given, key=["id"], order="updated")
+    frame = spark.read.format("eventlog").option("targetBytes", 1).load(local_uri)
+    assert merged(frame) == wanted
+    assert frame.rdd.getNumPartitions() > 2
+    compact(table)
+    assert merged(read(spark, local_uri, engine="jvm")) == wanted
+
+
 @pytest.mark.data_source
 def test_a_stream_of_a_keyed_table_is_refused(spark, local_uri, tmp_path):
     upsert(frame_of(spark, drawn(random.Random(5), 3)), local_uri, **ORDERED)

@@ -127,7 +127,8 @@ def upsert(  # noqa: PLR0913 - the public API
         order_by: of a new table: the column whose values decide which row of a key is the later
             one. Without it the order of commits does.
         key: of a new table: the columns that identify a row.
-        buckets: of a new table: into how many parts keys are divided; 16 if None.
+        buckets: of a new table: into how many parts keys are divided; 16 if None. An existing
+            table must have as many, or have had before they were split.
         merge: the merge rule: `last` (of a new table, if None), `first`, `partial` or `aggregate`.
             An existing table must have it. Say `partial` where `df` lacks columns whose values are
             to be kept: under another rule they become null.

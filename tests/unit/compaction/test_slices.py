@@ -10,15 +10,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.builders import replaced
 
 from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
-from eventlog.compaction.planner.slices import merges
+from eventlog.compaction.planner.slices import merges, verdicts
 from eventlog.compaction.rewriting import slices as rewriting
+from eventlog.compaction.tasks import Buckets
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.format.buckets import buckets_of
+from eventlog.format.buckets import bucket_of, buckets_of
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Segment, Slice
 from eventlog.readers import scan
@@ -55,8 +57,10 @@ def segment(number, kind, first, last, low, high, *, size=1000, level=0):  # noq
     )  # fmt: skip
 
 
-def planned(segments, **policy):
-    return merges(runs(segments), Policy(**policy), table="t", version=99, granularity="all")
+def planned(segments, *, splits=0, **policy):
+    return merges(
+        runs(segments, splits), Policy(**policy), table="t", version=99, granularity="all"
+    )
 
 
 def test_what_lies_above_no_base_or_much_above_one_is_merged_into_it():
@@ -369,3 +373,41 @@ def test_a_merge_that_is_interrupted_leaves_no_file(monkeypatch, tmp_path):
         rewriting.merge_slices(t, task, Policy(), stop)
     assert made[0].gi_frame is None  # closed
     assert list(tmp_path.iterdir()) == []
+
+
+def renumbered(entry):
+    return replaced(entry, slice=replaced(entry.slice, splits=1))
+
+
+def test_what_is_left_of_a_base_of_before_a_split_gets_one_of_its_own():
+    old = segment(1, "base", 0, 1, 0, 3, size=10**8, level=1)
+    assert planned([old], splits=1) == []
+    first = renumbered(segment(2, "base", 0, 0, 0, 4, size=10**8, level=2))
+    found = runs([old, first], 1)
+    assert [(v.first, v.last, v.rule) for v in verdicts(found, Policy())] == [
+        (0, 0, "no logs"), (1, 3, "split"),
+    ]  # fmt: skip
+    (task,) = planned([old, first], splits=1)
+    assert [s.id for s in task.inputs] == [old.id]
+    assert (task.buckets.first, task.buckets.last, task.buckets.splits) == (1, 3, 1)
+    rest = renumbered(segment(3, "base", 1, 3, 0, 3, size=10**8, level=2))
+    assert planned([old, first, rest], splits=1) == []
+
+
+def test_both_halves_of_a_split_base_end_as_bases_of_the_new_buckets():
+    t = create(buckets=1, properties={"bucket_bytes": "1024"})
+    upsert(t, rows(range(60)))
+    run(t)
+    t.set_buckets(2)
+    key = next(i for i in range(60) if bucket_of([pa.scalar(i)], 2, 1) == 0)
+    upsert(t, rows([key], hour=1, v="b"))
+    wanted = held(t)
+    half = plan(t, Policy()).tasks[0]
+    half = replaced(half, buckets=Buckets(0, 0, 1, 4, 1))
+    assert perform(t, half, Policy()).status == "done"
+    assert {s.slice.splits for s in t.refresh().segments()} == {msgspec.UNSET, 1}
+    assert held(t) == wanted
+    run(t)
+    assert {(s.slice.first, s.slice.splits) for s in t.refresh().segments()} == {(0, 1), (1, 1)}
+    assert held(t) == wanted
+    assert plan(t, Policy()).tasks == ()

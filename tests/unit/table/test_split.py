@@ -59,10 +59,11 @@ def test_buckets_are_doubled_as_often_as_it_takes(table):
     assert commit.transactions[0].actions == (SetBuckets(3, 6), SetBuckets(6, 12))
 
 
-@pytest.mark.parametrize("buckets", [0, 1, 2, 4, 9, 8192, 2.5, "6", None])
-def test_another_number_is_refused(table, buckets):
-    with pytest.raises(InvalidInput, match="buckets"):
-        table.set_buckets(buckets)
+def test_another_number_is_refused(table):
+    for buckets in (0, 1, 2, 4, 9, 8192, 2.5, "6", None):
+        with pytest.raises(InvalidInput, match="buckets"):
+            table.set_buckets(buckets)
+    assert table.refresh().layout.keyed.buckets == 3
 
 
 def test_a_table_without_a_key_has_no_buckets():
