@@ -40,16 +40,18 @@ from eventlog.writers.batch import stage
 
 NOW = timedelta(0)
 MEMORY = 2**20
+MOST_BUCKETS = 16  # that are split
 WIDER = pa.field("d", pa.int64())
 # What each does is the method of that name.
 ROLES = (
     "writer", "writer", "writer", "deleter", "finder", "slow_writer", "compactor", "compactor",
     "worker", "worker", "vacuum", "vacuum", "reader", "seeker", "restorer", "overwriter", "widener",
+    "splitter",
 )  # fmt: skip
 # How often in 1,000 runs it is done at least.
 IN_1000 = dict.fromkeys(ROLES, 40) | {
     "crash": 200, "task done": 300, "task superseded": 5, "tombstones forgotten": 20,
-    "versions vacuumed": 300, "merges to a base": 300,
+    "versions vacuumed": 300, "merges to a base": 300, "adds over a split": 40,
 }  # fmt: skip
 ENOUGH_TO_TELL = 150
 ATTEMPTS = 4
@@ -229,6 +231,14 @@ class Actor:
         if len(schema) == len(SCHEMA):
             self.table.add_columns(schema.append(WIDER))
 
+    def splitter(self, app):
+        buckets = rule_at(self.table.refresh()).buckets
+        if buckets < MOST_BUCKETS:
+            try:
+                self.table.set_buckets(2 * buckets)
+            except errors.InvalidInput:  # another has split them further meanwhile
+                assert rule_at(self.table.refresh()).buckets > 2 * buckets
+
     def compactor(self, app):
         for outcome in compaction.run(self.table, policy=self.world.policy).outcomes:
             self.world.done[f"task {outcome.status}"] += 1
@@ -291,7 +301,8 @@ def check(world):
         if not report.planned:
             break
     assert not report.planned
-    assert not slices.taken_in(table.refresh().segments())
+    splits = rule_at(table.refresh()).splits
+    assert not slices.taken_in(table.head().segments(), splits)
     last = book.version
     book.follow()
     assert ordered(book.answer(book.version)) == ordered(book.answer(last))
