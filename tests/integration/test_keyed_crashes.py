@@ -92,11 +92,14 @@ OPERATIONS = {
         lambda t: t.restore(2),
         {f"row {n}": float(n + 5 * (n > 3)) for n in range(6)},
     ),
+    "split": (lambda t: t.set_buckets(4), BEFORE),
     "compact": (compact, BEFORE),
     "compact all": (compact_all, BEFORE),
     "vacuum": (sweep, BEFORE),
 }
-CASES = [(name, "64", "before") for name in ("delete where", "overwrite", "restore", "compact")]
+CASES = [
+    (name, "64", "before") for name in ("delete where", "overwrite", "restore", "compact", "split")
+]
 CASES += [("upsert", "1", how) for how in SEEN]
 LONG = [(name, "64", how) for name in OPERATIONS for how in SEEN if how != "before"]
 LONG += [(name, "1", how) for name in OPERATIONS for how in SEEN]

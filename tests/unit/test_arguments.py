@@ -80,6 +80,7 @@ CALLS = {
     "break_claim.silent_s": lambda t, v: t.break_claim("0" * 32, silent_s=v),
     "set_properties": lambda t, v: t.set_properties(v),
     "set_granularity": lambda t, v: t.set_granularity(v),
+    "set_buckets": lambda t, v: t.set_buckets(v),
     "add_columns": lambda t, v: t.add_columns(v),
     "append.data": append,
     "append.t": lambda t, v: append(v, pa.table({"at": [0]})),
@@ -156,6 +157,7 @@ SIZES = ["", "nan", "inf", "-1", "1e400", "1GB", "1 h", "0x10", "1,5", "true", "
         ["show", "--version"],
         ["scan", "--limit"],
         ["log", "--limit"],
+        ["split"],
     ],
     ids=" ".join,
 )
