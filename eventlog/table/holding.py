@@ -26,6 +26,7 @@ from eventlog.model.records import (
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
+from eventlog.table.branching.names import OWNER
 from eventlog.table.leases import Lease, is_silent
 from eventlog.table.ports import OpenTable
 from eventlog.table.writer import writer_name
@@ -70,6 +71,12 @@ def unpin(table: OpenTable, name: str, *, owner: str | None = None) -> None:
     """See `Table.unpin`."""
     pin = holds.pin_of(table.refresh().meta, name)
     pin_owner = writer_name() if owner is None else owner
+    if pin.owner == OWNER != pin_owner:
+        raise CommitConflict(
+            f"pin {name!r} keeps what a branch reads: deleting the branch removes it (`eventlog "
+            "branch URI NAME --delete`); in the branch itself, break_pin does",
+            table=table.uri,
+        )
     if pin.owner != pin_owner:
         raise CommitConflict(
             f"pin {name!r} belongs to {pin.owner}, not to {pin_owner}: break_pin (`eventlog unpin "

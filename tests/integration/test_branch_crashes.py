@@ -2,15 +2,15 @@
 
 import pytest
 from support.builders import check_sound, create, events, row_names
-from support.crashes import ENDS, HOWS, MortalStore, fresh, quick
+from support.crashes import ENDS, HOWS, MortalStore, fresh, quick, sweep
 
-from eventlog import Table, errors
+from eventlog import Table, errors, readers
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Pin, SetPin, Unpin
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.making import pin_actions
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 MOST = 40  # calls of one operation
 ROWS = [f"row {n}" for n in range(4)]
@@ -194,3 +194,62 @@ def test_a_pin_that_is_taken_over_never_rises():
     ]
     assert pin_actions("branch:x", 2, known)[1].version == 2
     assert pin_actions("branch:x", 9, None) == [SetPin("branch:x", 9, "eventlog branch")]
+
+
+def with_drops(store):
+    """A table whose versions have segments that the newest one dropped."""
+    table = table_in(store)
+    overwrite(table, events(2, first=40), start="1970-01-01", end="1970-01-02")
+    append(table, events(1, first=50))
+    overwrite(table, events(1, first=60), start="1970-01-01", end="1970-01-02")
+    return table
+
+
+SHOWN = {1: ROWS, 2: ["row 40", "row 41"], 3: ["row 40", "row 41", "row 50"], 4: ["row 60"]}
+
+
+def check_held(store, at):
+    """Check that a branch that was forked at a version has all that it is promised."""
+    branch = on(store, "audit", 600)
+    held = branch.store.forks[0].held
+    assert at is None or held == at
+    for version in range(held, min(branch.refresh().version, 4) + 1):
+        found = readers.scan(on(store, "audit", 610), version=version).to_table()
+        assert sorted(found.column("name").to_pylist()) == SHOWN[version], version
+    assert fsck(on(store, "audit", 620), checksums=True).errors == 0
+    if at is not None:
+        on(store, "audit", 630).restore(at)
+        sweep(fresh(store, 640))
+        assert row_names(on(store, "audit", 650)) == SHOWN[at]
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize(
+    "at", [None, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]
+)
+def test_v2_a_vacuum_at_every_moment_of_a_making_and_the_other_way_round(at):
+    for making_first in (True, False):
+        for pause in range(1, MOST):
+            store, refused = MemoryStore(), []
+            with_drops(store)
+
+            def fork(place, refused=refused):
+                try:
+                    fresh(place, 200).branch("audit", at)
+                except (errors.VersionVacuumed, errors.CommitConflict) as error:
+                    refused.append(error)
+
+            def clean(place):
+                sweep(fresh(place, 210))
+
+            first, second = (fork, clean) if making_first else (clean, fork)
+            mortal = MortalStore(
+                store, pause=pause, meanwhile=lambda store=store, second=second: second(store)
+            )
+            first(mortal)
+            if mortal.calls < pause:
+                break
+            sweep(fresh(store, 500))
+            assert not refused or at is not None
+            if not refused:
+                check_held(store, at)

@@ -201,12 +201,15 @@ def test_opening_a_branch_costs_its_fork_and_a_listing_of_its_parent():
     assert (appending.get, appending.put, appending.list) == (0, 2, 0)
 
 
-def test_a_vacuum_of_the_parent_keeps_what_a_branch_reads():
+@pytest.mark.hazard("V2")
+def test_v2_a_vacuum_of_the_parent_keeps_what_a_branch_reads():
     store = MemoryStore()
     table = filled(store, appends=3)
     branch = table.branch("audit")
     append(branch, events(1, first=100))
     overwrite(table, events(1, first=50), start="1970-01-01", end="1970-01-03")
+    with pytest.raises(errors.CommitConflict, match="deleting the branch removes it"):
+        table.unpin("branch:audit")
     assert sweep(on(store)).gone["dropped"].objects == 0
     assert numbers(on(store, "audit")) == [0, 1, 2, 3, 4, 5, 100]
     assert fsck(on(store, "audit"), checksums=True).findings == ()
@@ -351,7 +354,8 @@ def test_a_fork_is_read_strictly():
         codec.decode_fork(resealed(body.replace(b'"min_reader":1', b'"min_reader":2')), "audit")
 
 
-def test_a_handle_notices_that_its_branch_was_deleted_and_made_again():
+@pytest.mark.hazard("W9")
+def test_w9_a_handle_notices_that_its_branch_was_deleted_and_made_again():
     store = MemoryStore()
     table = filled(store)
     for commits in (0, 1):
