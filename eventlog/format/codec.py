@@ -162,8 +162,13 @@ def encode_start(start: Start) -> bytes:
     return sealed(_encoder.encode(start))
 
 
-def decode_start(body: bytes, version: int, table: str) -> Start:
+def decode_start(body: bytes, version: int, table: str | None) -> Start:
     """Return the start of a replica in `body`.
+
+    Args:
+        body: the bytes.
+        version: the one in its key.
+        table: the table's id; None: not known yet.
 
     Raises:
         Corrupt: not a start, not canonical, or of another table or version.
@@ -172,8 +177,10 @@ def decode_start(body: bytes, version: int, table: str) -> Start:
     _check_size(body, MAX_START_BYTES)
     _check_readable(_decode(body, _Format, "start"))
     start = _decode_canonical(unsealed(body, "start"), Start, "start")
-    if start.version != version or start.table != table or not -1 <= start.after < version:
-        raise Corrupt("the start of the replica is that of another table or version")
+    if start.version != version or not -1 <= start.after < version:
+        raise Corrupt(f"the start of the replica at version {version} is that of another version")
+    if table is not None and start.table != table:
+        raise Corrupt("the start of the replica is that of another table")
     return start
 
 

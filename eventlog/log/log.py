@@ -195,9 +195,8 @@ class Log:
             version = keys.parse_start_key(row.key)
             if version is None:
                 continue
-            table = self.table or self.header(version).table
             try:
-                found.append(codec.decode_start(self.store.get(row.key), version, table))
+                found.append(codec.decode_start(self.store.get(row.key), version, self.table))
             except (Corrupt, UnsupportedFormat) as error:
                 raise self._located(error, row.key, version) from None
         return found

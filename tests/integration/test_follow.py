@@ -306,6 +306,37 @@ def test_a_backfill_from_another_fork_is_refused():
     assert {k for k in objects(target) if "_log/" in k} == {k for k in before if "_log/" in k}
 
 
+def test_a_start_whose_first_commit_never_came_does_no_harm(source):
+    target = MemoryStore()
+    head = source.head().version
+
+    class Dying(MortalStore):
+        def put_if_absent(self, key, body):
+            created = super().put_if_absent(key, body)
+            if key.startswith(keys.STARTS_PREFIX):
+                self.dead = True
+            return created
+
+    with pytest.raises(Crash):
+        copy(source, Dying(target), start="keyframe")
+    grown = everything()
+    grow(grown)
+    grown.write_keyframe()
+    copy(source, target)
+    assert objects(target) == objects(source.store)
+    assert reopen(target).head().version == head
+    assert not fsck(Table(target)).errors
+
+    other = MemoryStore()
+    with pytest.raises(Crash):
+        copy(grown, Dying(other), start="keyframe")
+    grow(grown, 300)
+    grown.write_keyframe()
+    copy(grown, other, start="keyframe")  # a later start
+    assert rows(reopen(other)) == rows(grown)
+    assert not fsck(Table(other)).errors
+
+
 def test_acknowledging_ends(source):
     source, target = everything(), MemoryStore()
     for _ in range(4):
