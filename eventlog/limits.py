@@ -29,6 +29,7 @@ CLAIMS = 1000
 CLAIMED_SEGMENTS = 10_000  # over all claims: every commit after the key frame contains them
 CHUNK_STATES = 500
 APPS = 100_000
+ORIGINS = 10_000  # other logs that are merged into one
 
 # Segments. Objects up to this size are fetched and checked in one piece, larger ones in parts.
 WHOLE_BYTES = 2**20

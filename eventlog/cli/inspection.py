@@ -17,7 +17,7 @@ from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Layout, Merge, Totals, Transaction
+from eventlog.model.records import Commit, Layout, Merge, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import keyed_of, splits_of
@@ -133,6 +133,7 @@ def _show_json(
         ],
         "properties": dict(snapshot.properties),
         "apps": msgspec.to_builtins(snapshot.meta.apps),
+        "origins": msgspec.to_builtins(origins_of(snapshot.meta)),
     }
 
 
@@ -186,6 +187,13 @@ def _show_state(snapshot: Snapshot) -> None:
             *((f"property {name}", value) for name, value in snapshot.properties.items()),
         ]
     )
+    origins = origins_of(snapshot.meta)
+    if origins:
+        terminal.say()
+        terminal.table(
+            ("merged from", "up to version", "by version"),
+            ((name[:16], mark.version, mark.token) for name, mark in origins.items()),
+        )
     terminal.say()
     terminal.table(
         ("column", "type", "nullable"),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
@@ -28,6 +29,7 @@ from eventlog.model.records import (
     Header,
     KeyFrame,
     Meta,
+    Origin,
     Segment,
     Start,
     Transaction,
@@ -317,6 +319,7 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
             wrong shape, or a value that changes nothing.
     """
     changed: dict[str, Any] = {}
+    known = dict(_fields(old))
     for field, change in diff.items():
         if field not in _CHANGE_TYPES:
             raise Corrupt(f"the commit's state has an unknown field {field[:80]!r}")
@@ -324,13 +327,14 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
             value = msgspec.convert(change, _CHANGE_TYPES[field], strict=True)
         except msgspec.ValidationError as error:
             raise Corrupt(f"the commit's state violates the format: {error}") from None
-        before = getattr(old, field)
+        before = known[field]
         if not isinstance(before, dict):
             redundant = value == before
             changed[field] = value
         else:
             redundant = not value or any(before.get(n) == v for n, v in value.items())
-            changed[field] = _merged(before, value)
+            merged = _merged(before, value)
+            changed[field] = merged if merged or field not in OPTIONAL_MAPS else msgspec.UNSET
         if redundant:
             raise Corrupt(f"the commit's state repeats a value of its key frame in {field!r}")
         if _encoder.encode(value) != _encoder.encode(change):
@@ -345,9 +349,13 @@ def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 _EMPTY_META = Meta()
+# Maps of the small state that are absent, and never empty (FORMAT.md R5.1).
+OPTIONAL_MAPS: dict[str, Any] = {"origins": Origin}
 # The type of each field in the commit's `state`: maps by name, with null for a removed name.
 _CHANGE_TYPES: dict[str, Any] = {
-    field.name: dict[str, field.type.__args__[1] | None]  # type: ignore[name-defined]
+    field.name: dict[str, OPTIONAL_MAPS[field.name] | None]  # type: ignore[valid-type,name-defined]
+    if field.name in OPTIONAL_MAPS
+    else dict[str, field.type.__args__[1] | None]  # type: ignore[name-defined]
     if isinstance(getattr(_EMPTY_META, field.name), dict)
     else field.type
     for field in msgspec.structs.fields(Meta)
@@ -355,7 +363,9 @@ _CHANGE_TYPES: dict[str, Any] = {
 
 
 def _fields(meta: Meta) -> list[tuple[str, Any]]:
-    return [(field, getattr(meta, field)) for field in Meta.__struct_fields__]
+    """Return the fields of the small state; an absent map is an empty one."""
+    values = ((field, getattr(meta, field)) for field in Meta.__struct_fields__)
+    return [(field, {} if isinstance(value, UnsetType) else value) for field, value in values]
 
 
 def _field_hash(field: str, value: Any) -> int:

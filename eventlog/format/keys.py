@@ -108,6 +108,11 @@ def is_segment_id(text: str) -> bool:
     return _HEX32.fullmatch(text) is not None
 
 
+def is_hash(text: str) -> bool:
+    """Say whether the text can be the hash of a commit."""
+    return _HEX64.fullmatch(text) is not None
+
+
 def key_of(segment: Segment) -> str:
     """Return the key of a segment's object."""
     return segment_key(segment.epoch, segment.chunk, segment.id)

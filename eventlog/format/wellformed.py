@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from msgspec import UnsetType
+
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
@@ -25,13 +27,14 @@ from eventlog.model.records import (
     Meta,
     Schema,
     Segment,
+    SetOrigin,
     SetSchema,
     Spill,
     Transaction,
 )
 
 _FIELDS = Meta.__struct_fields__
-_MAPS = [field for field in _FIELDS if isinstance(getattr(Meta(), field), dict)]
+_MAPS = [field for field in _FIELDS if isinstance(getattr(Meta(), field), dict | UnsetType)]
 
 
 def check_header(header: Header, version: int | None) -> None:
@@ -97,6 +100,9 @@ def check_transaction(transaction: Transaction) -> None:
     if transaction.read_version < -1:
         raise Corrupt(f"transaction {transaction.id} has read version {transaction.read_version}")
     _check_ordered(transaction.info, "info")
+    for action in transaction.actions:
+        if isinstance(action, SetOrigin):
+            _check_ordered(action.apps, "apps")
     _check_spill(transaction.spill)
 
 
@@ -152,7 +158,11 @@ def check_root(root: KeyFrame) -> None:
     _check_form(root.table, root.version, root.time, "key frame")
     _check_hash(root.commit)
     for field in _MAPS:
-        _check_ordered(getattr(root.state, field), field)
+        names = getattr(root.state, field)
+        if not isinstance(names, UnsetType):
+            _check_ordered(names, field)
+    if root.state.origins == {}:  # absent, and never empty (R5.1)
+        raise Corrupt("a key frame has an empty map of origins", version=root.version)
     _check_types(root.state.schema, 6)
     if root.segments and root.leaves:
         raise Corrupt("a key frame has both segments and leaves", version=root.version)

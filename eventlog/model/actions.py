@@ -314,6 +314,34 @@ class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unkno
     chunks: tuple[ChunkChange, ...]
 
 
+class AppRise(Struct, frozen=True, forbid_unknown_fields=True):
+    """The last sequence of an app, `old` before (None: it had none) and `new` from here on."""
+
+    old: Count | None
+    new: Count
+
+
+class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_unknown_fields=True):
+    """Action: record that the table has what another log of the same table did, up to `version`.
+
+    Void unless `old` is what was recorded before: so each commit of the other log is carried once,
+    whoever carries it.
+
+    Attributes:
+        id: names the other log: the hash of its first commit that this log does not share.
+        old: the last of its versions that this log had before; None if it had none.
+        version: the last of its versions that this log has now.
+        commit: the hash of that version's commit.
+        apps: what becomes of the sequences of apps whose transactions are carried, by app id.
+    """
+
+    id: str
+    old: Count | None
+    version: Count
+    commit: str
+    apps: dict[str, AppRise] = {}
+
+
 Action = (
     Add
     | Drop
@@ -341,4 +369,5 @@ Action = (
     | SetBuckets
     | Assess
     | SetClock
+    | SetOrigin
 )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from eventlog.model.actions import (
     Ack,
     Action,
     Add,
+    AppRise,
     Assess,
     Attach,
     Break,
@@ -34,6 +35,7 @@ from eventlog.model.actions import (
     SetClock,
     SetGranularity,
     SetLayout,
+    SetOrigin,
     SetPin,
     SetProperties,
     SetSchema,
@@ -73,6 +75,7 @@ __all__ = [
     "GRANULARITIES",
     "KEYED_FEATURE",
     "KNOWN_FEATURES",
+    "MERGED_FEATURE",
     "SPLIT_FEATURE",
     "Ack",
     "Action",
@@ -80,6 +83,7 @@ __all__ = [
     "Analysed",
     "App",
     "AppMark",
+    "AppRise",
     "Assess",
     "Attach",
     "Break",
@@ -109,6 +113,7 @@ __all__ = [
     "Leaf",
     "Merge",
     "Meta",
+    "Origin",
     "Pin",
     "PropertyChange",
     "Published",
@@ -124,6 +129,7 @@ __all__ = [
     "SetClock",
     "SetGranularity",
     "SetLayout",
+    "SetOrigin",
     "SetPin",
     "SetProperties",
     "SetSchema",
@@ -140,13 +146,15 @@ __all__ = [
     "Transaction",
     "Unchanged",
     "Unpin",
+    "origins_of",
 ]
 
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
 KEYED_FEATURE = "keyed"  # the table has slices
-SPLIT_FEATURE = "split"  # and its buckets were doubled
-KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE, SPLIT_FEATURE})
+MERGED_FEATURE = "merged"  # the small state has origins
+SPLIT_FEATURE = "split"  # the buckets of a keyed table were doubled
+KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE})
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,8 +289,25 @@ class Replica(Struct, frozen=True, forbid_unknown_fields=True):
     token: Count
 
 
+class Origin(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far this log has what another log of the same table did.
+
+    Attributes:
+        version: the last version of the other log that this one has.
+        commit: the hash of that version's commit.
+        token: the version of this log that recorded it.
+    """
+
+    version: Count
+    commit: str
+    token: Count
+
+
 class Meta(Struct, frozen=True, forbid_unknown_fields=True):
-    """The small state: everything that is not a segment."""
+    """The small state: everything that is not a segment.
+
+    `origins` is absent while it would be empty: see `origins_of`.
+    """
 
     layout: Layout | None = None
     schema: Schema | None = None
@@ -298,6 +323,12 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     chunks: dict[str, ChunkState] = {}
     analysed: Analysed | None = None
     clock: tuple[Correction, ...] = ()
+    origins: dict[str, Origin] | UnsetType = UNSET
+
+
+def origins_of(meta: Meta) -> dict[str, Origin]:
+    """Return how far each other log is merged into this one, by the id of the origin."""
+    return {} if isinstance(meta.origins, UnsetType) else meta.origins
 
 
 class DeltaRecord(Struct, frozen=True, forbid_unknown_fields=True):

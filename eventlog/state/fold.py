@@ -16,6 +16,7 @@ from eventlog.format import codec
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     KEYED_FEATURE,
+    MERGED_FEATURE,
     SPLIT_FEATURE,
     Add,
     Changes,
@@ -30,6 +31,7 @@ from eventlog.model.records import (
     Totals,
     Transaction,
     Unchanged,
+    origins_of,
 )
 from eventlog.state.delta import drop_of
 from eventlog.state.keyed import slices
@@ -273,9 +275,12 @@ def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, st
 def features(meta: Meta) -> tuple[str, ...]:
     """Return the features that readers of a table with this small state need."""
     keyed = None if meta.layout is None else keyed_of(meta.layout)
-    if keyed is None:
-        return ()
-    return (KEYED_FEATURE, SPLIT_FEATURE) if splits_of(keyed) else (KEYED_FEATURE,)
+    held = {
+        KEYED_FEATURE: keyed is not None,
+        MERGED_FEATURE: bool(origins_of(meta)),
+        SPLIT_FEATURE: keyed is not None and splits_of(keyed) > 0,
+    }
+    return tuple(feature for feature, needed in held.items() if needed)
 
 
 def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
@@ -362,7 +367,7 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
         mark = rules.done(meta, txn.app)
         if mark is not None:  # against app-goes-backwards
             return f"app {txn.app.id!r} is already at sequence {mark.seq} (version {mark.version})"
-        meta = rules.mark_app(meta, txn, version, time_ms)
+        meta = rules.mark_app(meta, txn.app, version, time_ms)
     if txn.claim is not None:
         claim = claims.held(meta, txn.claim)
         if isinstance(claim, str):  # against claim-lost-and-committed

@@ -796,6 +796,44 @@ def split() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def merged() -> list[dict[str, Any]]:
+    """Cases of tables that have origins."""
+    at, bare, framed = ("merged", 2), ("merged", 1), ("merged", 4, 3)
+    known, none = '"features":["merged"]', '"features":[]'
+    loader, other = '"loader":{"old":3,"new":2}', '"other":{"old":null,"new":7}'
+    entry = one("merged", 2, r'"origins":\{"1a[^}]*\}')
+    return [
+        commit("origins without their feature", "R19.2", FOLD, at, (known, none)),
+        commit("the feature of origins without any", "R19.2", FOLD, bare, (none, known)),
+        commit(
+            "apps of an origin out of order",
+            "R5.1",
+            REFUSE,
+            at,
+            (f"{loader},{other}", f"{other},{loader}"),
+        ),
+        commit(
+            "a negative version of an origin",
+            "R5.2",
+            REFUSE,
+            at,
+            (entry, entry.replace(":7,", ":-7,")),
+        ),
+        root(
+            "no origins in a key frame",
+            "R9.6",
+            framed,
+            ('"clock":[],"origins":{', '"clock":[],"more":{'),
+        ),
+        root(
+            "an empty map of origins",
+            "R5.1",
+            ("year", 2, 1),
+            ('"clock":[]}', '"clock":[],"origins":{}}'),
+        ),
+    ]
+
+
 def _last(name: str) -> int:
     """Return the newest version of a table."""
     logs = (TABLES / name / "_log").glob("????????????.json")
@@ -816,7 +854,7 @@ def main() -> int:
         json.dumps(one, separators=(",", ":"), ensure_ascii=False)
         for one in [
             *(*commits(), *limits(), *deltas(), *histories()),
-            *(*frames(), *own_roots(), *objects(), *keyed(), *split()),
+            *(*frames(), *own_roots(), *objects(), *keyed(), *split(), *merged()),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -24,7 +24,7 @@ COMPARED = {
     *("layout", "apps", "published", "claims", "pins", "replicas"),
     *("fence", "horizon", "swept", "chunks", "analysed"),
 }
-NOT_COMPARED = {"schema", "properties", "clock"}
+NOT_COMPARED = {"schema", "properties", "clock", "origins"}
 # The package's action: the model's action, and the fields of the package's that it covers. A new
 # action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
@@ -53,6 +53,7 @@ ACTIONS: dict[type, tuple[type, str]] = {
 # These affect neither segments nor vacuum; `unit/state/test_fold.py` tests them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
+    actions.SetOrigin,  # `unit/state/test_origins.py`; its effect is that of an app mark
     # Keyed tables have a model of their own (tests/property/test_keyed.py).
     actions.Merge,
     actions.SetBuckets,

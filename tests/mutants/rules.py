@@ -25,6 +25,27 @@ RULES = (
         "test_an_app_goes_forward_only",
     ),
     mutant(
+        "carried-twice",
+        "G3",
+        "a commit of another log is carried once",
+        never,
+        "test_g3_a_version_of_an_origin_is_carried_once",
+    ),
+    mutant(
+        "app-lowered-by-a-merge",
+        "G3 I3",
+        "the sequences of apps only rise by a merge",
+        always,
+        "test_g3_what_is_carried_raises_the_marks_of_apps_and_lowers_none",
+    ),
+    mutant(
+        "app-done-on-both-sides",
+        "G3 I3",
+        "what an app does meanwhile is not carried a second time",
+        never,
+        "test_g3_an_app_that_goes_on_meanwhile_voids_what_was_planned_before",
+    ),
+    mutant(
         "published-after-its-window",
         "F3",
         "a published transaction is dead after its window",

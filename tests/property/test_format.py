@@ -20,6 +20,7 @@ from eventlog.model.records import (
     Analysed,
     App,
     AppMark,
+    AppRise,
     Assess,
     Attach,
     Break,
@@ -41,6 +42,7 @@ from eventlog.model.records import (
     Leaf,
     Merge,
     Meta,
+    Origin,
     Pin,
     PropertyChange,
     Published,
@@ -56,6 +58,7 @@ from eventlog.model.records import (
     SetClock,
     SetGranularity,
     SetLayout,
+    SetOrigin,
     SetPin,
     SetProperties,
     SetSchema,
@@ -171,6 +174,16 @@ BUILT = {
     SetBuckets: st.builds(SetBuckets, counts, counts),
     SetGranularity: st.builds(SetGranularity, granularities, granularities),
     SetClock: st.builds(SetClock, counts, ints, ints),
+    SetOrigin: st.builds(
+        SetOrigin,
+        texts,
+        st.none() | counts,
+        counts,
+        texts,
+        st.dictionaries(texts, st.builds(AppRise, st.none() | counts, counts), max_size=2).map(
+            ordered
+        ),
+    ),
     Assess: st.builds(Assess, noted, noted, st.lists(chunk_changes, max_size=2).map(tuple)),
 }
 actions = st.one_of(*BUILT.values())
@@ -239,6 +252,10 @@ metas = st.builds(
     swept=st.none() | sweeps,
     chunks=st.dictionaries(texts, chunk_states, max_size=2).map(ordered),
     analysed=noted,
+    origins=st.just(msgspec.UNSET)
+    | st.dictionaries(hex64, st.builds(Origin, counts, hex64, counts), min_size=1, max_size=2).map(
+        ordered
+    ),
 )
 
 

@@ -22,7 +22,7 @@ from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 
 TABLES = Path(__file__).parents[1] / "golden" / "tables"
-NAMES = ("kept", "leaves", "shared", "typed")
+NAMES = ("kept", "leaves", "shared", "typed", "merged")
 _HEX = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{32})?")
 
 
@@ -73,7 +73,17 @@ def pattern(path, whole):
     return ".".join(told)
 
 
-MAPS = {"properties", "apps", "published", "claims", "pins", "replicas", "chunks", "info"}
+MAPS = {
+    "properties",
+    "apps",
+    "published",
+    "claims",
+    "pins",
+    "replicas",
+    "chunks",
+    "info",
+    "origins",
+}
 
 
 def changes(value):
@@ -146,7 +156,7 @@ def changed(bodies, under=()):
 
 # What a reader of the version leaves to the fold: what transactions say, and the header's summary
 # of that.
-OF_THE_FOLD = re.compile(r"transactions\b|header\.changes\.(rows|bytes)$")
+OF_THE_FOLD = re.compile(r"transactions\b|header\.features$|header\.changes\.(rows|bytes)$")
 # What is another transaction, or another table, and as good as the one that was written.
 FREE = {
     ("header.time", "negative"),
@@ -154,10 +164,12 @@ FREE = {
     ("transactions.*.actions", "doubled"),
     ("transactions.*.actions", "turned"),
     ("transactions.*.actions.set_properties.changes", "turned"),
+    ("transactions.*.actions.origin.apps", "without loader"),
     ("transactions.*.actions.unchanged.end", "negative"),
     ("transactions.*.actions.unchanged.start", "negative"),
     ("transactions.*.info", "without of"),
     ("transactions.*.info", "without restored"),
+    ("transactions.*.info", "without void by"),
 }
 
 
@@ -179,7 +191,13 @@ def test_a_commit_of_another_form_is_refused(name, caplog):
 
 
 # The part of a root that is not as in the others.
-OWN = {"kept": (), "leaves": ("leaves",), "shared": ("state",), "typed": ("segments",)}
+OWN = {
+    "kept": (),
+    "leaves": ("leaves",),
+    "shared": ("state",),
+    "typed": ("segments",),
+    "merged": ("state",),
+}
 OTHER_TYPES = {"text", "a float", "a number", "null"}  # refused as in commits, by the same decoder
 
 

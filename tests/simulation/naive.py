@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 VALUES = ("layout", "schema", "fence", "horizon", "swept", "analysed", "clock")
 DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0, "clock": []}
-MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks")
+MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks", "origins")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
     *("rows", "bytes", "checksum", "schema", "stats", "tail"),
@@ -51,6 +51,12 @@ def interval(chunk):
 
 def empty():
     return DEFAULTS | {name: {} for name in MAPS} | {"live": {}, "version": -1}
+
+
+def small_state(state):
+    """Section 2.8: `origins` is absent while it is empty."""
+    small_one = {name: state[name] for name in (*VALUES, *MAPS)}
+    return {n: held for n, held in small_one.items() if n != "origins" or held}
 
 
 def state_hash(state):
@@ -216,6 +222,18 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case per action
         seen = held(there, a["name"], a["token"], "R12.2")
         need(seen.get("renewed", 0) == a["renewed"], "R12.2 renewed")
         del there[a["name"]]
+    elif kind == "origin":
+        forms = (re.fullmatch("[0-9a-f]{64}", a[name], re.ASCII) for name in ("id", "commit"))
+        before = state["origins"].get(a["id"], {"version": None})["version"]
+        need(all(forms) and before == a["old"], "R19.1")
+        need(before is None or before < a["version"], "R19.1")
+        for name, rise in a["apps"].items():
+            seq = state["apps"].get(name, {"seq": None})["seq"]
+            need(seq == rise["old"], "R19.1")
+            if seq is None or seq < rise["new"]:
+                state["apps"][name] = {"seq": rise["new"], "version": version, "time": time}
+        mark = {"version": a["version"], "commit": a["commit"], "token": version}
+        state["origins"][a["id"]] = mark
     elif kind == "restore":
         need(state["horizon"] <= a["version"] < version, "R12.3")
     elif kind == "claim":

@@ -56,6 +56,7 @@ HAZARDS = {
     "K5": "a merge of slices takes a run without a gap; a base has nothing below it",
     "K6": "a rewrite loses and doubles no row, and changes no value",
     "K7": "a rewrite drops the segments of its plan; later ones are kept",
+    "G3": "what another log of the table did is carried over once, whoever carries it",
     "K8": "planning reaches a fixed point, and lets a chunk rest after its task failed",
     "W1": "ambient state (decimal context, locale, time zone, umask, environment) affects no value:"
     " the same bytes and results under any of it",

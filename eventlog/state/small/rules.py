@@ -26,6 +26,7 @@ from eventlog.model.records import (
     Horizon,
     Merge,
     Meta,
+    Origin,
     Published,
     Release,
     Renew,
@@ -36,6 +37,7 @@ from eventlog.model.records import (
     SetClock,
     SetGranularity,
     SetLayout,
+    SetOrigin,
     SetPin,
     SetProperties,
     SetSchema,
@@ -43,6 +45,7 @@ from eventlog.model.records import (
     TakeClaim,
     Transaction,
     Unpin,
+    origins_of,
 )
 from eventlog.model.schema import check_successor
 from eventlog.state.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
@@ -51,6 +54,7 @@ from eventlog.state.small import assessment, claims, holds, timing
 DAY_MS = 86_400_000
 APP_VERSIONS = 1000  # versions for which an app's sequence is kept whatever its time
 MAX_APPS = limits.APPS  # the most app ids that are kept
+MAX_ORIGINS = limits.ORIGINS  # the most other logs that can be merged into one
 MAX_WINDOW = 64  # the most versions that a published transaction may wait
 
 
@@ -156,7 +160,33 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return assessment.assess(action, meta, version)
         case SetClock():
             return timing.set_clock(action, meta, version, time_ms)
+        case SetOrigin():
+            return _set_origin(action, meta, version, time_ms)
     return meta
+
+
+def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state with what was carried from another log, or why it is void (R19.1)."""
+    known = origins_of(meta)
+    before = known.get(action.id)
+    if not (keys.is_hash(action.id) and keys.is_hash(action.commit)):
+        return "an origin must be named by hashes of commits"
+    there = None if before is None else before.version
+    if there != action.old:  # against carried-twice
+        return f"the versions up to {there} of this origin are merged by now, and not {action.old}"
+    if action.old is not None and action.version <= action.old:
+        return f"version {action.version} of an origin does not come after {action.old}"
+    if before is None and len(known) >= MAX_ORIGINS:
+        return f"there are already {MAX_ORIGINS} origins, the limit"
+    for app, rise in action.apps.items():
+        mark = meta.apps.get(app)
+        if (None if mark is None else mark.seq) != rise.old:  # against app-done-on-both-sides
+            return f"app {app!r} has gone on meanwhile"
+        if rise.old is None or rise.new > rise.old:  # against app-lowered-by-a-merge
+            meta = mark_app(meta, App(app, rise.new), version, time_ms)
+    origins = {**known, action.id: Origin(action.version, action.commit, version)}
+    ordered = {name: origins[name] for name in sorted(origins)}
+    return msgspec.structs.replace(meta, origins=ordered)
 
 
 def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
@@ -277,15 +307,14 @@ def done(meta: Meta, app: App | None) -> AppMark | None:
     return mark if mark is not None and app is not None and mark.seq >= app.seq else None
 
 
-def mark_app(meta: Meta, txn: Transaction, version: int, time_ms: int) -> Meta:
+def mark_app(meta: Meta, app: App, version: int, time_ms: int) -> Meta:
     """Return the small state with the app's sequence.
 
     A new app id removes ids that are past the retention, and the oldest ones beyond `MAX_APPS`.
     Time alone never removes an id committed in the last `APP_VERSIONS` versions.
     """
-    assert txn.app is not None  # noqa: S101 - the caller's guard, for the type checker
-    apps = {**meta.apps, txn.app.id: AppMark(txn.app.seq, version, time_ms)}
-    if txn.app.id not in meta.apps:
+    apps = {**meta.apps, app.id: AppMark(app.seq, version, time_ms)}
+    if app.id not in meta.apps:
         oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
         recent = version - APP_VERSIONS
         kept = [

@@ -1,0 +1,85 @@
+"""Write the golden table `merged`: what was carried from other logs of the same table.
+
+    .venv/bin/python tests/golden/make_merged.py
+
+Like the other tables it is written once a format. Its segments have objects; the logs that they
+came from are made up.
+"""
+
+import shutil
+import sys
+from unittest.mock import patch
+
+from golden import make, make_whole
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.model.records import Action, AppRise, SetOrigin, Transaction
+from eventlog.writers import append
+
+NAME = "merged"
+ONE, TWO = "1a" * 32, "2b" * 32  # names of origins
+
+
+def carried(t: Table, first: int, *actions: Action, **fields: object) -> Transaction:
+    """Return a transaction that carries rows of another log."""
+    made = t.transaction("merge", [*actions, *make_whole.staged(t, make_whole.rows(first, 2))])
+    return Transaction(**{f: getattr(made, f) for f in made.__struct_fields__} | fields)
+
+
+def make_merged(clock: ManualClock) -> None:
+    """Two origins; what is void of them; sequences of apps that rise and never fall."""
+    properties = {"keyframe_commits": "3", "app_retention_days": "1"}
+    t = make.open_at(NAME, make_whole.SCHEMA, clock, properties=properties)
+    append(t, make_whole.rows(0, 3, days=2), app_id="loader", app_seq=3)
+    void = lambda rule, *actions, **fields: make_whole.void(t, rule, actions, **fields)
+    rise, none = AppRise, {}
+
+    def origin(old: int | None, version: int, of: str = ONE, **more: object) -> SetOrigin:
+        return SetOrigin(of, old, version, more.get("commit", "cc" * 32), more.get("apps", none))
+
+    make_whole.put(
+        t,
+        [
+            carried(t, 10, origin(None, 4, apps={"loader": rise(3, 2), "other": rise(None, 7)})),
+            void("R19.1", origin(None, 4)),  # carried already
+            void("R19.1", origin(3, 5)),
+            void("R19.1", origin(4, 4)),
+            void("R19.1", origin(4, 5, apps={"loader": rise(2, 4)})),
+            void("R19.1", origin(4, 5, apps={"third": rise(0, 4)})),
+            void("R19.1", origin(None, 5, of="1A" * 32)),
+            void("R19.1", origin(None, 5, of="1a" * 16)),
+            void("R19.1", origin(4, 5, commit="c" * 63)),
+            void("R19.1", origin(4, 5), origin(4, 5)),
+            carried(t, 12, origin(None, 0, of=TWO), origin(4, 6), origin(6, 7)),
+        ],
+    )
+    clock.advance(1000)
+    make_whole.put(t, [carried(t, 14, origin(7, 9, apps={"loader": rise(3, 5)}))])
+    t.write_keyframe()
+    marks = {"loader": 5, "other": 7}
+    assert {name: mark.seq for name, mark in t.head().meta.apps.items()} == marks
+    make_whole.put(
+        t,
+        [
+            void("F2", make_whole._add(t), app=make_whole.App("loader", 5)),
+            carried(t, 16, app=make_whole.App("loader", 6)),
+        ],
+    )
+    append(t, make_whole.rows(20, 2), app_id="another", app_seq=1)
+
+
+def main() -> int:
+    """Write the table."""
+    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
+    with (
+        patch("eventlog.staging.stager._UPLOADS", 1),
+        patch("eventlog.table.table.writer_name", lambda: "golden@example"),
+    ):
+        make_merged(ManualClock(make.START_MS, seed=2026))
+    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
