@@ -5,17 +5,21 @@ bucket are one thing: a copy, bytes for bytes, that can go on from where it is. 
 `follow.follow`.
 """
 
+from eventlog.merging.carry import Merged
 from eventlog.replication.attachment import break_replica, detach, replicas
 from eventlog.replication.backfill import Backfilled, backfill
 from eventlog.replication.follow import Followed, Follower, follow
+from eventlog.replication.merge import merge
 
 __all__ = [
     "Backfilled",
     "Followed",
     "Follower",
+    "Merged",
     "backfill",
     "break_replica",
     "detach",
     "follow",
+    "merge",
     "replicas",
 ]

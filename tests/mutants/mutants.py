@@ -5,6 +5,7 @@ from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
 from mutants.frames import FRAMES
+from mutants.merges import MERGES
 from mutants.replacements import REPLACEMENTS
 from mutants.rules import RULES
 from mutants.slices import SLICES
@@ -12,7 +13,7 @@ from mutants.sweeps import SWEEPS
 
 MUTANTS = (
     *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
-    *(*BRANCHES, *COPIES),
+    *(*BRANCHES, *COPIES, *MERGES),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -102,6 +102,9 @@ SCENARIOS = {
     "S4.3": "a late event loses to a newer one that was merged before",
     "S4.4": "deletes, rows that come again, two streams that fill the columns of one row",
     "S4.5": "every version stays as it was, whatever is merged later",
+    "S5.3": "both take writes while cut off from each other; merged both ways both hold the same"
+    " rows, and merging again changes nothing",
+    "S5.4": "both compacted the same segments differently: no row is lost or doubled",
     "S4.6": "Spark upserts, in batches and in streams, exactly once over restarts; two streams join"
     " in one row",
     "S5.1": "a copy is the same table, byte for byte, whatever dies",

@@ -13,6 +13,7 @@ FLOORS = (
     ("face",),
     ("fsck", "replication"),
     ("recovery", "table", "staging"),
+    ("merging",),
     ("commit",),
     ("log",),
     ("state",),
@@ -88,6 +89,7 @@ AVOIDED_BUT_ALLOWED = {
     "eventlog.model.records.Transaction.info": "a field of the format: the writer's own notes",
     "eventlog.table.table.Table.transaction.info": "fills that field",
     "eventlog.table.ports.OpenTable.transaction.info": "likewise",
+    "eventlog.merging.carry.Opened.transaction.info": "likewise",
 }
 # Methods that pyarrow calls by their name, in its own file system handlers.
 ALLOWED_ANYWHERE = {"get_file_info", "get_file_info_selector"}

@@ -1,0 +1,475 @@
+"""The shell of a merge: reads both logs, has a planner decide, copies segments, commits.
+
+It keeps no state of its own: how far a merge came, the target's log says. It may die at any call
+and be started again, and several may run at once (FORMAT.md "Merging histories").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Protocol
+
+import msgspec
+
+from eventlog.clock import Clock
+from eventlog.errors import (
+    CommitConflict,
+    DataLoss,
+    KeyNotFound,
+    UnsupportedFormat,
+    VersionVacuumed,
+)
+from eventlog.format import codec, keys
+from eventlog.log import spills
+from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
+from eventlog.merging import history
+from eventlog.merging.history import Step
+from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.model.records import (
+    Action,
+    Drop,
+    Replace,
+    Segment,
+    SetOrigin,
+    Transaction,
+    origins_of,
+)
+from eventlog.state.delta import add_of, drop_of
+from eventlog.state.keyed.rule import keyed_of
+from eventlog.store.parallel import each, read_ahead, threads
+from eventlog.store.port import ObjectStore
+from eventlog.store.retry import put_once, retrying
+
+COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
+WINDOW = 256  # commits of the source that are planned at once
+TRIES = 20  # of one transaction that others overtake
+_COPIES = 8
+_READS = 3  # of bytes that are not those that the log describes
+
+
+class Opened(Protocol):
+    """The methods of `Table` that a merge needs."""
+
+    store: ObjectStore
+    clock: Clock
+
+    @property
+    def log(self) -> Log:
+        """See `Table.log`."""
+        ...
+
+    @property
+    def uri(self) -> str:
+        """See `Table.uri`."""
+        ...
+
+    def head(self) -> Snapshot:
+        """See `Table.head`."""
+        ...
+
+    def refresh(self) -> Snapshot:
+        """See `Table.refresh`."""
+        ...
+
+    def commit(self, transaction: Transaction) -> int:
+        """See `Table.commit`."""
+        ...
+
+    def transaction(
+        self,
+        operation: str,
+        actions: Iterable[Action],
+        *,
+        read_version: int | None = None,
+        info: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """See `Table.transaction`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        source: root URI of the table whose commits were carried.
+        target: root URI of the table that has them now.
+        common: the last version that both share.
+        version: the source's version up to which the target has everything.
+        head: the target's newest version.
+        commits: number of versions that this merge committed.
+        transactions: number of the source's transactions that it carried.
+        skipped: number of those that the target had already.
+        declined: number of rewrites that change no rows, and that the target does without.
+        segments: number of segments that it copied.
+        bytes: their size.
+    """
+
+    source: str
+    target: str
+    common: int
+    version: int
+    head: int
+    commits: int = 0
+    transactions: int = 0
+    skipped: int = 0
+    declined: int = 0
+    segments: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class _Done:
+    commits: int = 0
+    transactions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    skipped: dict[int, int] = field(default_factory=dict)
+    declined: dict[int, int] = field(default_factory=dict)
+
+
+class _Overtaken(Exception):
+    """Others have committed what stands against a transaction."""
+
+    def __init__(self, conflict: CommitConflict) -> None:
+        super().__init__(conflict)
+        self.conflict = conflict
+
+
+def hash_at(log: Log, head: Snapshot, version: int) -> str | None:
+    """Return the hash of the commit of a version, or None if the log has none. One small GET."""
+    if version == head.version:
+        return head.commit_hash
+    if version > head.version:
+        return None
+    return log.header(version + 1).prev
+
+
+def steps(log: Log, first: int, last: int) -> Iterator[Step]:
+    """Yield what the commits of these versions did. One GET each, and their spills.
+
+    Raises:
+        VersionNotFound: one of them does not exist.
+        Corrupt: one of them breaks the format.
+    """
+    for commit, body in each(log.read, range(first, last + 1)):
+        whole = spills.unpack(commit, log.spill)
+        taken = history.taken(whole)
+        yield history.step_of(
+            whole, codec.sha256(body), log.effect(commit).taken if taken is None else taken
+        )
+
+
+class Carrier:
+    """Carries what the source did to the target.
+
+    Args:
+        source: the table whose commits are carried.
+        target: the table that gets them.
+        common: the last version that both share.
+        at_once: in one commit, so that no reader sees a part of it.
+    """
+
+    def __init__(
+        self, source: Opened, target: Opened, common: int, *, at_once: bool = False
+    ) -> None:
+        self._source, self._target, self._common = source, target, common
+        self._at_once = self._wide = at_once
+        self._from = source.head()
+        self._done = _Done()
+        self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
+        self._looked = common  # up to here there is nothing left to carry
+        self._gone: tuple[Segment, str] | None = None
+
+    def run(self) -> Merged:
+        """Carry everything up to the head that the source handle knows.
+
+        Raises:
+            CommitConflict: something cannot be carried; all before it is.
+            DataLoss: a segment of the source is missing or damaged.
+            VersionVacuumed: segments that have to be carried were deleted by a vacuum.
+            Unavailable: a store does not answer.
+        """
+        origin = hash_at(self._source.log, self._from, self._common + 1)
+        if keyed_of(self._from.layout) is not None and origin is not None:
+            raise UnsupportedFormat("keyed tables cannot be merged yet", table=self._source.uri)
+        if origin is None:
+            return self._merged(self._target.head())
+        tries = 0
+        while True:
+            head = self._target.refresh()
+            first = max(self._looked, self._carried_up_to(head, origin)) + 1
+            if first > self._from.version:
+                return self._merged(head)
+            commits = self._done.commits
+            try:
+                self._round(head, origin, first)
+                tries = 0
+            except _Overtaken as overtaken:
+                tries = 1 if self._done.commits > commits else tries + 1
+                if tries > TRIES:
+                    raise overtaken.conflict from None
+                self._target.clock.sleep(0.01 * tries * self._target.clock.uniform())
+
+    def _round(self, head: Snapshot, origin: str, first: int) -> None:
+        """Carry what the next versions of the source did, on this head of the target.
+
+        Raises:
+            CommitConflict: something cannot be carried.
+            _Overtaken: others have committed what stands against it: plan again.
+        """
+        last = self._from.version
+        if not self._wide:
+            last = min(first + WINDOW - 1, last)
+        pair = self._pair(head, origin)
+        planned, conflict = self._planned(pair, head, first, last)
+        if conflict is not None and self._at_once:
+            raise self._refusal(conflict)
+        try:
+            finished = self._commit_all(pair, planned)
+        except CommitConflict as conflicting:
+            raise _Overtaken(conflicting) from None
+        if conflict is not None:
+            raise self._refusal(conflict)
+        if finished:
+            self._looked = last
+        elif self._wide:
+            raise self._loss()
+        else:
+            self._wide = True  # what is gone may have been replaced later
+
+    def _pair(self, head: Snapshot, origin: str) -> Pair:
+        own = hash_at(self._target.log, head, self._common + 1)
+        mark = None if own is None else origins_of(self._from.meta).get(own)
+        # against another-fork-taken-for-the-target
+        if mark and hash_at(self._target.log, head, mark.version) != mark.commit:
+            raise CommitConflict(
+                f"{self._source.uri} has merged another log that shares more with the target than "
+                f"this one does (its version {mark.version}, by version {mark.token}). What it has "
+                "from there cannot be told from the target's own: merge through that log",
+                table=self._source.uri,
+                version=mark.token,
+            )
+        return Pair(
+            self._source.uri,
+            self._target.uri,
+            self._common,
+            origin,
+            own,
+            self._from.stored_schema,
+        )
+
+    def _carried_up_to(self, head: Snapshot, origin: str) -> int:
+        """Return the source's version up to which the target has everything (R19.3)."""
+        mark = origins_of(head.meta).get(origin)
+        if mark is None:
+            return self._common
+        # against another-fork-of-a-merged-log
+        if hash_at(self._source.log, self._from, mark.version) != mark.commit:
+            raise CommitConflict(
+                f"another log that shares more with {self._source.uri} was merged into the target "
+                f"(its version {mark.version}, by version {mark.token}): rows would come twice. "
+                "Merge this one into that one, and that one again into the target",
+                table=self._target.uri,
+                version=mark.token,
+            )
+        return mark.version
+
+    def _planned(
+        self, pair: Pair, head: Snapshot, first: int, last: int
+    ) -> tuple[list[Carried], Conflict | None]:
+        """Return what to commit for these versions of the source, up to a conflict."""
+        todo = list(steps(self._source.log, first, last))
+        before = self._source.log.snapshot(first - 1).meta if _third(todo, pair) else None
+        origins = {} if before is None else origins_of(before)
+        pair = _replaced(pair, {name: mark.version for name, mark in origins.items()})
+        past: Past | None = None
+        while True:
+            planner = Planner(pair, head.meta, self._live(head, todo, past), past)
+            made: list[Carried] = []
+            conflict: Conflict | None = None
+            try:
+                for step in todo:
+                    carried = planner.carry(step)
+                    if carried is not None:
+                        made.append(carried)
+            except PastNeeded:
+                past = Past(
+                    list(steps(self._source.log, self._common + 1, first - 1)),
+                    list(steps(self._target.log, self._common + 1, head.version)),
+                )
+                continue
+            except Conflict as found:
+                conflict = found
+            self._done.skipped.update(planner.skipped)
+            self._done.declined.update(planner.declined)
+            return made, conflict
+
+    def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
+        """Return which of the segments in question the target has live."""
+        asked: dict[str, str] = {}
+        for act in (act for step in todo for act in step.acts):
+            asked.update((drop.id, drop.chunk) for drop in act.drops)
+            if act.restores or past is not None:
+                asked.update((s.id, s.chunk) for s in act.adds)
+        both = () if past is None else (*past.source, *past.target)
+        for act in (act for step in both for act in step.acts):
+            asked.update((s.id, s.chunk) for s in act.adds)
+            asked.update((drop.id, drop.chunk) for drop in act.drops)
+        return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
+
+    def _commit_all(self, pair: Pair, planned: Sequence[Carried]) -> bool:
+        """Commit what is planned, in order; return whether that was all.
+
+        What a vacuum of the source has deleted is left out together with what replaced it later.
+        """
+        if self._at_once and planned:
+            planned = [reduce(Carried.then, planned)]
+        pending: Carried | None = None
+        for carried in planned:
+            pending = carried if pending is None else pending.then(carried)
+            if self._copied(pending):
+                self._commit(pair, pending)
+                pending = None
+        return pending is None
+
+    def _copied(self, carried: Carried) -> bool:
+        """Copy the segments that the target does not have yet; return whether none is gone."""
+        head = self._target.head()
+        fence = head.meta.fence
+        todo = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
+        if not todo:
+            return True
+        epoch = head.version
+        with threads(_COPIES) as pool:
+            answers = read_ahead(
+                pool,
+                todo,
+                lambda entry: (entry, self._copy(entry, epoch)),
+                weigh=lambda entry: entry.bytes,
+                most=COPY_BYTES,
+            )
+            gone = None
+            for entry, there in answers:
+                if there:
+                    self._staged[entry.id] = epoch
+                    self._done.segments += 1
+                    self._done.bytes += entry.bytes
+                else:
+                    gone = (entry, keys.key_of(entry))
+        self._gone = gone
+        return gone is None
+
+    def _copy(self, entry: Segment, epoch: int) -> bool:
+        """Copy an object to a key of the target; return whether the source has it (R19.4)."""
+        key = keys.key_of(entry)
+        for _ in range(_READS):
+            try:
+                body = retrying(self._target.clock)(self._source.store.get, key)
+            except KeyNotFound:
+                return False
+            # against damage-merged
+            if len(body) == entry.bytes and codec.sha256(body) == entry.checksum:
+                target = keys.segment_key(epoch, entry.chunk, entry.id)
+                put_once(self._target.store, self._target.clock, target, body)
+                return True
+        raise DataLoss(
+            "a segment has other bytes than the log describes: run `eventlog fsck --checksums`",
+            table=self._source.uri,
+            key=key,
+            version=entry.version,
+        )
+
+    def _commit(self, pair: Pair, carried: Carried) -> None:
+        head = self._target.head()
+        live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
+        if len(live) < len(carried.drops):
+            raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
+        mark = origins_of(head.meta).get(pair.origin)
+        old = None if mark is None else mark.version
+        origin = SetOrigin(pair.origin, old, carried.version, carried.commit, dict(carried.apps))
+        adds = [
+            msgspec.structs.replace(add_of(entry), epoch=self._staged[entry.id])
+            for entry in carried.adds
+        ]
+        rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
+        actions: list[Action] = [
+            *carried.origins,
+            origin,
+            *carried.changes,
+            *rewrite,
+            *map(drop_of, live.values()),
+            *adds,
+        ]
+        told = ", ".join(dict.fromkeys(carried.operations))[:200]
+        info = {
+            "from": self._source.uri[:1000],
+            "of": told,
+            history.COUNT: str(carried.transactions),
+            "version": str(carried.version),
+        }
+        self._target.commit(self._target.transaction("merge", actions, info=info))
+        self._done.commits += 1
+        self._done.transactions += carried.transactions
+
+    def _refusal(self, conflict: Conflict) -> CommitConflict:
+        ours = "" if conflict.ours is None else f" (version {conflict.ours})"
+        carried = "nothing was committed" if self._at_once else "all before it is merged"
+        return CommitConflict(
+            f"version {conflict.version} of {self._source.uri} cannot be merged into "
+            f"{self._target.uri}: {conflict.reason}{ours}; {carried}",
+            table=self._target.uri,
+            version=conflict.ours,
+        )
+
+    def _loss(self) -> DataLoss | VersionVacuumed:
+        """Return the error for segments that the source does not have any more."""
+        assert self._gone is not None  # noqa: S101 - only then
+        entry, key = self._gone
+        horizon = self._source.refresh().meta.horizon
+        if entry.version < horizon:
+            return VersionVacuumed(
+                f"rows of version {entry.version} cannot be merged: a vacuum has deleted a "
+                "segment that the target needs, because it has rewritten itself what replaces it, "
+                "or because the rows were dropped in a way that conflicts. Restore the object "
+                "from a backup; pin the source at the version up to which it is merged, so that "
+                "vacuums wait for the next merge",
+                table=self._source.uri,
+                key=key,
+                version=entry.version,
+            )
+        return DataLoss(
+            "a segment is missing: run `eventlog fsck`",
+            table=self._source.uri,
+            key=key,
+            version=entry.version,
+        )
+
+    def _merged(self, head: Snapshot) -> Merged:
+        done = self._done
+        return Merged(
+            self._source.uri,
+            self._target.uri,
+            self._common,
+            self._from.version,
+            head.version,
+            done.commits,
+            done.transactions,
+            sum(done.skipped.values()),
+            sum(done.declined.values()),
+            done.segments,
+            done.bytes,
+        )
+
+
+def _third(todo: Sequence[Step], pair: Pair) -> bool:
+    """Return whether one of the commits carries from a third log."""
+    names = {name for step in todo for act in step.acts for name in act.origins}
+    return bool(names - {pair.own})
+
+
+def _replaced(pair: Pair, origins: Mapping[str, int]) -> Pair:
+    return Pair(pair.source, pair.target, pair.common, pair.origin, pair.own, pair.schema, origins)

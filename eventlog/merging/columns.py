@@ -1,0 +1,101 @@
+"""Schema, properties and granularity: what changes on two sides fit together.
+
+No I/O. Columns are found by name, which never changes; their ids differ between the sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from eventlog.model.records import (
+    Column,
+    ColumnStats,
+    PropertyChange,
+    Schema,
+    Segment,
+)
+
+
+def joined(theirs: Schema, ours: Schema) -> Schema | str:
+    """Return our schema with the columns of theirs; `ours` itself if it has them all.
+
+    Args:
+        theirs: the source's schema.
+        ours: the target's.
+
+    Returns:
+        The next schema of the target, or which column does not fit.
+    """
+    known = {column.name.lower(): column for column in ours.columns}
+    changed: dict[str, Column] = {}
+    new: list[Column] = []
+    for column in theirs.columns:
+        same = known.get(column.name.lower())
+        if same is None:
+            added = Column(ours.last_column_id + len(new) + 1, column.name, column.type)
+            new.append(added)
+        elif (same.name, same.type) != (column.name, column.type):
+            return (
+                f"column {column.name!r} of type {column.type}, where the target has "
+                f"{same.name!r} of type {same.type}"
+            )
+        elif column.nullable and not same.nullable:
+            changed[same.name] = msgspec.structs.replace(same, nullable=True)
+    if not new and not changed:
+        return ours
+    columns = (*(changed.get(c.name, c) for c in ours.columns), *new)
+    return Schema(ours.id + 1, ours.last_column_id + len(new), columns)
+
+
+def translated(entry: Segment, theirs: Schema, ours: Schema) -> Segment:
+    """Return an entry of the source with the column ids and the schema of the target.
+
+    Args:
+        entry: the source's entry.
+        theirs: a schema of the source that is not older than the entry.
+        ours: the target's, which has those columns.
+    """
+    names = {column.id: column.name for column in theirs.columns}
+    ids = {column.name: column.id for column in ours.columns}
+    stats = (
+        ColumnStats(ids[names[stat.column]], stat.min, stat.max, stat.nulls) for stat in entry.stats
+    )
+    ordered = tuple(sorted(stats, key=lambda stat: stat.column))
+    return msgspec.structs.replace(entry, schema=ours.id, stats=ordered)
+
+
+def properties_to_set(
+    changes: tuple[PropertyChange, ...],
+    now: Mapping[str, str],
+    had: Mapping[str, list[tuple[str | None, int]]] | None,
+) -> list[PropertyChange] | PropertyChange | None:
+    """Return what the target changes where the source has made these changes.
+
+    Args:
+        changes: the source's.
+        now: the target's properties.
+        had: what the target itself set each of them to since they parted, with the versions; None
+            if that is not known yet.
+
+    Returns:
+        The target's changes; or a change that conflicts; or None where it depends on `had`.
+    """
+    made, values = [], dict(now)
+    for change in changes:
+        current = values.get(change.name)
+        if current == change.new:
+            continue
+        if current != change.old:
+            if had is None:
+                return None
+            # The target went on from there, or has something else.
+            if not any(value == change.new for value, _ in had.get(change.name, [])):
+                return change
+            continue
+        made.append(PropertyChange(change.name, current, change.new))
+        values.pop(change.name, None)
+        if change.new is not None:
+            values[change.name] = change.new
+    return made

@@ -1,0 +1,118 @@
+"""What the commits of a log did, transaction by transaction, as far as a merge looks at it.
+
+No I/O. Void transactions are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from eventlog.model.records import (
+    Add,
+    Commit,
+    Drop,
+    Merge,
+    Replace,
+    Restore,
+    Segment,
+    SetOrigin,
+    Transaction,
+)
+from eventlog.state import fold
+
+COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One transaction that took effect.
+
+    Attributes:
+        version: of its commit.
+        transaction: with all its actions.
+        adds: the segments that it made live.
+        drops: those that it dropped.
+    """
+
+    version: int
+    transaction: Transaction
+    adds: tuple[Segment, ...]
+    drops: tuple[Drop, ...]
+
+    @property
+    def origins(self) -> dict[str, SetOrigin]:
+        """What it carried from other logs, by origin."""
+        return {a.id: a for a in self.transaction.actions if isinstance(a, SetOrigin)}
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether its segments have the same rows as those that it dropped."""
+        return any(isinstance(a, Replace) and not a.deletes for a in self.transaction.actions)
+
+    @property
+    def merges_slices(self) -> bool:
+        """Whether it merged rows of a keyed table, which changes no answer."""
+        return any(isinstance(a, Merge) for a in self.transaction.actions)
+
+    @property
+    def restores(self) -> bool:
+        """Whether it made segments of an earlier version live again."""
+        return any(isinstance(a, Restore) for a in self.transaction.actions)
+
+    @property
+    def units(self) -> dict[str, int]:
+        """The units of work that are done by it, or the last ones: the sequence of each app."""
+        done = {app: rise.new for o in self.origins.values() for app, rise in o.apps.items()}
+        app = self.transaction.app
+        return done if app is None else {**done, app.id: app.seq}
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether it is one unit of work and nothing else."""
+        carried_one = self.transaction.info.get(COUNT) == "1"
+        return len(self.units) == 1 and (not self.origins or carried_one)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One commit.
+
+    Attributes:
+        version: its version.
+        commit: its hash.
+        acts: the transactions that took effect, in order.
+    """
+
+    version: int
+    commit: str
+    acts: tuple[Act, ...]
+
+
+def taken(commit: Commit) -> tuple[Transaction, ...] | None:
+    """Return the transactions that took effect, where the commit itself says it; else None."""
+    count = commit.header.changes.transactions
+    if count == len(commit.transactions):
+        return commit.transactions
+    return None if count else ()
+
+
+def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Step:
+    """Return what a commit did.
+
+    Args:
+        commit: the commit.
+        commit_hash: its hash.
+        transactions: those that took effect, none spilled.
+    """
+    return Step(commit.header.version, commit_hash, tuple(_acts(commit, transactions)))
+
+
+def _acts(commit: Commit, transactions: Sequence[Transaction]) -> Iterator[Act]:
+    version, partition = commit.header.version, 0
+    for transaction in transactions:
+        adds = [action for action in transaction.actions if isinstance(action, Add)]
+        entries = tuple(fold.segment_of(a, version, partition + n) for n, a in enumerate(adds))
+        partition += len(adds)
+        drops = tuple(action for action in transaction.actions if isinstance(action, Drop))
+        yield Act(version, transaction, entries, drops)

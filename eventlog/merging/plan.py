@@ -1,0 +1,404 @@
+"""What a merge commits on the target for what the source did. No I/O.
+
+The source's commits are looked at in order, and for each that has something new there is a
+`Carried`: one transaction of the target. What the target has done already is left out: what the
+source has from it, units of work of an app that both have done, and rewrites of what it does not
+have live, since they change no rows (FORMAT.md R19.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from eventlog.merging.columns import joined, properties_to_set, translated
+from eventlog.merging.history import Act, Step
+from eventlog.merging.rows import Differs, Rows
+from eventlog.model.records import (
+    Action,
+    AppRise,
+    Meta,
+    Replace,
+    Schema,
+    Segment,
+    SetGranularity,
+    SetOrigin,
+    SetProperties,
+    SetSchema,
+    origins_of,
+)
+
+
+class Conflict(Exception):
+    """What the source did cannot be carried; has the reason.
+
+    Attributes:
+        version: the source's version.
+        ours: the target's version that stands against it, where it is one.
+    """
+
+    def __init__(self, reason: str, version: int, ours: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.version = version
+        self.ours = ours
+
+
+class PastNeeded(Exception):
+    """The decision needs what both did since they parted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What both logs did since they parted, as far as the source's is carried.
+
+    Attributes:
+        source: the source's commits.
+        target: the target's.
+    """
+
+    source: Sequence[Step]
+    target: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two logs that have parted.
+
+    Attributes:
+        source: root URI of the source.
+        target: that of the target.
+        common: the last version that they share.
+        origin: the name of what the source did since.
+        own: the name of what the target did since; None if it did nothing.
+        schema: the source's newest schema.
+        origins: what the source has of other logs at the version from which on it is carried.
+    """
+
+    source: str
+    target: str
+    common: int
+    origin: str
+    own: str | None
+    schema: Schema
+    origins: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One transaction of the target.
+
+    Attributes:
+        version: the source's version up to which it carries.
+        commit: the hash of that version's commit.
+        adds: segments of the source, with the target's schema.
+        drops: ids of segments of the target, and their chunks.
+        changes: changes of the small state, in order.
+        origins: those of third logs.
+        apps: what becomes of the sequences of apps.
+        deletes: for a rewrite, the number of rows that it deletes; None: it is none.
+        operations: the source's.
+        transactions: number of the source's transactions that it carries.
+    """
+
+    version: int
+    commit: str
+    adds: tuple[Segment, ...] = ()
+    drops: tuple[tuple[str, str], ...] = ()
+    changes: tuple[Action, ...] = ()
+    origins: tuple[SetOrigin, ...] = ()
+    apps: Mapping[str, AppRise] = field(default_factory=dict)
+    deletes: int | None = None
+    operations: tuple[str, ...] = ()
+    transactions: int = 0
+
+    def then(self, later: Carried) -> Carried:
+        """Return the one transaction that has the effect of both."""
+        dropped = {i for i, _ in later.drops}
+        added = {s.id for s in self.adds}
+        back = {s.id for s in later.adds} & {i for i, _ in self.drops}
+        apps = dict(self.apps)
+        for app, rise in later.apps.items():
+            apps[app] = AppRise(apps[app].old if app in apps else rise.old, rise.new)
+        return Carried(
+            later.version,
+            later.commit,
+            (
+                *(s for s in self.adds if s.id not in dropped),
+                *(s for s in later.adds if s.id not in back),
+            ),
+            (
+                *(d for d in self.drops if d[0] not in back),
+                *(d for d in later.drops if d[0] not in added),
+            ),
+            (*self.changes, *later.changes),
+            (*self.origins, *later.origins),
+            apps,
+            operations=(*self.operations, *later.operations),
+            transactions=self.transactions + later.transactions,
+        )
+
+
+class Planner:
+    """Decides what of the source's commits is carried, in their order.
+
+    It knows what the target will be after what it has decided before.
+
+    Args:
+        pair: the two logs.
+        meta: the target's small state.
+        live: those of the segments in question that the target has live.
+        past: what both did since they parted; None if nothing so far needs it.
+
+    Attributes:
+        skipped: of how many transactions of a version the target has everything.
+        declined: how many rewrites of a version it does without, since the rows are the same.
+    """
+
+    def __init__(self, pair: Pair, meta: Meta, live: Collection[str], past: Past | None) -> None:
+        self.skipped: dict[int, int] = {}
+        self.declined: dict[int, int] = {}
+        self._pair, self._meta, self._live = pair, meta, set(live)
+        self._past = past
+        self._rows: Rows | None = None
+        self._units: dict[tuple[str, int], Act] = {}
+        self._had: dict[str, list[tuple[str | None, int]]] | None = None
+        if past is not None:
+            self._rows = Rows(pair.own, pair.origin, past.source, past.target)
+            own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
+            self._units = {unit: act for act in own for unit in act.units.items()}
+            self._had = _values(own)
+        self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
+        self._theirs = dict(pair.origins)
+        self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
+
+    def carry(self, step: Step) -> Carried | None:
+        """Return what is to be committed for a commit of the source; None if nothing is.
+
+        Raises:
+            Conflict: it cannot be carried.
+            PastNeeded: give what both did since they parted.
+        """
+        carried = Carried(step.version, step.commit)
+        for act in step.acts:
+            if not self._is_new(act):
+                self._count(self.skipped, act, self._does_anything(act))
+            else:
+                part = self._act(act)
+                if part is not None:
+                    only = not carried.transactions and len(step.acts) == 1
+                    carried = carried.then(part)
+                    if only:
+                        carried = replace(carried, deletes=part.deletes)
+            if self._rows is not None:
+                self._rows.at_source(act)
+        named = replace(carried, version=step.version, commit=step.commit)
+        return named if carried.transactions else None
+
+    @staticmethod
+    def _count(counts: dict[int, int], act: Act, number: int) -> None:
+        counts[act.version] = counts.get(act.version, 0) + number
+
+    @staticmethod
+    def _does_anything(act: Act) -> bool:
+        kinds = (SetSchema, SetProperties, SetGranularity)
+        changes = any(isinstance(action, kinds) for action in act.transaction.actions)
+        return bool(act.adds or act.drops or changes)
+
+    def _is_new(self, act: Act) -> bool:
+        """Return whether the target does not have what a transaction did."""
+        old = {name: self._theirs.get(name) for name in act.origins}
+        self._theirs.update((name, origin.version) for name, origin in act.origins.items())
+        for name, origin in act.origins.items():
+            before = old[name]
+            if name == self._pair.own:  # against own-rows-carried-back
+                return False
+            known = self._origins.get(name)
+            if known is not None and known >= origin.version:  # against third-log-carried-twice
+                return False
+            if known != before:
+                raise Conflict(
+                    f"both have merged parts of a third log (origin {name[:16]}…), the target up "
+                    f"to its version {known}, the source from {before} to {origin.version} at "
+                    "once: merge that log into the target first",
+                    act.version,
+                )
+        return not self._is_done(act)
+
+    def _is_done(self, act: Act) -> bool:
+        """Return whether the target has done a unit of work itself."""
+        units = act.units.items()
+        if all(self._seqs.get(app, -1) < seq for app, seq in units):
+            return False
+        if self._past is None or self._rows is None:
+            raise PastNeeded
+        done = [self._units[unit] for unit in units if unit in self._units]
+        if not done:  # against unit-of-work-done-on-both-sides
+            return False
+        if not act.is_unit:
+            raise Conflict(
+                "it carries several transactions of a third log at once, and the target has done "
+                "one of them itself: merge that log into the target first",
+                act.version,
+                done[0].version,
+            )
+        self._rows.same_unit(act, done[0])
+        return True
+
+    def _act(self, act: Act) -> Carried | None:
+        """Return what is to be committed for one transaction, and note it."""
+        changes = self._changes(act)
+        if act.rewrites and not self._applies(act):  # against rewrite-of-what-is-not-there
+            self._count(self.declined, act, 1)
+            if self._rows is not None:
+                self._rows.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
+            adds: tuple[Segment, ...] = ()
+            drops: tuple[tuple[str, str], ...] = ()
+            exact = False
+        else:
+            drops, exact = self._drops(act)
+            adds = tuple(s for s in act.adds if s.id not in self._live)
+            self._live.difference_update(i for i, _ in drops)
+            self._live.update(s.id for s in adds)
+        if not (adds or drops or changes):
+            return None
+        schema = self._meta.schema
+        assert schema is not None  # noqa: S101 - every table has one
+        replaces = [a for a in act.transaction.actions if isinstance(a, Replace)]
+        whole = exact and not changes and len(adds) == len(act.adds)
+        return Carried(
+            act.version,
+            "",
+            tuple(translated(s, self._pair.schema, schema) for s in adds),
+            drops,
+            tuple(changes),
+            self._third(act),
+            self._rises(act),
+            replaces[0].deletes if replaces and whole else None,
+            (act.transaction.operation,),
+            1,
+        )
+
+    def _applies(self, act: Act) -> bool:
+        return all(drop.id in self._live for drop in act.drops)
+
+    def _drops(self, act: Act) -> tuple[tuple[tuple[str, str], ...], bool]:
+        """Return what the target drops, and whether these are the source's own drops."""
+        here = [(d.id, d.chunk) for d in act.drops if d.id in self._live]
+        missing = [d.id for d in act.drops if d.id not in self._live]
+        if not missing:
+            return tuple(here), True
+        if self._rows is None:
+            raise PastNeeded
+        try:
+            more = self._rows.counterpart(act, missing, self._live)
+        except Differs as differs:
+            raise Conflict(
+                f"it drops {len(act.drops):,} segments, and the target {differs.reason}",
+                act.version,
+                differs.version,
+            ) from None
+        return (*here, *((i, self._rows.chunks[i]) for i in dict.fromkeys(more))), False
+
+    def _third(self, act: Act) -> tuple[SetOrigin, ...]:
+        """Return the origins of third logs whose transactions the source has carried."""
+        found = []
+        for name, origin in act.origins.items():
+            old = self._origins.get(name)
+            found.append(SetOrigin(name, old, origin.version, origin.commit))
+            self._origins[name] = origin.version
+        return tuple(found)
+
+    def _rises(self, act: Act) -> dict[str, AppRise]:
+        """Return what becomes of the sequences of the apps whose work is carried."""
+        rises = {}
+        for app, seq in act.units.items():
+            old = self._seqs.get(app)
+            rises[app] = AppRise(old, seq)
+            self._seqs[app] = seq if old is None else max(old, seq)
+        return dict(sorted(rises.items(), key=lambda item: item[0].encode()))
+
+    def _changes(self, act: Act) -> list[Action]:
+        """Return the changes of the small state that the target makes, and note them."""
+        found: list[Action] = []
+        for action in act.transaction.actions:
+            made: Action | None = None
+            if isinstance(action, SetSchema):
+                made = self._schema(action, act.version)
+            elif isinstance(action, SetProperties):
+                made = self._properties(action, act.version)
+            elif isinstance(action, SetGranularity):
+                made = self._granularity(action, act.version)
+            if made is not None:
+                found.append(made)
+        return found
+
+    def _schema(self, action: SetSchema, version: int) -> SetSchema | None:
+        assert self._meta.schema is not None  # noqa: S101 - every table has one
+        schema = joined(action.schema, self._meta.schema)
+        if isinstance(schema, str):
+            raise Conflict(f"it has {schema}", version)
+        if schema is self._meta.schema:
+            return None
+        self._meta = msgspec.structs.replace(self._meta, schema=schema)
+        return SetSchema(schema)
+
+    def _properties(self, action: SetProperties, version: int) -> SetProperties | None:
+        made = properties_to_set(action.changes, self._meta.properties, self._had)
+        if made is None:
+            raise PastNeeded
+        if not isinstance(made, list):
+            had = (self._had or {}).get(made.name)
+            raise Conflict(
+                f"it sets property {made.name!r} to {made.new!r}, and the target has set it to "
+                f"{self._meta.properties.get(made.name)!r}",
+                version,
+                had[-1][1] if had else None,
+            )
+        if not made:
+            return None
+        values = dict(self._meta.properties)
+        for change in made:
+            values.pop(change.name, None)
+            if change.new is not None:
+                values[change.name] = change.new
+        self._meta = msgspec.structs.replace(self._meta, properties=values)
+        return SetProperties(tuple(made))
+
+    def _granularity(self, action: SetGranularity, version: int) -> SetGranularity | None:
+        layout = self._meta.layout
+        if layout is None or layout.granularity == action.new:
+            return None
+        if layout.granularity != action.old:
+            if self._had is None:
+                raise PastNeeded
+            had = self._had.get(_GRANULARITY, [])
+            if any(value == action.new for value, _ in had):
+                return None
+            raise Conflict(
+                f"it sets the granularity to {action.new!r}, and the target has set it to "
+                f"{layout.granularity!r}",
+                version,
+                had[-1][1] if had else None,
+            )
+        layout = msgspec.structs.replace(layout, granularity=action.new)
+        self._meta = msgspec.structs.replace(self._meta, layout=layout)
+        return action
+
+
+_GRANULARITY = "\0granularity"  # no property is called so
+
+
+def _values(acts: Sequence[Act]) -> dict[str, list[tuple[str | None, int]]]:
+    """Return what properties, and the granularity, were set to, with the versions."""
+    found: dict[str, list[tuple[str | None, int]]] = {}
+    for act in acts:
+        for action in act.transaction.actions:
+            if isinstance(action, SetProperties):
+                for change in action.changes:
+                    found.setdefault(change.name, []).append((change.new, act.version))
+            elif isinstance(action, SetGranularity):
+                found.setdefault(_GRANULARITY, []).append((action.new, act.version))
+    return found

@@ -1,0 +1,170 @@
+"""Which segments of two logs hold the same rows, where one has rewritten what the other has not.
+
+No I/O. A segment that both logs have stands for itself: carried segments keep their ids. A rewrite
+that only one log has relates its inputs to its outputs. What is so related is a group, and all of a
+group that one log has live holds the rows that the other one has live of it. The groups are derived
+from the two logs; nothing of them is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from eventlog.merging.history import Act, Step
+
+
+class Differs(Exception):
+    """Rows that one log drops are not a whole in the other; has the reason and its version.
+
+    Attributes:
+        version: the version of the target that made the difference; None if it is not one alone.
+    """
+
+    def __init__(self, reason: str, version: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.version = version
+
+
+class Rows:
+    """The groups of two logs, and what the source has live.
+
+    Args:
+        own: the name of the target's origin, under which the source carries what the target did;
+            None if the target did nothing of its own.
+        origin: the name of the source's origin.
+        source: what the source did since they parted, as far as it is carried.
+        target: what the target did since.
+
+    Attributes:
+        chunks: the chunk of each segment that one of the two added or dropped.
+    """
+
+    def __init__(
+        self, own: str | None, origin: str, source: Sequence[Step], target: Sequence[Step]
+    ) -> None:
+        self.chunks: dict[str, str] = {}
+        self._parent: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        self._arrived: set[str] = set()  # at the source, since they parted
+        self._gone: set[str] = set()  # from the source
+        # Of the target: its own new rows, and what it dropped with the rows: version, other rows.
+        self._fresh: dict[str, int] = {}
+        self._made: set[str] = set()  # at the target, since they parted
+        self._dropped: dict[str, tuple[int, bool]] = {}
+        theirs = [act for step in source for act in step.acts]
+        ours = [act for step in target for act in step.acts]
+        both = _rewrites(theirs).keys() & _rewrites(ours).keys()
+        for act in ours:
+            self._at_target(act, carried=origin in act.origins)
+        units = _units(act for act in ours if origin not in act.origins)
+        for act in theirs:
+            self.at_source(act)
+            done = units.get(unit) if (unit := _unit(act)) and own not in act.origins else None
+            if done is not None:
+                self.same_unit(act, done)
+        for act in (*ours, *theirs):
+            if act.rewrites and _outputs(act) not in both:
+                self.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
+
+    def _at_target(self, act: Act, *, carried: bool) -> None:
+        """Note what the target did, by itself or because the source did it."""
+        self._note(act)
+        for segment in act.adds:
+            self._dropped.pop(segment.id, None)
+        if not act.restores:
+            self._made.update(s.id for s in act.adds)
+        if carried or act.rewrites:
+            return
+        if not act.restores:
+            self._fresh.update((s.id, act.version) for s in act.adds)
+        self._dropped.update((d.id, (act.version, bool(act.adds))) for d in act.drops)
+
+    def _note(self, act: Act) -> None:
+        self.chunks.update((s.id, s.chunk) for s in act.adds)
+        self.chunks.update((d.id, d.chunk) for d in act.drops)
+
+    def at_source(self, act: Act) -> None:
+        """Note what the source did."""
+        self._note(act)
+        self._gone.difference_update(s.id for s in act.adds)
+        self._gone.update(d.id for d in act.drops)
+        self._arrived.update(s.id for s in act.adds)
+        for segment in act.adds:
+            self._fresh.pop(segment.id, None)
+
+    def relate(self, ids: Iterable[str]) -> None:
+        """Note that these are of one group."""
+        first, *others = [self._find(i) for i in ids] or [""]
+        for other in dict.fromkeys(others):
+            root = self._find(first)
+            if other != root:
+                self._parent[other] = root
+                self._members[root] += self._members.pop(other)
+
+    def same_unit(self, act: Act, ours: Act) -> None:
+        """Note that both logs did one unit of work: a chunk has the same rows in both."""
+        for chunk in {s.chunk for s in act.adds}:
+            mine = [s.id for s in ours.adds if s.chunk == chunk]
+            self.relate([*mine, *(s.id for s in act.adds if s.chunk == chunk)])
+            for segment_id in mine:
+                self._fresh.pop(segment_id, None)
+
+    def counterpart(self, act: Act, missing: Collection[str], live: Collection[str]) -> list[str]:
+        """Return what the target has live of the rows that the source drops.
+
+        Args:
+            act: what the source does, before it is noted.
+            missing: the ids of those of its drops that the target does not have live.
+            live: ids that the target has live.
+
+        Raises:
+            Differs: the target has other rows together with them, or has dropped them itself.
+        """
+        found: list[str] = []
+        for root in dict.fromkeys(self._find(i) for i in missing):
+            group = self._members[root]
+            for member in group:
+                lost = self._dropped.get(member)
+                if lost is not None and (act.adds or lost[1]):  # against replaced-on-both-sides
+                    raise Differs("has dropped or replaced them itself", lost[0])
+                if member in self._fresh:  # against rows-dropped-with-others
+                    reason = "has rewritten them together with rows of its own"
+                    raise Differs(reason, self._fresh[member])
+                if member not in missing and member not in live and self._at_source(member):
+                    raise Differs("has rewritten them together with rows that stay")
+            found += [m for m in group if m in live and not self._at_source(m)]
+            if not found and all(m not in self._dropped for m in group):
+                raise Differs("does not have them")
+        return found
+
+    def _at_source(self, segment_id: str) -> bool:
+        there = segment_id in self._arrived or segment_id not in self._made
+        return there and segment_id not in self._gone
+
+    def _find(self, segment_id: str) -> str:
+        if segment_id not in self._parent:
+            self._parent[segment_id] = segment_id
+            self._members[segment_id] = [segment_id]
+        root = segment_id
+        while self._parent[root] != root:
+            root = self._parent[root]
+        while self._parent[segment_id] != root:
+            self._parent[segment_id], segment_id = root, self._parent[segment_id]
+        return root
+
+
+def _outputs(act: Act) -> frozenset[str]:
+    return frozenset(s.id for s in act.adds)
+
+
+def _rewrites(acts: Iterable[Act]) -> Mapping[frozenset[str], Act]:
+    return {_outputs(act): act for act in acts if act.rewrites}
+
+
+def _unit(act: Act) -> tuple[str, int] | None:
+    return next(iter(act.units.items())) if act.is_unit else None
+
+
+def _units(acts: Iterable[Act]) -> dict[tuple[str, int], Act]:
+    return {unit: act for act in acts if (unit := _unit(act)) is not None}

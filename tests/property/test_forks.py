@@ -1,0 +1,39 @@
+"""Random histories of copies that took writes of their own: merged both ways they are equal.
+
+The copies append, compact, delete, restore, vacuum, and are merged in any direction, also by
+programs that die (`support.forked_histories`). `make forks` runs as many as you like.
+"""
+
+from collections import Counter
+
+import pytest
+from support.builders import check_sound
+from support.forked_histories import play_forks, rare
+from support.repeatable import EXAMPLES
+
+from eventlog.fsck.check import fsck
+
+SEEDS = (3, 14, 26)
+LONG = max(EXAMPLES, 300)
+
+
+@pytest.mark.hazard("G3")
+def test_copies_that_were_merged_both_ways_have_the_same_rows():
+    counts = Counter()
+    for seed in SEEDS:
+        history = play_forks(seed)
+        counts.update(history.counts)
+        for side in history.sides:
+            assert fsck(side.handle(), checksums=True).errors == 0
+    check_sound(history.sides[0].store)
+    assert counts["converged"] >= 2
+    assert counts["deaths"] + counts["pauses"] >= 1
+
+
+@pytest.mark.long
+def test_hundreds_of_forks():
+    counts = Counter()
+    for seed in range(1000, 1000 + LONG):
+        counts.update(play_forks(seed).counts)
+    print(f"forks: {dict(counts.most_common())}")  # noqa: T201
+    assert rare(counts) == {}

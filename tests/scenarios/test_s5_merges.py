@@ -1,0 +1,258 @@
+"""S5.3 and S5.4: two copies took writes while cut off from each other, and are one again."""
+
+import io
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.builders import SCHEMA, START_MS, commit, create, drop_of, events, live, replace_object
+from support.forked_histories import copied
+
+from eventlog import Table, errors, replication
+from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
+from eventlog.format import keys
+from eventlog.model.records import Replace, origins_of
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
+
+DAY_1 = {"start": "1970-01-02", "end": "1970-01-03"}
+
+
+@pytest.fixture
+def pair():
+    """A table and a copy of it, cut off from each other."""
+    one = create()
+    append(one, events(6, days=3), app_id="job", app_seq=1)
+    append(one, events(6, days=3, first=6))
+    two = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**6, 77))
+    return one, two
+
+
+def cut_off(place):
+    """The same, where scenarios run."""
+    one = Table.create(place, SCHEMA, time_column="at")
+    append(one, events(6, days=3), app_id="job", app_seq=1)
+    append(one, events(6, days=3, first=6))
+    replication.follow(one, place + "-copy")
+    return one, Table.open(place + "-copy")
+
+
+def names(table):
+    return sorted(scan(table.refresh() and table).to_table().column("name").to_pylist())
+
+
+def rows(*numbers):
+    return sorted(f"row {n}" for n in numbers)
+
+
+def rewritten(table, parts=1, deletes=0):
+    """Compact all segments of day 0 into so many."""
+    inputs = [s for s in live(table.refresh()) if s.chunk == "1970-01-01"]
+    bodies = [table.store.get(keys.key_of(s)) for s in inputs]
+    found = pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies).slice(deletes)
+    size = -(-found.num_rows // parts)
+    pieces = [found.slice(n * size, size) for n in range(parts)]
+    adds = [a for piece in pieces for a in stage(table, table.head(), piece, 2**29)]
+    commit(table, Replace(table.head().version, deletes), *map(drop_of, inputs), *adds)
+
+
+def both_ways(one, two):
+    done = replication.merge(two, one), replication.merge(one, two)
+    assert names(one) == names(two)
+    for a, b in ((one, two), (two, one)):
+        again = replication.merge(a, b)
+        assert (again.commits, again.segments) == (0, 0)
+    return done
+
+
+@pytest.mark.scenario("S5.3")
+@pytest.mark.hazard("G3")
+def test_s5_3_both_took_writes_and_have_the_same_rows_again(place):
+    one, two = cut_off(place)
+    append(one, events(2, first=100))
+    append(two, events(2, first=200), app_id="job", app_seq=2)
+    two.set_properties({"user.by": "two"})
+    overwrite(two, events(1, first=300, day=1), **DAY_1)
+    into_one, into_two = both_ways(one, two)
+    kept = [n for n in range(12) if n % 3 != 1]
+    assert names(one) == rows(*kept, 100, 101, 200, 201, 300)
+    assert (into_one.commits, into_one.transactions, into_one.common) == (3, 3, 2)
+    assert (into_two.commits, into_two.skipped) == (1, 3)
+    assert one.head().properties["user.by"] == "two"
+    (mark,) = origins_of(one.head().meta).values()
+    assert (mark.version, mark.token) == (two.head().version - 1, one.head().version)
+    assert append(one, events(2, first=200), app_id="job", app_seq=2) <= one.head().version
+    assert "row 200" in names(one)
+    assert len(names(one)) == 13  # the job has done that, on the other side
+
+
+@pytest.mark.scenario("S5.4")
+def test_s5_4_both_compacted_the_same_segments_and_no_row_is_lost_or_doubled(place):
+    one, two = cut_off(place)
+    rewritten(one)
+    rewritten(two, parts=2)
+    append(two, events(1, first=100))
+    into_one, into_two = both_ways(one, two)
+    assert names(one) == rows(*range(12), 100)
+    assert (into_one.declined, into_two.declined) == (1, 1)
+    # Each has its own segments of the day: no rewrite was done again.
+    assert len(live(one.head())) == len(live(two.head())) - 1
+
+
+@pytest.mark.scenario("S5.4")
+def test_s5_4_what_only_one_has_compacted_the_other_takes_over(place):
+    one, two = cut_off(place)
+    append(one, events(1, first=100, day=2))
+    rewritten(two)
+    done, _ = both_ways(one, two)
+    assert (done.declined, done.segments) == (0, 1)
+    assert {s.id for s in live(one.refresh())} == {s.id for s in live(two.refresh())}
+
+
+@pytest.mark.hazard("G3")
+def test_g3_rows_that_one_dropped_and_the_other_compacted_are_dropped_by_what_they_became(pair):
+    one, two = pair
+    rewritten(one)
+    rewritten(two, parts=2)
+    both_ways(one, two)
+    overwrite(one, events(0), start="1970-01-01", end="1970-01-02")
+    both_ways(one, two)
+    assert names(two) == rows(*(n for n in range(12) if n % 3))
+
+
+@pytest.mark.hazard("G3")
+def test_g3_rows_that_one_dropped_and_the_other_compacted_with_its_own_are_a_conflict(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    rewritten(one)
+    append(two, events(1, first=200))
+    overwrite(two, events(0), start="1970-01-01", end="1970-01-02")
+    with pytest.raises(errors.CommitConflict) as caught:
+        replication.merge(two, one)
+    assert "rewritten them together with rows of its own (version 3)" in str(caught.value)
+    assert "all before it is merged" in str(caught.value)
+    assert names(one) == rows(*range(12), 100, 200)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_rows_that_both_replaced_are_a_conflict(pair):
+    one, two = pair
+    for n, table in ((1, one), (2, two)):
+        overwrite(table, events(1, first=100 * n, day=1), **DAY_1)
+    for a, b in ((one, two), (two, one)):
+        with pytest.raises(errors.CommitConflict, match="dropped or replaced them itself"):
+            replication.merge(a, b)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
+    one, two = pair
+    for table in pair:
+        append(table, events(2, first=100), app_id="job", app_seq=2)
+    append(two, events(2, first=200), app_id="job", app_seq=3)
+    both_ways(one, two)
+    assert names(one) == rows(*range(12), 100, 101, 200, 201)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_came_from_the_target_is_not_carried_back(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    append(two, events(1, first=200))
+    replication.merge(one, two)
+    rewritten(one)  # the segment is not live any more: nothing but its origin tells
+    replication.merge(two, one)
+    assert names(one) == rows(*range(12), 100, 200)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_third_copy_is_merged_once_by_whatever_way(pair):
+    one, two = pair
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    for n, table in enumerate((one, two, three)):
+        append(table, events(1, first=100 * n + 100))
+    replication.merge(three, two)
+    replication.merge(three, one)
+    both_ways(one, two)
+    assert names(one) == rows(*range(12), 100, 200, 300)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_copy_of_what_was_merged_is_no_new_source(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    append(two, events(1, first=200))
+    replication.merge(two, one)
+    three = Table.open("", store=copied(two.store), clock=ManualClock(START_MS + 10**7, 78))
+    append(two, events(1, first=300))
+    append(three, events(1, first=400))
+    replication.merge(two, one)
+    with pytest.raises(errors.CommitConflict, match="shares more with"):
+        replication.merge(three, one)
+    with pytest.raises(errors.CommitConflict, match="shares more with the target"):
+        replication.merge(one, three)
+    replication.merge(three, two)
+    replication.merge(two, three)
+    both_ways(one, two)
+    assert names(one) == rows(*range(12), 100, 200, 300, 400)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_damaged_segment_is_not_carried(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    append(two, events(2, first=200))
+    (segment,) = [s for s in live(two.head()) if s.version == 3]
+    body = two.store.get(keys.key_of(segment))
+    replace_object(two.store, keys.key_of(segment), body[:50] + b"?" + body[51:])
+    with pytest.raises(errors.DataLoss, match="other bytes than the log describes"):
+        replication.merge(two, one)
+    assert one.refresh().version == 3
+    replace_object(two.store, keys.key_of(segment), body)
+    both_ways(one, two)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_a_vacuum_took_is_merged_by_what_replaced_it_or_said_to_be_gone(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    append(two, events(1, first=200))
+    rewritten(two)
+    two.clock.advance(10**9)
+    vacuum(two, dry_run=False, retention=timedelta(0), staging=timedelta(0))
+    done = replication.merge(two, one)
+    assert (done.commits, done.transactions) == (1, 2)
+    assert names(one) == rows(*range(12), 100, 200)
+    rewritten(one)
+    append(two, events(1, first=300))
+    rewritten(two)
+    two.clock.advance(10**9)
+    vacuum(two, dry_run=False, retention=timedelta(0), staging=timedelta(0))
+    with pytest.raises(errors.VersionVacuumed, match="pin the source"):
+        replication.merge(two, one)
+
+
+def test_columns_and_properties_of_both_fit_together_or_are_named(pair):
+    one, two = pair
+    one.add_columns(one.head().schema.append(pa.field("a", pa.int64())))
+    two.add_columns(two.head().schema.append(pa.field("b", pa.string())))
+    wide = events(1, first=100).append_column("b", [["x"]])
+    append(two, wide)
+    both_ways(one, two)
+    assert set(one.head().schema) == set(two.head().schema)
+    assert scan(one, ["b"], "b = 'x'").to_table().to_pylist() == [{"b": "x"}]
+    one.set_properties({"user.x": "1"})
+    two.set_properties({"user.x": "2"})
+    with pytest.raises(errors.CommitConflict, match=r"'user.x' to '2', .* has set it to '1' "):
+        replication.merge(two, one)
+
+
+def test_a_copy_that_did_nothing_follows(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    done = replication.merge(one, two)
+    assert (done.commits, done.transactions) == (1, 0)
+    assert two.refresh().commit_hash == one.refresh().commit_hash

@@ -1,0 +1,360 @@
+"""Random histories of a table that is forked: copies take writes of their own and are merged.
+
+A history copies a small table, lets each copy append, overwrite, delete, compact, restore, vacuum,
+change columns and properties, and merges them in any direction; some merges die at any call of a
+store and are done again, some run at once. In the end all are merged both ways and must be equal.
+Everything is drawn from a seed.
+"""
+
+import io
+import random
+from collections import Counter
+from datetime import timedelta
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from support.builders import DAY_US, SCHEMA, START_MS, create, live
+from support.crashes import ENDS, MortalStore, quick
+
+from eventlog import Table, errors
+from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
+from eventlog.format import keys
+from eventlog.log import spills
+from eventlog.merging import carry
+from eventlog.model.records import Replace, origins_of
+from eventlog.readers import scan
+from eventlog.replication import merge
+from eventlog.state.delta import drop_of
+from eventlog.store.memory import MemoryStore
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
+
+DAYS = 3
+MOST_CALLS = 40
+HOWS = ("before", "after", "lost", "refused")
+EXTRA = ("one", "two", "three")
+# How often a history has it at least, on average.
+LEAST = {
+    "converged": 0.3,
+    "conflict": 0.02,
+    "deaths": 0.2,
+    "pauses": 0.1,
+    "declined": 0.1,
+    "skipped": 0.5,
+    "compact": 0.3,
+    "overwrite": 0.05,
+    "third": 0.02,
+    "units done twice": 0.05,
+    "rows checked": 0.2,
+}
+
+
+class Side:
+    """One copy of the table."""
+
+    def __init__(self, number, store):
+        self.number, self.store = number, store
+        self.handles = 0
+        self.now_ms = START_MS
+
+    def handle(self, store=None):
+        self.handles += 1
+        self.now_ms += 1000
+        clock = ManualClock(self.now_ms, self.number * 10_000 + self.handles)
+        store = self.store if store is None else store
+        return Table.open(store.uri, store=store, clock=clock)
+
+    def names(self):
+        return sorted(scan(self.handle()).to_table().column("name").to_pylist())
+
+
+def copied(store):
+    found = MemoryStore()
+    for row in store.list(""):
+        found.put_if_absent(row.key, store.get(row.key))
+    return found
+
+
+class ForkedHistory:
+    """A table and its copies.
+
+    Args:
+        seed: of all that is drawn.
+    """
+
+    def __init__(self, seed):
+        chance = self.chance = random.Random(seed)
+        properties = {"keyframe_commits": chance.choice(["1", "3", "64"])}
+        first = create(properties=properties, seed=seed + 1)
+        self.counts = Counter()
+        self.number = 0
+        self.added, self.removed = set(), set()
+        self.exact = True  # whether the book knows what the rows are
+        self.calm = chance.random() < 0.5  # only one side rewrites, and none drops rows
+        origin = Side(9, first.store)
+        for _ in range(chance.randrange(1, 4)):
+            self.append(origin)
+        count = 3 if chance.random() < 0.25 else 2
+        self.sides = [Side(n, copied(first.store)) for n in range(count)]
+
+    # ------------------------------------------------------------------------------- operations
+
+    def rows(self, t, count):
+        """New rows, with some of the columns of the table."""
+        numbers = range(self.number, self.number + count)
+        self.number += count
+        days = [self.chance.randrange(DAYS) for _ in numbers]
+        data = {
+            "at": [day * DAY_US + n for n, day in zip(numbers, days, strict=True)],
+            "name": [f"row {n}" for n in numbers],
+            "value": [None] * count,
+        }
+        fields = [*SCHEMA]
+        for name in t.head().schema.names[len(SCHEMA) :]:
+            fields.append(t.head().schema.field(name))
+            data[name] = [self.chance.choice([None, 1]) for _ in numbers]
+        return pa.table(data, pa.schema(fields)), set(data["name"])
+
+    def append(self, side):
+        t = side.handle()
+        rows, names = self.rows(t, self.chance.randrange(1, 5))
+        append(t, rows)
+        self.added |= names
+
+    def job(self, side):
+        """A unit of work is delivered to one side, or to two."""
+        t = side.handle()
+        rows, names = self.rows(t, self.chance.randrange(1, 4))
+        rows = rows.select(SCHEMA.names)
+        number = self.number
+        append(t, rows, app_id="job", app_seq=number)
+        self.added |= names
+        if self.chance.random() < 0.5:
+            other = self.chance.choice(self.sides)
+            before = other.handle().head().version
+            append(other.handle(), rows, app_id="job", app_seq=number)
+            self.counts["units done twice"] += other.handle().head().version > before
+
+    def overwrite(self, side):
+        if self.calm:
+            return
+        day = self.chance.randrange(DAYS)
+        t = side.handle()
+        gone = set(self.names_of(t, day))
+        rows, names = self.rows(t, self.chance.randrange(3))
+        at = pa.array([day * DAY_US + n for n in range(rows.num_rows)], SCHEMA.field("at").type)
+        rows = rows.set_column(0, SCHEMA.field("at"), at)
+        start = day * DAY_US // 1000
+        moment = lambda ms: f"1970-01-0{ms // 86_400_000 + 1}"
+        try:
+            overwrite(t, rows, start=moment(start), end=moment(start + 86_400_000))
+        except errors.InvalidInput:  # a month reaches over the day
+            return
+        self.removed |= gone
+        self.added |= names
+
+    def names_of(self, t, day):
+        entries = live(t.head(), day * 86_400_000, (day + 1) * 86_400_000)
+        return [n for s in entries for n in self.read(t, s).column("name").to_pylist()]
+
+    def read(self, t, segment):
+        return pq.read_table(io.BytesIO(t.store.get(keys.key_of(segment))))
+
+    def delete(self, side):
+        """Rewrite one segment without its first row."""
+        if not self.calm:
+            self.rewrite(side, deletes=1)
+
+    def compact(self, side):
+        if not self.calm or side.number == 0:
+            self.rewrite(side)
+
+    def rewrite(self, side, deletes=0):
+        t = side.handle()
+        chunks = sorted({s.chunk for s in live(t.head())})
+        if not chunks:
+            return
+        chunk = self.chance.choice(chunks)
+        inputs = [s for s in live(t.head()) if s.chunk == chunk]
+        most = 1 if deletes else len(inputs)
+        inputs = self.chance.sample(inputs, self.chance.randrange(1, most + 1))
+        parts = [self.read(t, s) for s in inputs]
+        rows = pa.concat_tables(parts, promote_options="default")
+        gone = set(rows.slice(0, deletes).column("name").to_pylist())
+        kept = rows.slice(deletes)
+        wide = {n: i for i, n in enumerate(t.head().schema.names)}
+        kept = kept.select(sorted(kept.schema.names, key=wide.get))
+        pieces = [kept] if self.chance.random() < 0.7 else [kept.slice(0, 1), kept.slice(1)]
+        adds = [a for p in pieces if p.num_rows for a in stage(t, t.head(), p, 2**29)]
+        actions = [Replace(t.head().version, len(gone)), *map(drop_of, inputs), *adds]
+        t.commit(t.transaction("compact", actions))
+        self.removed |= gone
+
+    def restore(self, side):
+        if self.calm or self.chance.random() < 0.6:
+            return
+        t = side.handle()
+        versions = range(t.head().meta.horizon, t.head().version)
+        if versions:
+            t.restore(self.chance.choice(versions))
+            self.exact = False
+
+    def vacuum(self, side):
+        hours = timedelta(hours=self.chance.choice([0, 0, 1]))
+        side.now_ms += 2 * 3_600_000
+        vacuum(side.handle(), dry_run=False, retention=hours, staging=hours)
+
+    def property(self, side):
+        name = self.chance.choice(["x", "y", f"own{side.number}"])
+        value = self.chance.choice(["1", "2", None]) if name.startswith("own") else "1"
+        t = side.handle()
+        if self.chance.random() < 0.1 and not self.calm:
+            value = str(side.number)
+        if t.head().properties.get(f"user.{name}") != value:
+            t.set_properties({f"user.{name}": value})
+
+    def column(self, side):
+        t = side.handle()
+        name = self.chance.choice(EXTRA)
+        if name not in t.head().schema.names:
+            kind = pa.int32() if self.chance.random() < 0.05 and not self.calm else pa.int64()
+            t.add_columns(t.head().schema.append(pa.field(name, kind)))
+
+    def granularity(self, side):
+        if not self.calm and self.chance.random() < 0.3:
+            t = side.handle()
+            wanted = self.chance.choice(["day", "month"])
+            if t.head().layout.granularity != wanted:
+                t.set_granularity(wanted)
+
+    def merge(self, side):
+        """Merge another one into this; perhaps dying on the way, perhaps beside others."""
+        chance = self.chance
+        source = chance.choice([s for s in self.sides if s is not side])
+        fate = chance.random()
+        if fate < 0.35:
+            store = MortalStore(side.store, chance.randrange(1, MOST_CALLS), chance.choice(HOWS))
+            try:
+                self.merged(source, side, store)
+            except ENDS:
+                self.counts["deaths"] += 1
+            if chance.random() < 0.5:
+                self.merged(source, side)
+        elif fate < 0.6:
+            others = [self.append, self.compact, self.job, self.merge, self.vacuum]
+            act = chance.choice(others)
+
+            def meanwhile():
+                self.counts["pauses"] += 1
+                act(side)
+
+            pause = chance.randrange(1, MOST_CALLS)
+            self.merged(source, side, MortalStore(side.store, pause=pause, meanwhile=meanwhile))
+        else:
+            self.merged(source, side)
+
+    def merged(self, source, target, store=None):
+        try:
+            done = merge(source.handle(), target.handle(store))
+        except errors.CommitConflict as conflict:
+            self.counts["conflict"] += 1
+            raise Stuck(str(conflict)) from conflict
+        except errors.InvalidInput as apart:
+            if "nothing in common in the versions" not in str(apart):
+                raise
+            # A follower began above what they shared.
+            raise Stuck(str(apart)) from apart
+        except errors.VersionVacuumed as gone:
+            self.counts["gone"] += 1
+            raise Stuck(str(gone)) from gone
+        self.counts["declined"] += done.declined
+        self.counts["skipped"] += done.skipped
+        self.counts["third"] += len(origins_of(target.handle().head().meta)) > 1
+        return done
+
+    CHOICES = {  # noqa: RUF012 - never changed
+        "append": 5,
+        "job": 2,
+        "overwrite": 0.7,
+        "delete": 0.7,
+        "compact": 3,
+        "restore": 0.5,
+        "vacuum": 0.5,
+        "property": 1,
+        "column": 0.7,
+        "granularity": 0.3,
+        "merge": 4,
+    }
+
+    # --------------------------------------------------------------------------------- the course
+
+    def play(self, steps):
+        try:
+            for _ in range(steps):
+                name = self.chance.choices([*self.CHOICES], [*self.CHOICES.values()])[0]
+                self.counts[name] += 1
+                getattr(self, name)(self.chance.choice(self.sides))
+                if name == "merge":
+                    self.check_once()
+            self.converge()
+        except Stuck as stuck:
+            self.counts["stuck"] += 1
+            self.why = str(stuck)
+            told = ("third log", "shares more", "nothing in common", "vacuum")
+            assert not self.calm or any(part in self.why for part in told), self.why
+        self.check_once()
+        self.counts["histories"] += 1
+
+    def converge(self):
+        """Merge everything into everything until nothing is left; then all are equal."""
+        for _ in range(2 * len(self.sides)):
+            done = [self.merged(a, b).commits for a in self.sides for b in self.sides if a is not b]
+            if not any(done):
+                break
+        assert not any(done), "merging again still commits something"
+        first, *others = [s.names() for s in self.sides]
+        for other in others:
+            assert other == first
+        heads = [s.handle().head() for s in self.sides]
+        for head in heads[1:]:
+            assert set(head.schema) == set(heads[0].schema)
+            assert head.layout == heads[0].layout
+            assert user_properties(head) == user_properties(heads[0])
+        if self.exact:
+            assert set(first) == self.added - self.removed
+            self.counts["rows checked"] += 1
+        self.counts["converged"] += 1
+
+    def check_once(self):
+        """No row is there twice, wherever one looks."""
+        for side in self.sides:
+            names = side.names()
+            assert len(set(names)) == len(names)
+
+
+def user_properties(head):
+    return {n: v for n, v in head.properties.items() if n.startswith("user.")}
+
+
+class Stuck(Exception):
+    """The sides cannot be merged any more."""
+
+
+def play_forks(seed, steps=14):
+    """Play a history and return it."""
+    with (
+        quick(),
+        mock.patch.object(spills, "SPILL_BYTES", spills.SPILL_BYTES if seed % 5 else 700),
+        mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2),
+    ):
+        history = ForkedHistory(seed)
+        history.play(steps)
+    return history
+
+
+def rare(counts):
+    """What happened too rarely in so many histories, and how often."""
+    wanted = {name: round(counts["histories"] * least) for name, least in LEAST.items()}
+    return {name: counts[name] for name, least in wanted.items() if counts[name] < least}
