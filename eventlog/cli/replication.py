@@ -1,4 +1,4 @@
-"""The commands replicate and replicas.
+"""The commands replicate, replicas, and merge.
 
 Needs the extra `cli`.
 """
@@ -17,9 +17,12 @@ from eventlog.replication.attachment import break_replica, detach
 from eventlog.replication.attachment import replicas as attached_to
 from eventlog.replication.backfill import backfill
 from eventlog.replication.follow import Followed, Follower
+from eventlog.replication.merge import merge as merged_into
 from eventlog.replication.steps import From
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 from eventlog.store.retry import wait_s
+from eventlog.table.table import Table
 
 
 @click.command()
@@ -126,7 +129,41 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
         terminal.note("`since` is the version that attached it; `behind` counts acknowledgements")
 
 
-COMMANDS = [replicate, replicas]
+@click.command()
+@common
+@click.argument("target", required=False)
+@click.option(
+    "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
+    help="Storage option of TARGET; without any, those of URI hold for both. Repeatable.",
+)  # fmt: skip
+def merge(place: Place, *, target: str | None, target_options: dict[str, str]) -> None:
+    """Commit on TARGET what URI did on its own, each transaction once; or publish a branch.
+
+    URI and TARGET are copies of one table that both took writes. Run it in both directions, and
+    both have the same rows; again, and nothing is left to do. With --branch NAME, and without
+    TARGET, the branch is published: URI gets all that it did in one version.
+    """
+    source = place.open()
+    if target is not None:
+        options = target_options or place.storage_options
+        done = merged_into(source, target, target_options=options)
+    elif isinstance(source.store, BranchStore):
+        done = Table(source.store.parent).merge(source)
+    else:
+        raise InvalidInput("give a TARGET, or the branch to publish with --branch")
+    carried = count_text(done.transactions, "transaction") if done.transactions else "nothing"
+    more = f", {done.declined:,} rewrites left out" if done.declined else ""
+    text = (
+        f"{done.target} has version {done.head} now: {carried} carried in "
+        f"{count_text(done.commits, 'version')}, {count_text(done.segments, 'segment')}, "
+        f"{size_text(done.bytes)}{more}"
+        if done.commits
+        else f"{done.target} has everything of {done.source}: nothing to merge"
+    )
+    _tell(place, msgspec.to_builtins(done), text)
+
+
+COMMANDS = [replicate, replicas, merge]
 
 
 def _say(place: Place, done: Followed) -> None:

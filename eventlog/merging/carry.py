@@ -17,6 +17,7 @@ from eventlog.clock import Clock
 from eventlog.errors import (
     CommitConflict,
     DataLoss,
+    InvalidInput,
     KeyNotFound,
     UnsupportedFormat,
     VersionVacuumed,
@@ -39,6 +40,7 @@ from eventlog.model.records import (
 )
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.rule import keyed_of
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import each, read_ahead, threads
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import put_once, retrying
@@ -129,6 +131,26 @@ class _Done:
     bytes: int = 0
     skipped: dict[int, int] = field(default_factory=dict)
     declined: dict[int, int] = field(default_factory=dict)
+
+
+def publish(branch: Opened, parent: Opened) -> Merged:
+    """Commit on a table what a branch of it did since the fork, in one version.
+
+    Raises:
+        CommitConflict: both changed the same in different ways; nothing was committed.
+        DataLoss: a segment of the branch is missing or damaged; nothing was committed.
+        InvalidInput: it is no branch of this table.
+        Unavailable: a store does not answer.
+    """
+    store = branch.store
+    if not isinstance(store, BranchStore) or store.parent.uri != parent.uri:
+        raise InvalidInput(
+            f"{branch.uri} is no branch of {parent.uri}: `eventlog.replication.merge` joins copies "
+            "of a table",
+            table=parent.uri,
+        )
+    branch.refresh()
+    return Carrier(branch, parent, store.forks[0].version, at_once=True).run()
 
 
 class _Overtaken(Exception):

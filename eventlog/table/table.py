@@ -33,6 +33,7 @@ from eventlog.log import diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.merging.carry import Merged, publish
 from eventlog.model.records import (
     Action,
     App,
@@ -443,6 +444,27 @@ class Table:
         Costs three or four requests for each.
         """
         return names.branches(self)
+
+    def merge(self, branch: Table | str) -> Merged:
+        """Publish a branch: commit here what it did since the fork, in one version.
+
+        So no reader ever sees a part of it. Its segments are copied as they are. What was committed
+        here meanwhile stays. Idempotent: again, and after the branch went on, only what is new is
+        committed. The branch stays as it is.
+
+        Args:
+            branch: a handle to a branch of this table, or its name.
+
+        Raises:
+            CommitConflict: both changed the same in different ways: a column, a property, rows that
+                the branch drops and that were rewritten here. Nothing was committed.
+            DataLoss: a segment of the branch is missing or damaged; nothing was committed.
+            InvalidInput: it is no branch of this table.
+            TableNotFound: there is no such branch.
+        """
+        if isinstance(branch, str):
+            branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
+        return publish(branch, self)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch with all its rows, and what keeps its parent's from vacuum.

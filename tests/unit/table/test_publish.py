@@ -1,0 +1,128 @@
+"""Publishing a branch: everything that it did, in one version, once."""
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from support.builders import check_sound, commit, create, drop_of, events, live
+
+from eventlog import Table, compaction, errors
+from eventlog.cli.program import build
+from eventlog.clock import ManualClock
+from eventlog.model.records import Replace
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
+from eventlog.writers.batch import stage
+
+DAY_1 = {"start": "1970-01-02", "end": "1970-01-03"}
+
+
+@pytest.fixture
+def table():
+    t = create()
+    append(t, events(4, days=2))
+    append(t, events(4, days=2, first=4))
+    return t
+
+
+def numbers(table):
+    names = scan(table.refresh() and table).to_table().column("name").to_pylist()
+    return sorted(int(name.removeprefix("row ")) for name in names)
+
+
+def test_a_branch_is_published_in_one_version_and_again_when_it_goes_on(table):
+    b = table.branch("audit")
+    append(b, events(2, first=100), app_id="job", app_seq=1)
+    overwrite(b, events(1, first=200, day=1), **DAY_1)
+    b.set_properties({"user.checked": "yes"})
+    b.add_columns(b.head().schema.append(pa.field("more", pa.int64())))
+    compaction.run(b)
+    append(table, events(1, first=300, day=1))
+    before = table.refresh().version
+    done = table.merge(b)
+    assert (table.refresh().version, done.commits) == (before + 1, 1)
+    assert numbers(table) == [0, 2, 4, 6, 100, 101, 200, 300]
+    assert table.head().properties["user.checked"] == "yes"
+    assert "more" in table.head().schema.names
+    assert table.merge("audit").commits == 0
+    append(table, events(2, first=100), app_id="job", app_seq=1)  # it is done
+    append(b, events(1, first=400))
+    assert table.merge(b).transactions == 1
+    assert numbers(table) == [0, 2, 4, 6, 100, 101, 200, 300, 400]
+    table.delete_branch("audit")
+    assert numbers(table) == [0, 2, 4, 6, 100, 101, 200, 300, 400]
+    check_sound(table.store)
+
+
+def test_a_conflict_commits_nothing(table):
+    b = table.branch("audit")
+    append(b, events(1, first=100))
+    overwrite(b, events(0), **DAY_1)
+    append(table, events(1, first=300, day=1))
+    head = table.refresh()
+    inputs = [s for s in live(head) if s.chunk == "1970-01-02"]
+    adds = stage(table, head, events(5, first=500, day=1), 2**29)
+    commit(table, Replace(head.version, 0), *map(drop_of, inputs), *adds)
+    before = table.head().version
+    with pytest.raises(errors.CommitConflict, match=r"rows of its own.*nothing was committed"):
+        table.merge(b)
+    assert table.refresh().version == before
+
+
+def test_what_is_no_branch_of_the_table_is_refused(table):
+    b = table.branch("one")
+    with pytest.raises(errors.InvalidInput, match="is no branch of"):
+        b.merge(table)
+    with pytest.raises(errors.InvalidInput, match="is no branch of"):
+        table.merge(create(seed=5))
+    with pytest.raises(errors.TableNotFound):
+        table.merge("two")
+
+
+def test_a_branch_of_a_branch_is_published_step_by_step(table):
+    b = table.branch("one")
+    append(b, events(1, first=100))
+    c = b.branch("two")
+    append(c, events(1, first=200))
+    b.merge(c)
+    table.merge(b)
+    assert numbers(table) == [*range(8), 100, 200]
+    assert table.merge(b).commits == 0
+    with pytest.raises(errors.InvalidInput, match="is no branch of"):
+        table.merge(c)
+
+
+def test_two_publish_at_once_and_it_is_there_once(table):
+    b = table.branch("audit")
+    append(b, events(3, first=100))
+    other = Table.open("", store=table.store, clock=ManualClock(1_600_000_900_000, 9))
+    real = other.commit
+
+    def overtaken(transaction):
+        table.merge("audit")
+        other.commit = real
+        return real(transaction)
+
+    other.commit = overtaken
+    assert other.merge("audit").commits == 0
+    assert numbers(table) == [*range(8), 100, 101, 102]
+
+
+def test_the_command_publishes_and_joins(tmp_path):
+    root = (tmp_path / "t").as_uri()
+    t = Table.create(root, events().schema, time_column="at")
+    append(t, events(2))
+    run = lambda *args: CliRunner().invoke(build(), args)
+    b = t.branch("audit")
+    append(b, events(1, first=100))
+    published = run("merge", root, "--branch", "audit")
+    assert "1 transaction carried in 1 version, 1 segment" in published.output
+    assert "nothing to merge" in run("merge", root, "--branch", "audit").output
+    assert "give a TARGET" in run("merge", root).output
+    copy = (tmp_path / "copy").as_uri()
+    assert run("replicate", root, copy).exit_code == 0
+    append(t, events(1, first=200))
+    append(Table.open(copy), events(1, first=300))
+    assert '"transactions":1' in run("merge", root, copy, "--json").output.replace(" ", "")
+    assert run("merge", copy, root).exit_code == 0
+    assert numbers(t) == numbers(Table.open(copy)) == [0, 1, 100, 200, 300]
+    assert "merged from" in run("show", root).output
