@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories contention model mutants fuzz soak bench bench-upserts \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -86,6 +86,10 @@ simulate: $(STAMP) ## the protocol under a deterministic scheduler: SEEDS=20000 
 
 histories: $(STAMP) ## keyed tables against a dictionary: HISTORIES=10000 fresh ones, three a second
 	@$(PYTHON) tests/property/histories.py $(HISTORIES)
+
+forks: $(STAMP) ## copies that are merged, with a key and without: HISTORIES=10000 fresh ones, two a second
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of forks
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of keyed-forks
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)

@@ -19,7 +19,6 @@ from eventlog.errors import (
     DataLoss,
     InvalidInput,
     KeyNotFound,
-    UnsupportedFormat,
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
@@ -29,17 +28,21 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
 from eventlog.merging.history import Step
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
+from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     Action,
     Drop,
     Replace,
+    SameSegments,
     Segment,
     SetOrigin,
     Transaction,
+    Unchanged,
     origins_of,
 )
 from eventlog.state.delta import add_of, drop_of
-from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.rule import stored_rule
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import each, read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -203,6 +206,9 @@ class Carrier:
         self._from = source.head()
         self._done = _Done()
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
+        self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
+        self._ties: Ties | None = None  # None: no keyed table
+        self._in_one = at_once
         self._looked = common  # up to here there is nothing left to carry
         self._gone: tuple[Segment, str] | None = None
 
@@ -216,8 +222,6 @@ class Carrier:
             Unavailable: a store does not answer.
         """
         origin = hash_at(self._source.log, self._from, self._common + 1)
-        if keyed_of(self._from.layout) is not None and origin is not None:
-            raise UnsupportedFormat("keyed tables cannot be merged yet", table=self._source.uri)
         if origin is None:
             return self._merged(self._target.head())
         tries = 0
@@ -243,10 +247,15 @@ class Carrier:
             CommitConflict: something cannot be carried.
             _Overtaken: others have committed what stands against it: plan again.
         """
+        pair = self._pair(head, origin)
+        rule = stored_rule(head.layout, head.stored_schema, head.properties)
+        self._ties = None if rule is None else ties_of(rule)
+        upper = pair.own is not None and pair.own > pair.origin
+        self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
+        self._wide |= self._in_one
         last = self._from.version
         if not self._wide:
             last = min(first + WINDOW - 1, last)
-        pair = self._pair(head, origin)
         planned, conflict = self._planned(pair, head, first, last)
         if conflict is not None and self._at_once:
             raise self._refusal(conflict)
@@ -305,30 +314,43 @@ class Carrier:
     ) -> tuple[list[Carried], Conflict | None]:
         """Return what to commit for these versions of the source, up to a conflict."""
         todo = list(steps(self._source.log, first, last))
-        before = self._source.log.snapshot(first - 1).meta if _third(todo, pair) else None
+        known = self._ties is not None or _third(todo, pair)
+        before = self._source.log.snapshot(first - 1).meta if known else None
         origins = {} if before is None else origins_of(before)
         pair = _replaced(pair, {name: mark.version for name, mark in origins.items()})
         past: Past | None = None
         while True:
-            planner = Planner(pair, head.meta, self._live(head, todo, past), past)
-            made: list[Carried] = []
-            conflict: Conflict | None = None
+            planner = self._planner(pair, head, todo, past)
             try:
-                for step in todo:
-                    carried = planner.carry(step)
-                    if carried is not None:
-                        made.append(carried)
+                made, conflict = _decided(planner, todo)
             except PastNeeded:
                 past = Past(
                     list(steps(self._source.log, self._common + 1, first - 1)),
                     list(steps(self._target.log, self._common + 1, head.version)),
                 )
                 continue
-            except Conflict as found:
-                conflict = found
             self._done.skipped.update(planner.skipped)
             self._done.declined.update(planner.declined)
             return made, conflict
+
+    def _planner(
+        self, pair: Pair, head: Snapshot, todo: Sequence[Step], past: Past | None
+    ) -> Planner:
+        if self._ties is None:
+            return Planner(pair, head.meta, self._live(head, todo, past), past)
+        overwrites = (a for s in todo for a in s.acts if not a.merges_slices)
+        names = {drop.chunk for act in overwrites for drop in act.drops}
+        chunks: dict[str, list[Segment]] = {name: [] for name in names}
+        for entry in head.segments(chunks=sorted(names)) if names else ():
+            if entry.chunk in names:  # larger ones overlap it
+                chunks[entry.chunk].append(entry)
+        return KeyedPlanner(pair, head.meta, chunks, past, ties=self._ties, renamed=self._renamed)
+
+    def _renamed(self, segment_id: str) -> str:
+        """Return the id of the segment that repeats another one, the same at each try."""
+        if segment_id not in self._again:
+            self._again[segment_id] = self._target.clock.token()
+        return self._again[segment_id]
 
     def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
         """Return which of the segments in question the target has live."""
@@ -348,7 +370,7 @@ class Carrier:
 
         What a vacuum of the source has deleted is left out together with what replaced it later.
         """
-        if self._at_once and planned:
+        if self._in_one and planned:
             planned = [reduce(Carried.then, planned)]
         pending: Carried | None = None
         for carried in planned:
@@ -370,7 +392,7 @@ class Carrier:
             answers = read_ahead(
                 pool,
                 todo,
-                lambda entry: (entry, self._copy(entry, epoch)),
+                lambda entry: (entry, self._copy(entry, epoch, carried.copies.get(entry.id))),
                 weigh=lambda entry: entry.bytes,
                 most=COPY_BYTES,
             )
@@ -385,12 +407,24 @@ class Carrier:
         self._gone = gone
         return gone is None
 
-    def _copy(self, entry: Segment, epoch: int) -> bool:
-        """Copy an object to a key of the target; return whether the source has it (R19.4)."""
-        key = keys.key_of(entry)
+    def _copy(
+        self, entry: Segment, epoch: int, places: Sequence[tuple[bool, str]] | None = None
+    ) -> bool:
+        """Copy an object to a key of the target; return whether it is there (R19.4).
+
+        Args:
+            entry: the entry.
+            epoch: of the key.
+            places: where it may lie: whether at the target, and its key; the source's if None.
+        """
+        places = places or ((False, keys.key_of(entry)),)
+        return any(self._copy_from(*place, entry, epoch) for place in places)
+
+    def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
+        store = self._target.store if mine else self._source.store
         for _ in range(_READS):
             try:
-                body = retrying(self._target.clock)(self._source.store.get, key)
+                body = retrying(self._target.clock)(store.get, key)
             except KeyNotFound:
                 return False
             # against damage-merged
@@ -400,7 +434,7 @@ class Carrier:
                 return True
         raise DataLoss(
             "a segment has other bytes than the log describes: run `eventlog fsck --checksums`",
-            table=self._source.uri,
+            table=store.uri,
             key=key,
             version=entry.version,
         )
@@ -419,6 +453,7 @@ class Carrier:
         ]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
+            *_guards(carried, head),
             *carried.origins,
             origin,
             *carried.changes,
@@ -433,7 +468,10 @@ class Carrier:
             history.COUNT: str(carried.transactions),
             "version": str(carried.version),
         }
-        self._target.commit(self._target.transaction("merge", actions, info=info))
+        read = head.version if carried.seen is None else carried.seen
+        self._target.commit(
+            self._target.transaction("merge", actions, read_version=read, info=info)
+        )
         self._done.commits += 1
         self._done.transactions += carried.transactions
 
@@ -451,6 +489,15 @@ class Carrier:
         """Return the error for segments that the source does not have any more."""
         assert self._gone is not None  # noqa: S101 - only then
         entry, key = self._gone
+        if entry.id in self._again.values():
+            return VersionVacuumed(
+                f"rows of version {entry.version} must be added once more after those of "
+                f"{self._source.uri}, so that both have one order, and a vacuum has deleted them. "
+                "Merge in the other direction; merge more often than the retention, or pin the "
+                "version up to which was merged",
+                table=self._target.uri,
+                version=entry.version,
+            )
         horizon = self._source.refresh().meta.horizon
         if entry.version < horizon:
             return VersionVacuumed(
@@ -485,6 +532,29 @@ class Carrier:
             done.segments,
             done.bytes,
         )
+
+
+def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Conflict | None]:
+    """Return what to commit for these commits of the source, up to a conflict."""
+    made: list[Carried] = []
+    conflict: Conflict | None = None
+    try:
+        for step in todo:
+            carried = planner.carry(step)
+            if carried is not None:
+                made.append(carried)
+    except Conflict as found:
+        conflict = found
+    rest = planner.rest() if made else None
+    return (made if rest is None else [*made, rest]), conflict
+
+
+def _guards(carried: Carried, head: Snapshot) -> list[Action]:
+    """Return what keeps others from committing to chunks in which the order was decided."""
+    if carried.seen is not None:
+        return [SameSegments(head.hash_sum())] if carried.still else []
+    chunks = (parse_chunk(name) for name in sorted(carried.still))
+    return [Unchanged(chunk.start, chunk.end) for chunk in chunks]
 
 
 def _third(todo: Sequence[Step], pair: Pair) -> bool:

@@ -23,12 +23,14 @@ from eventlog.model.records import (
     Replace,
     Schema,
     Segment,
+    SetBuckets,
     SetGranularity,
     SetOrigin,
     SetProperties,
     SetSchema,
     origins_of,
 )
+from eventlog.state.keyed.rule import keyed_of
 
 
 class Conflict(Exception):
@@ -101,6 +103,11 @@ class Carried:
         deletes: for a rewrite, the number of rows that it deletes; None: it is none.
         operations: the source's.
         transactions: number of the source's transactions that it carries.
+        copies: for adds that are no segments of the source: where their objects lie, as (whether
+            that is at the target, key), the first that is there.
+        seen: for drops of a keyed table, the target's version that the source had seen; None: the
+            newest.
+        still: chunks to which nothing may be added meanwhile.
     """
 
     version: int
@@ -113,9 +120,18 @@ class Carried:
     deletes: int | None = None
     operations: tuple[str, ...] = ()
     transactions: int = 0
+    copies: Mapping[str, tuple[tuple[bool, str], ...]] = field(default_factory=dict)
+    seen: int | None = None
+    still: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the target would be the same without it."""
+        return not (self.adds or self.drops or self.changes or self.origins or self.apps)
 
     def then(self, later: Carried) -> Carried:
         """Return the one transaction that has the effect of both."""
+        seen = [version for version in (self.seen, later.seen) if version is not None]
         dropped = {i for i, _ in later.drops}
         added = {s.id for s in self.adds}
         back = {s.id for s in later.adds} & {i for i, _ in self.drops}
@@ -135,9 +151,12 @@ class Carried:
             ),
             (*self.changes, *later.changes),
             (*self.origins, *later.origins),
-            apps,
+            dict(sorted(apps.items(), key=lambda item: item[0].encode())),
             operations=(*self.operations, *later.operations),
             transactions=self.transactions + later.transactions,
+            copies={**self.copies, **later.copies},
+            seen=min(seen, default=None),
+            still=self.still | later.still,
         )
 
 
@@ -162,6 +181,7 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._meta, self._live = pair, meta, set(live)
         self._past = past
+        self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
         self._units: dict[tuple[str, int], Act] = {}
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
@@ -183,19 +203,27 @@ class Planner:
         """
         carried = Carried(step.version, step.commit)
         for act in step.acts:
-            if not self._is_new(act):
-                self._count(self.skipped, act, self._does_anything(act))
-            else:
+            if self._is_new(act):
                 part = self._act(act)
-                if part is not None:
-                    only = not carried.transactions and len(step.acts) == 1
-                    carried = carried.then(part)
-                    if only:
-                        carried = replace(carried, deletes=part.deletes)
+            else:
+                self._count(self.skipped, act, self._does_anything(act))
+                part = self._known(act)
+            if part is not None:
+                carried = carried.then(part)
+                if len(step.acts) == 1:
+                    carried = replace(carried, deletes=part.deletes)
             if self._rows is not None:
                 self._rows.at_source(act)
         named = replace(carried, version=step.version, commit=step.commit)
-        return named if carried.transactions else None
+        return None if carried.is_empty else named
+
+    def rest(self) -> Carried | None:
+        """Return what has to be committed with the last of them; None if nothing has."""
+        return None
+
+    def _known(self, act: Act) -> Carried | None:  # noqa: ARG002 - of keyed tables
+        """Return what is to be committed where the target has what a transaction did."""
+        return None
 
     @staticmethod
     def _count(counts: dict[int, int], act: Act, number: int) -> None:
@@ -203,12 +231,13 @@ class Planner:
 
     @staticmethod
     def _does_anything(act: Act) -> bool:
-        kinds = (SetSchema, SetProperties, SetGranularity)
+        kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in act.transaction.actions)
         return bool(act.adds or act.drops or changes)
 
     def _is_new(self, act: Act) -> bool:
         """Return whether the target does not have what a transaction did."""
+        self._unit = None
         old = {name: self._theirs.get(name) for name in act.origins}
         self._theirs.update((name, origin.version) for name, origin in act.origins.items())
         for name, origin in act.origins.items():
@@ -245,6 +274,7 @@ class Planner:
                 done[0].version,
             )
         self._rows.same_unit(act, done[0])
+        self._unit = done[0]
         return True
 
     def _act(self, act: Act) -> Carried | None:
@@ -331,9 +361,22 @@ class Planner:
                 made = self._properties(action, act.version)
             elif isinstance(action, SetGranularity):
                 made = self._granularity(action, act.version)
+            elif isinstance(action, SetBuckets):
+                made = self._buckets(action)
             if made is not None:
                 found.append(made)
         return found
+
+    def _buckets(self, action: SetBuckets) -> SetBuckets | None:
+        layout = self._meta.layout
+        keyed = None if layout is None else keyed_of(layout)
+        if layout is None or keyed is None or keyed.buckets >= action.new:
+            return None  # the target has split them, too
+        keyed = msgspec.structs.replace(keyed, buckets=action.new)
+        self._meta = msgspec.structs.replace(
+            self._meta, layout=msgspec.structs.replace(layout, keyed=keyed)
+        )
+        return action
 
     def _schema(self, action: SetSchema, version: int) -> SetSchema | None:
         assert self._meta.schema is not None  # noqa: S101 - every table has one

@@ -60,6 +60,27 @@ MERGES = (
         "test_g3_rows_that_one_dropped_and_the_other_compacted_with_its_own_are_a_conflict",
     ),
     mutant(
+        "merged-slices-carried",
+        "G4 K4",
+        "merges of slices are not carried: each log merges its own",
+        never,
+        "test_g4_merges_of_slices_stay_at_their_side",
+    ),
+    mutant(
+        "orders-that-differ",
+        "G4",
+        "rules that depend on the order alone are refused where both wrote",
+        never,
+        "test_g4_a_rule_that_depends_on_the_order_alone_is_refused_where_both_wrote",
+    ),
+    mutant(
+        "unseen-rows-dropped",
+        "G4",
+        "an overwrite drops nothing that its side had not seen",
+        never,
+        "test_g4_an_overwrite_of_what_was_merged_with_newer_rows_is_a_conflict",
+    ),
+    mutant(
         "damage-merged",
         "G3",
         "a segment is compared with the log before it is carried",

@@ -1,4 +1,4 @@
-"""Long runs: `python tests/property/histories.py HISTORIES [--first N]` of keyed tables.
+"""Long runs: `python tests/property/histories.py HISTORIES [--first N] [--of forks]`.
 
 Without `--first` the seeds are fresh. Prints what the histories contained; a seed that fails is
 printed with its error. The exit code is 1 if one failed, or if something happened too rarely to
@@ -17,17 +17,24 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `property`
 
-from support.random_histories import play, rare  # noqa: E402 - found by the line before
+from support import forked_histories as forked  # noqa: E402 - found by the line before
+from support.random_histories import play, rare  # noqa: E402 - likewise
 
 MAX_TOLD = 5
+KINDS = {
+    "keyed": (play, rare),
+    "forks": (forked.play_forks, forked.rare),
+    "keyed-forks": (forked.play_keyed_forks, forked.rare_keyed),
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("histories", type=int, help="how many")
     parser.add_argument("--first", type=int, help="seed; else fresh ones")
+    parser.add_argument("--of", choices=KINDS, default="keyed", help="keyed tables, or copies")
     options = parser.parse_args()
-    first = options.first
+    first, (one, too_rare) = options.first, KINDS[options.of]
     if first is None:
         first = random.SystemRandom().randrange(10**9, 10**12)
     print(f"seeds {first} to {first + options.histories - 1}", flush=True)
@@ -35,7 +42,7 @@ def main():
     counts, failed, began = Counter(), [], time.monotonic()
     for number in range(options.histories):
         try:
-            counts.update(play(first + number).counts)
+            counts.update(one(first + number).counts)
         except KeyboardInterrupt:
             options.histories = number
             break
@@ -53,8 +60,8 @@ def main():
     seconds = time.monotonic() - began
     print(f"{options.histories / seconds:.1f} histories/s, {seconds:.0f} s, {len(failed)} failed")
     if failed:
-        print(f"again: {sys.argv[0]} 1 --first {failed[0]}")
-    few = rare(counts)
+        print(f"again: {sys.argv[0]} 1 --first {failed[0]} --of {options.of}")
+    few = too_rare(counts)
     if few:
         print(f"more rarely than expected: {few}")
     return 1 if failed or few else 0

@@ -8,12 +8,13 @@ from collections import Counter
 
 import pytest
 from support.builders import check_sound
-from support.forked_histories import play_forks, rare
+from support.forked_histories import play_forks, play_keyed_forks, rare, rare_keyed
 from support.repeatable import EXAMPLES
 
 from eventlog.fsck.check import fsck
 
-SEEDS = (3, 14, 26)
+SEEDS = (0, 9)
+KEYED_SEEDS = (9,)
 LONG = max(EXAMPLES, 300)
 
 
@@ -30,10 +31,24 @@ def test_copies_that_were_merged_both_ways_have_the_same_rows():
     assert counts["deaths"] + counts["pauses"] >= 1
 
 
+@pytest.mark.hazard("G4")
+def test_keyed_copies_that_were_merged_both_ways_have_the_same_rows():
+    counts = Counter()
+    for seed in KEYED_SEEDS:
+        history = play_keyed_forks(seed)
+        counts.update(history.counts)
+        for side in history.sides:
+            assert fsck(side.handle(), checksums=True).errors == 0
+    assert counts["converged"] == counts["repeated"] == len(KEYED_SEEDS)
+
+
 @pytest.mark.long
-def test_hundreds_of_forks():
+@pytest.mark.parametrize(
+    ("play", "too_rare"), [(play_forks, rare), (play_keyed_forks, rare_keyed)], ids=["", "keyed"]
+)
+def test_hundreds_of_forks(play, too_rare):
     counts = Counter()
     for seed in range(1000, 1000 + LONG):
-        counts.update(play_forks(seed).counts)
+        counts.update(play(seed).counts)
     print(f"forks: {dict(counts.most_common())}")  # noqa: T201
-    assert rare(counts) == {}
+    assert too_rare(counts) == {}

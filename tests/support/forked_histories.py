@@ -16,8 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.builders import DAY_US, SCHEMA, START_MS, create, live
 from support.crashes import ENDS, MortalStore, quick
+from support.keyed_tables import DAY, model_of, ordered, properties_of, row_of, rule_at, runs_of
+from support.keyed_tables import SCHEMA as KEYED_SCHEMA
+from support.keyed_tables import merged as merged_run
 
-from eventlog import Table, errors
+from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
@@ -27,13 +30,16 @@ from eventlog.model.records import Replace, origins_of
 from eventlog.readers import scan
 from eventlog.replication import merge
 from eventlog.state.delta import drop_of
+from eventlog.state.keyed import slices
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append, overwrite
+from eventlog.writers import append, delete, overwrite, upsert
 from eventlog.writers.batch import stage
 
 DAYS = 3
 MOST_CALLS = 40
+ENOUGH_TO_TELL = 100
 HOWS = ("before", "after", "lost", "refused")
+BESIDE = ("append", "compact", "job", "merge", "vacuum", "write")
 EXTRA = ("one", "two", "three")
 # How often a history has it at least, on average.
 LEAST = {
@@ -243,8 +249,7 @@ class ForkedHistory:
             if chance.random() < 0.5:
                 self.merged(source, side)
         elif fate < 0.6:
-            others = [self.append, self.compact, self.job, self.merge, self.vacuum]
-            act = chance.choice(others)
+            act = getattr(self, chance.choice([n for n in BESIDE if n in self.CHOICES]))
 
             def meanwhile():
                 self.counts["pauses"] += 1
@@ -354,7 +359,217 @@ def play_forks(seed, steps=14):
     return history
 
 
-def rare(counts):
+def rare(counts, least_of=LEAST):
     """What happened too rarely in so many histories, and how often."""
-    wanted = {name: round(counts["histories"] * least) for name, least in LEAST.items()}
+    if counts["histories"] < ENOUGH_TO_TELL:
+        return {}
+    wanted = {name: round(counts["histories"] * least) for name, least in least_of.items()}
     return {name: counts[name] for name, least in wanted.items() if counts[name] < least}
+
+
+# ----------------------------------------------------------------------------------- with a key
+
+RULES = ("last", "last", "partial", "groups", "sums", "first", "aggregate")
+SUMS = {"a": "sum", "b": "max", "c": "min", "g": "max", "o": "max", "at": "max"}
+KEYED_CHOICES = {
+    "write": 6,
+    "erase": 2,
+    "replace_chunk": 0.5,
+    "compact": 2,
+    "merge_run": 1,
+    "clean": 0.3,
+    "column": 0.3,
+    "split": 0.3,
+    "merge": 4,
+}
+KEYED_LEAST = {
+    "converged": 0.4,
+    "conflict": 0.02,
+    "deaths": 0.1,
+    "pauses": 0.1,
+    "declined": 0.2,
+    "repeated": 0.1,
+    "replace_chunk": 0.1,
+    "rows checked": 0.2,
+}
+
+
+class KeyedFork(ForkedHistory):
+    """A keyed table and a copy of it; rows of one key often tie.
+
+    Args:
+        seed: of all that is drawn.
+    """
+
+    CHOICES = KEYED_CHOICES
+
+    def __init__(self, seed):
+        chance = self.chance = random.Random(seed)
+        self.kind = chance.choice(RULES)
+        order = chance.choice([None, "o", "o"])
+        properties = properties_of(self.kind, ("k", "s")) if self.kind != "sums" else {}
+        if self.kind == "sums":
+            named = {f"merge.{n}": f for n, f in SUMS.items()}
+            properties = {"merge": "aggregate", **named}
+        store = MemoryStore()
+        self.days = chance.choice([1, 1, 2])
+        table = Table.create(
+            store.uri,
+            KEYED_SCHEMA,
+            store=store,
+            clock=ManualClock(START_MS, seed + 1),
+            time_column="at",
+            granularity="all" if self.days == 1 else "day",
+            key=("k", "s"),
+            buckets=chance.choice([1, 2, 5]),
+            order_by=order,
+            properties={
+                "keyframe_commits": chance.choice(["1", "3", "64"]),
+                "bucket_bytes": chance.choice(["1024", "8388608"]),
+                "tombstone_hours": "876000",
+                **properties,
+            },
+        )
+        self.rule = rule_at(table.head())
+        self.counts = Counter([f"merge={self.kind}"])
+        self.given = {}
+        self.exact = self.days == 1
+        self.calm = False
+        first = Side(9, store)
+        for _ in range(chance.randrange(1, 4)):
+            self.write(first)
+        self.sides = [Side(n, copied(store)) for n in range(2)]
+
+    def name(self, rows):
+        name = f"w{len(self.given)}"
+        self.given[name] = rows
+        return {"app_id": name, "app_seq": 1}
+
+    def keyed_rows(self, count):
+        rows = []
+        for _ in range(count):
+            row = row_of(self.chance, keys_of=4, days=self.days) | {"_op": "u"}
+            row["o"] = self.chance.randrange(3)
+            if self.kind not in ("aggregate", "sums") and self.chance.random() < 0.25:
+                row.update(dict.fromkeys(("g", "a", "b", "c")), _op="d")
+                placed = self.rule.ordered_deletes and self.chance.random() < 0.6
+                if not placed and self.rule.order:
+                    row[self.rule.order] = None
+            rows.append(row)
+        return rows
+
+    def write(self, side):
+        rows = self.keyed_rows(self.chance.randrange(1, 6))
+        fields = [f.with_nullable(True) for f in KEYED_SCHEMA] + [pa.field("_op", pa.string())]
+        given = pa.Table.from_pylist(rows, pa.schema(fields))
+        upsert(side.handle(), given, **self.name(rows))
+
+    def erase(self, side):
+        if self.kind in ("aggregate", "sums"):
+            return
+        rows = [row_of(self.chance, keys_of=4, days=self.days) for _ in range(2)]
+        names = ["k", "s", *(["at"] if self.days > 1 else [])]
+        keep = [{n: r[n] for n in names} for r in rows]
+        given = pa.Table.from_pylist(keep, pa.schema([KEYED_SCHEMA.field(n) for n in names]))
+        blank = dict.fromkeys(KEYED_SCHEMA.names)
+        delete(side.handle(), keys=given, **self.name([blank | r | {"_op": "d"} for r in keep]))
+
+    def replace_chunk(self, side):
+        if self.chance.random() < 0.5:
+            return
+        self.exact = False
+        rows = [r for r in self.keyed_rows(2) if r["_op"] == "u"]
+        bounds = {}
+        if self.days > 1:
+            bounds = {"start": DAY, "end": DAY + timedelta(days=1)}
+            rows = [r for r in rows if r["at"] < DAY + timedelta(days=1)]
+        bare = [{n: r[n] for n in KEYED_SCHEMA.names} for r in rows]
+        given = pa.Table.from_pylist(bare, KEYED_SCHEMA)
+        overwrite(side.handle(), given, **bounds, **self.name(rows))
+
+    def compact(self, side):
+        policy = compaction.Policy(target_bytes=4096, max_task_bytes=2**14, backoff_s=1)
+        compaction.run(side.handle(), policy=policy)
+
+    def merge_run(self, side):
+        t = side.handle()
+        head = t.head()
+        runs = runs_of(head)
+        if runs:
+            run = self.chance.choice(runs)
+            spans = sorted({slices.span(s) for s in run.segments})
+            first = self.chance.randrange(len(spans))
+            made = merged_run(
+                t, head, run.chunk, run.first, run.last, spans[first][0], spans[-1][1]
+            )
+            if made is not None:
+                t.commit(made)
+
+    def clean(self, side):
+        side.now_ms += 3_600_000
+        hour = timedelta(minutes=1)
+        compaction.vacuum(side.handle(), dry_run=False, retention=hour, staging=hour)
+
+    def split(self, side):
+        t = side.handle()
+        if t.head().layout.keyed.buckets < 8:
+            t.set_buckets(2 * t.head().layout.keyed.buckets)
+
+    def check_once(self):
+        pass
+
+    def rows_at(self, side):
+        names = sorted(side.handle().head().schema.names)
+        return ordered(scan(side.handle(), names).to_table().to_pylist())
+
+    def converge(self):
+        for _ in range(4):
+            done = [self.merged(a, b).commits for a, b in (self.sides, self.sides[::-1])]
+            if not any(done):
+                break
+        assert not any(done), "merging again still commits something"
+        one, two = (self.rows_at(side) for side in self.sides)
+        assert one == two
+        self.counts["converged"] += 1
+        if any(side.handle().log.starts() for side in self.sides):
+            return
+        logs = [self.acts(side) for side in self.sides]
+        self.counts["repeated"] += any(len(a.adds) > 2 and a.origins for acts in logs for a in acts)
+        plain = len(self.sides[0].handle().head().schema) == len(KEYED_SCHEMA)
+        apart = [n for n, (a, b) in enumerate(zip(*logs, strict=False)) if a != b]
+        if not (self.exact and plain and apart):
+            return
+        common = apart[0]
+        heads = [self.first_hash(side, logs[0][common].version) for side in self.sides]
+        lower = self.sides[heads.index(min(heads))]
+        units = [list(act.units) for act in self.acts(lower)]
+        if any(len(found) > 1 for found in units):  # what a vacuum took was carried as one
+            return
+        names = [name for found in units for name in found]
+        assert sorted(names) == sorted(self.given)
+        rows = [row for name in names for row in self.given[name]]
+        wanted = list(model_of(rows, self.rule).values()) if rows else []
+        bare = [{n: r[n] for n in sorted(KEYED_SCHEMA.names)} for r in wanted]
+        assert one == ordered(bare)
+        self.counts["rows checked"] += 1
+
+    def acts(self, side):
+        t = side.handle()
+        return [a for s in carry.steps(t.log, 1, t.head().version) for a in s.acts]
+
+    def first_hash(self, side, version):
+        t = side.handle()
+        return carry.hash_at(t.log, t.head(), version)
+
+
+def play_keyed_forks(seed, steps=14):
+    """Play a history of a keyed table and return it."""
+    with quick(), mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2):
+        history = KeyedFork(seed)
+        history.play(steps)
+    return history
+
+
+def rare_keyed(counts):
+    """What happened too rarely in so many histories of keyed tables."""
+    return rare(counts, KEYED_LEAST)

@@ -43,6 +43,7 @@ HAZARDS = {
     "G1": "a copy has what a version needs before its commit, in the order of the versions",
     "G2": "a copy is moved forward only where the hashes agree",
     "G5": "the source's vacuum waits for a replica",
+    "G4": "copies of a keyed table that were merged show the same rows, whichever merged first",
     "I1": "every attempt of a task has its own keys",
     "I2": "a driver that crashes before the commit leaves only garbage",
     "I3": "a driver that crashes after the commit finds it done",

@@ -1,0 +1,267 @@
+"""What a merge commits on a keyed table: upserts and deletes, in an order that both sides share.
+
+No I/O. Log segments are carried; merged ones never are, since they say the same. Rows of one key
+that tie are ordered as the log of the one side has them whose origin has the lesser name, the
+*lower* side, and after that what the other side did that the lower one does not have (FORMAT.md
+R19.8). So a merge into the lower side appends. A merge into the upper side appends what the lower
+one did, and its own transactions once more wherever they come after that: a row that is there twice
+counts as the later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from eventlog.format import keys
+from eventlog.merging.columns import translated
+from eventlog.merging.history import Act, Step
+from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.model.records import Meta, Segment
+from eventlog.state.keyed.rule import MergeRule, splits_of
+from eventlog.state.keyed.slices import reach, slice_of, span
+
+# How rows of one key that both sides wrote become one: in any order; the later one is repeated;
+# not at all, since neither order nor repetition may change.
+Ties = Literal["none", "repeat", "refuse"]
+_COMMUTE = ("sum", "count", "min", "max")
+
+
+def ties_of(rule: MergeRule) -> Ties:
+    """Return what a merge does about rows of one key that both sides wrote."""
+    if rule.kind in ("last", "partial"):
+        return "repeat"
+    if rule.kind == "first":
+        return "refuse"
+    commute = all(f in _COMMUTE or c == rule.order for c, f in rule.functions.items())
+    return "none" if commute else "refuse"
+
+
+class KeyedPlanner(Planner):
+    """Decides what of the source's commits is carried to a keyed table.
+
+    Args:
+        pair: the two logs.
+        meta: the target's small state.
+        chunks: what the target has live in the chunks of which the source drops segments.
+        past: what both did since they parted; None if nothing so far needs it.
+        ties: what is done about rows of one key that both sides wrote.
+        renamed: the id under which a segment of the target is added once more.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        meta: Meta,
+        chunks: Mapping[str, Sequence[Segment]],
+        past: Past | None,
+        *,
+        ties: Ties,
+        renamed: Callable[[str], str],
+    ) -> None:
+        live: Collection[str] = ()
+        super().__init__(pair, meta, live, past)
+        self._ties, self._renamed = ties, renamed
+        self._upper = pair.own is not None and pair.own > pair.origin
+        self._seen = max(pair.common, pair.origins.get(pair.own or "", -1))
+        self._chunks = {name: list(entries) for name, entries in chunks.items()}
+        self._met: list[Segment] = []  # what comes late, so that more must come after it
+        self._placed: set[str] = set()  # the target's own segments that have their place
+        self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
+        self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
+        self._arrived = set() if past is None else {s.id for s in _segments(past.source)}
+        self._last = Carried(pair.common, "")
+
+    def carry(self, step: Step) -> Carried | None:
+        """See `Planner.carry`."""
+        self._last = Carried(step.version, step.commit)
+        carried = super().carry(step)
+        self._arrived.update(s.id for act in step.acts for s in act.adds)
+        return carried
+
+    def rest(self) -> Carried | None:
+        """Return the target's own transactions that the source has not, once more."""
+        if not self._met or not self._repeats:
+            return None
+        found = self._last
+        for act in self._unseen():
+            found = found.then(self._repeat(act, act.adds))
+        return None if found.is_empty else found
+
+    @property
+    def _repeats(self) -> bool:
+        return self._ties == "repeat" and self._upper
+
+    def _unseen(self) -> Iterator[Act]:
+        """Yield what the target did itself, and the source does not have."""
+        if self._past is None:
+            raise PastNeeded
+        for act in (act for step in self._past.target for act in step.acts):
+            own = self._pair.origin not in act.origins and not act.merges_slices
+            if own and act.version > self._seen:
+                yield act
+
+    def _known(self, act: Act) -> Carried | None:
+        """Put a transaction of the target where the source has it, if it comes too early there."""
+        own = act.origins.get(self._pair.own or "")
+        if own is not None:
+            self._seen = max(self._seen, own.version)
+        elif self._unit is None and self._ties != "none" and act.adds:
+            raise Conflict(
+                "both have merged the same transactions of a third log, and in a keyed table their "
+                "order would differ: merge each other log into one of the two only",
+                act.version,
+            )
+        mine = act.adds if self._unit is None else self._unit.adds
+        self._arrived.update(s.id for s in mine)
+        return self._repeat(act, mine) if self._repeats else None
+
+    def _repeat(self, act: Act, mine: Sequence[Segment]) -> Carried:
+        """Return those segments of the target once more that must come after what is carried."""
+        if self._past is None:
+            raise PastNeeded
+        gone = {drop.chunk for drop in act.drops} if not act.merges_slices else set()
+        drops = [(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]
+        for name, chunk in drops:
+            del self._again[name]
+            if chunk in self._chunks:
+                self._chunks[chunk] = [s for s in self._chunks[chunk] if s.id != name]
+        adds, copies = [], {}
+        for segment in mine:
+            ours = self._ours.get(segment.id)
+            if ours is None or segment.id in self._placed or slice_of(ours).level:
+                continue
+            self._placed.add(segment.id)
+            if not any(_meet(segment, other) for other in self._met):
+                continue
+            new = _fresh(msgspec.structs.replace(ours, id=self._renamed(segment.id)))
+            adds.append(new)
+            self._met.append(new)
+            self._again[new.id] = new
+            if new.chunk in self._chunks:
+                self._chunks[new.chunk].append(new)
+            there = [(True, keys.key_of(ours))]
+            if segment is not ours:
+                there.append((False, keys.key_of(segment)))
+            copies[new.id] = tuple(there)
+        found = Carried(self._last.version, self._last.commit, tuple(adds), tuple(drops))
+        return replace(found, copies=copies, still=frozenset(s.chunk for s in adds))
+
+    def _act(self, act: Act) -> Carried | None:
+        """Return what is to be committed for one transaction, and note it."""
+        if act.merges_slices:  # against merged-slices-carried
+            self._count(self.declined, act, 1)
+            return None
+        if act.restores:
+            raise Conflict(
+                "it restores a version, and the target has other segments of a keyed table",
+                act.version,
+            )
+        changes = self._changes(act)
+        drops = self._overwritten(act)
+        if self._ties == "refuse":
+            self._check_apart(act)
+        schema = self._meta.schema
+        assert schema is not None  # noqa: S101 - every table has one
+        adds = tuple(_fresh(translated(s, self._pair.schema, schema)) for s in act.adds)
+        for segment in adds:
+            if segment.chunk in self._chunks:
+                self._chunks[segment.chunk].append(segment)
+        self._met += adds
+        if not (adds or drops or changes):
+            return None
+        guarded = self._ties == "refuse" or self._repeats
+        return Carried(
+            act.version,
+            "",
+            adds,
+            drops,
+            tuple(changes),
+            self._third(act),
+            self._rises(act),
+            None,
+            (act.transaction.operation,),
+            1,
+            seen=self._seen if drops else None,
+            still=frozenset(s.chunk for s in adds) if guarded else frozenset(),
+        )
+
+    def _check_apart(self, act: Act) -> None:
+        """Refuse rows of buckets that the target has written to, too."""
+        for ours in self._unseen() if act.adds and self._pair.own else ():
+            for segment in ours.adds:
+                # against orders-that-differ
+                if any(_meet(segment, other) for other in act.adds):
+                    raise Conflict(
+                        f"both wrote rows of the same buckets of chunk {segment.chunk}, and the "
+                        "merge rule depends on their order: only `last`, `partial`, and "
+                        "`aggregate` by sum, count, min and max can be merged then",
+                        act.version,
+                        ours.version,
+                    )
+
+    def _overwritten(self, act: Act) -> tuple[tuple[str, str], ...]:
+        """Return what the target drops where the source has overwritten chunks.
+
+        That is what the source had seen. What the target wrote since stays, as what was written
+        beside an overwrite stays in one log.
+        """
+        chunks = sorted({drop.chunk for drop in act.drops})
+        if not chunks:
+            return ()
+        if self._past is None:
+            raise PastNeeded
+        found = []
+        for chunk in chunks:
+            gone = [s for s in self._chunks.get(chunk, ()) if self._was_seen(s, act)]
+            found += [(s.id, chunk) for s in gone]
+            lost = {s.id for s in gone}
+            self._chunks[chunk] = [s for s in self._chunks.get(chunk, ()) if s.id not in lost]
+            self._met = [s for s in self._met if s.id not in lost]
+            for name in lost:
+                self._again.pop(name, None)
+        return tuple(found)
+
+    def _was_seen(self, entry: Segment, act: Act) -> bool:
+        """Return whether the source had the rows of a segment when it overwrote its chunk."""
+        if entry.id in self._arrived or slice_of(entry).low is None:
+            return True
+        low, high = span(entry)
+        seen = set(self._parts_seen(entry.chunk, low, high))
+        if low <= self._pair.common:
+            seen.add(True)
+        if len(seen) > 1:  # against unseen-rows-dropped
+            raise Conflict(
+                f"it overwrites chunk {entry.chunk}, of which the target has merged rows with "
+                "newer ones of its own",
+                act.version,
+                entry.version,
+            )
+        return False not in seen
+
+    def _parts_seen(self, chunk: str, low: int, high: int) -> Iterator[bool]:
+        """Yield of what the target wrote in these versions whether the source has it."""
+        for ours in (a for s in self._past.target for a in s.acts) if self._past else ():
+            if low <= ours.version <= high and not ours.merges_slices:
+                theirs = self._pair.origin in ours.origins or ours.version <= self._seen
+                here = (s for s in ours.adds if s.chunk == chunk)
+                yield from (theirs or s.id in self._arrived for s in here)
+
+
+def _fresh(entry: Segment) -> Segment:
+    """Return the entry of new rows: the commit says their versions."""
+    new = msgspec.structs.replace(slice_of(entry), low=None, high=None, level=0, ordinal=None)
+    return msgspec.structs.replace(entry, slice=new)
+
+
+def _meet(a: Segment, b: Segment) -> bool:
+    splits = max(splits_of(slice_of(a)), splits_of(slice_of(b)))
+    (first, last), (low, high) = reach(a, splits), reach(b, splits)
+    return a.chunk == b.chunk and first <= high and low <= last
+
+
+def _segments(steps: Sequence[Step]) -> Iterator[Segment]:
+    return (segment for step in steps for act in step.acts for segment in act.adds)

@@ -1,0 +1,237 @@
+"""G4: copies of a keyed table that were merged show the same rows, whichever merged first."""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from support.builders import START_MS, check_sound
+from support.forked_histories import copied
+from support.keyed_tables import merged
+
+from eventlog import Table, compaction, errors, replication
+from eventlog.clock import ManualClock
+from eventlog.merging.upserts import ties_of
+from eventlog.readers import scan
+from eventlog.state.keyed.rule import rule_of
+from eventlog.store.memory import MemoryStore
+from eventlog.writers import delete, overwrite, upsert
+
+SCHEMA = pa.schema(
+    [("k", pa.int64()), ("at", pa.timestamp("us")), ("v", pa.string()), ("w", pa.string())]
+)
+
+
+def keyed(**options):
+    store = MemoryStore()
+    properties = {"tombstone_hours": "876000", **options.pop("properties", {})}
+    return Table.create(
+        store.uri,
+        SCHEMA,
+        store=store,
+        clock=ManualClock(START_MS, 1),
+        time_column="at",
+        key="k",
+        buckets=4,
+        properties=properties,
+        **options,
+    )
+
+
+def cut_off(table, count=2):
+    """Copies of a table, in the order of the names of what they will do; the table is the first.
+
+    So the first is the lower side, into which a merge appends.
+    """
+    stores = [table.store, *(copied(table.store) for _ in range(count - 1))]
+    return [
+        Table.open("", store=s, clock=ManualClock(START_MS + 10**6 * n, 70 + n))
+        for n, s in enumerate(stores)
+    ]
+
+
+def put(table, *rows, at=0):
+    given = [{"k": k, "at": at, "v": v, "w": w} for k, v, w in rows]
+    upsert(table, pa.Table.from_pylist(given, SCHEMA))
+
+
+def merge_all(table):
+    """One base for the whole table."""
+    head = table.refresh()
+    table.commit(merged(table, head, "all", 0, 3, 0, head.version))
+
+
+def shown(table):
+    table.refresh()
+    return {r["k"]: (r["v"], r["w"]) for r in scan(table, ["k", "v", "w"]).to_table().to_pylist()}
+
+
+def merged_both_ways(one, two):
+    """The rows of both, for both orders of merging, which must agree."""
+    found = []
+    for order in ((0, 1), (1, 0)):
+        pair = [
+            Table.open("", store=copied(t.store), clock=ManualClock(START_MS + 10**9, 90 + n))
+            for n, t in enumerate((one, two))
+        ]
+        for source in order:
+            replication.merge(pair[source], pair[1 - source])
+        for source in order:
+            assert replication.merge(pair[source], pair[1 - source]).commits == 0
+        found += [shown(t) for t in pair]
+    assert all(rows == found[0] for rows in found)
+    return found[0]
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(2))
+def test_g4_rows_of_one_key_that_tie_come_out_alike(seed):
+    """The names of origins, and so who wins, depend on the seed."""
+    table = keyed()
+    put(table, (1, "old", None), (2, "old", None))
+    one, two = cut_off(table)
+    one.set_properties({"user.seed": str(seed)})
+    two.set_properties({"user.seed": str(seed)})
+    put(one, (1, "one", None), (3, "one", None))
+    delete(one, keys=pa.table({"k": pa.array([2])}))
+    put(two, (1, "two", None), (2, "two", None), (4, "two", None))
+    rows = merged_both_ways(one, two)
+    assert rows[1][0] in ("one", "two")
+    assert rows.get(2) == (("two", None) if rows[1][0] == "two" else None)
+    assert rows[3] == ("one", None)
+    assert rows[4] == ("two", None)
+    check_sound(one.store)
+
+
+@pytest.mark.hazard("G4")
+def test_g4_either_side_wins_for_some_tables():
+    """Else the test above would not say much."""
+    winners = set()
+    for seed in range(4):
+        table = keyed(properties={"user.seed": str(seed)})
+        one, two = cut_off(table)
+        put(one, (1, "one", None))
+        put(two, (1, "two", None))
+        winners.add(merged_both_ways(one, two)[1][0])
+    assert winners == {"one", "two"}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("merge", ["last", pytest.param("partial", marks=pytest.mark.long)])
+def test_g4_the_order_stays_over_many_merges(merge):
+    """What was seen before a row was written never wins over it, on either side."""
+    one, two = cut_off(keyed(properties={"merge": merge}))
+    for n, (t, other) in enumerate(itertools.islice(itertools.cycle([(one, two), (two, one)]), 4)):
+        put(t, (1, f"{n}", None), (2 + n % 2, None, f"{n}"))
+        put(other, (3 - n % 2, f"b{n}", None))
+        replication.merge(other, t)
+        put(t, (1, f"after {n}", f"{n}"))
+        replication.merge(t, other)
+        compaction.run(t if n % 3 else other)
+        assert shown(other)[1] == (f"after {n}", f"{n}")
+    put(one, (7, "one", None))
+    put(two, (7, "two", None), (8, "two", None))
+    assert merged_both_ways(one, two)[1] == ("after 3", "3")
+
+
+@pytest.mark.hazard("G4")
+def test_g4_sums_are_never_added_twice():
+    named = {"merge.v": "max", "merge.w": "min", "merge.at": "max"}
+    table = keyed(properties={"merge": "aggregate", **named})
+    one, two = cut_off(table)
+    put(one, (1, "a", "x"), at=5)
+    put(two, (1, "b", "a"), at=7)
+    assert merged_both_ways(one, two) == {1: ("b", "a")}
+    replication.merge(one, two)
+    done = replication.merge(two, one)
+    assert done.segments == 1  # its own, and none of the other's again
+
+
+@pytest.mark.hazard("G4")
+def test_g4_a_rule_that_depends_on_the_order_alone_is_refused_where_both_wrote():
+    for properties in ({"merge": "first"}, {"merge": "aggregate"}):
+        one, two = cut_off(keyed(properties=properties))
+        put(one, (1, "one", None))
+        put(two, (1, "two", None))
+        for a, b in ((one, two), (two, one)):
+            with pytest.raises(errors.CommitConflict, match="depends on their order"):
+                replication.merge(a, b)
+        assert shown(one) == {1: ("one", None)}
+
+
+@pytest.mark.hazard("G4")
+def test_g4_an_overwrite_replaces_what_its_side_had_seen_and_nothing_else():
+    table = keyed()
+    put(table, (1, "old", None), (2, "old", None))
+    one, two = cut_off(table)
+    put(one, (3, "beside", None))
+    overwrite(two, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA))
+    assert merged_both_ways(one, two) == {1: ("new", None), 3: ("beside", None)}
+
+
+@pytest.mark.hazard("G4")
+def test_g4_an_overwrite_of_what_was_merged_with_newer_rows_is_a_conflict():
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    put(one, (3, "beside", None))
+    merge_all(one)
+    overwrite(two, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA))
+    with pytest.raises(errors.CommitConflict, match="merged rows with newer ones of its own"):
+        replication.merge(two, one)
+    assert shown(one) == {1: ("old", None), 3: ("beside", None)}
+
+
+@pytest.mark.hazard("G4")
+def test_g4_merges_of_slices_stay_at_their_side():
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    put(two, (1, "two", None), (2, "two", None))
+    merge_all(two)
+    put(one, (100, "one", None))
+    done = replication.merge(two, one)
+    assert done.declined >= 1
+    assert done.segments == 1 + (done.segments > 1)  # and its own once more, if it wins
+    merged_both_ways(one, two)
+
+
+@pytest.mark.hazard("G4")
+def test_g4_a_restore_of_a_keyed_table_is_refused():
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    put(one, (2, "one", None))
+    put(two, (1, "two", None))
+    two.restore(1)
+    with pytest.raises(errors.CommitConflict, match="restores a version"):
+        replication.merge(two, one)
+
+
+def test_a_branch_of_a_keyed_table_is_published_in_one_version():
+    table = keyed()
+    put(table, (1, "old", None), (2, "old", None))
+    b = table.branch("audit")
+    put(b, (1, "new", None))
+    delete(b, keys=pa.table({"k": pa.array([2])}))
+    put(table, (3, "beside", None))
+    before = table.refresh().version
+    table.merge(b)
+    assert table.refresh().version == before + 1
+    assert shown(table) == {1: ("new", None), 3: ("beside", None)}
+    assert table.merge(b).commits == 0
+
+
+@pytest.mark.parametrize(
+    ("properties", "ties"),
+    [
+        ({}, "repeat"),
+        ({"merge": "partial"}, "repeat"),
+        ({"merge": "first"}, "refuse"),
+        ({"merge": "aggregate"}, "refuse"),
+        ({"merge": "aggregate", "merge.v": "max", "merge.w": "min"}, "refuse"),
+        ({"merge": "aggregate", "merge.v": "max", "merge.w": "min", "merge.at": "max"}, "none"),
+    ],
+)
+def test_what_depends_on_the_order(properties, ties):
+    head = keyed(properties=properties).head()
+    assert ties_of(rule_of(head.layout, head.stored_schema, head.properties)) == ties
