@@ -426,3 +426,22 @@ def test_another_evaluator_agrees_but_for_conditions(name):
         assert denied is (theirs == PermissionResult.DENIED)
         granted += theirs != PermissionResult.NEUTRAL
     assert granted >= 4
+
+
+@pytest.mark.long
+def test_a_branch_is_made_by_a_writer_and_deleted_by_whom_no_policy_here_allows_it(place):
+    append(place.create(), builders.events(6, days=3))
+    branch = place.open("writer").branch("audit")
+    append(branch, builders.events(1, first=9))
+
+    def rows():
+        table = Table.open(place.uri, place.gate.options("reader"), branch="audit")
+        return scan(table).to_table().num_rows
+
+    assert rows() == 7
+    for who in ("reader", "writer", "vacuum"):
+        with pytest.raises(errors.InvalidInput):
+            place.open(who).delete_branch("audit")
+    assert rows() == 7
+    place.open("admin").delete_branch("audit")
+    assert place.open("reader").branches() == []
