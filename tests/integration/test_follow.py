@@ -6,7 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 from support.builders import START_MS, Crash, create, events, reopen
-from support.copies import check_prefix, everything, grow, objects, small_objects, sweep
+from support.copies import check_prefix, everything, grow, laid, objects, small_objects, sweep
 from support.crashes import MortalStore, fresh
 
 from eventlog import Table, errors
@@ -477,7 +477,7 @@ def buckets(s3, bucket):
 
 def test_segments_are_copied_within_the_store(s3, buckets):
     here, far = buckets
-    source = everything(open_store(here))
+    source = laid(open_store(here))
     segments = sum(row.size for row in source.store.list(keys.SEGMENTS_PREFIX))
     with s3.measure() as counts:
         done = follow(here, far)
@@ -485,7 +485,7 @@ def test_segments_are_copied_within_the_store(s3, buckets):
     assert 0 <= counts.bytes_written - (done.bytes - segments) < 200
     assert objects(open_store(far)) == objects(source.store)
     # What is there already, and what others copy at the same time, is compared.
-    grow(source)
+    append(source, events(3, first=200, days=3))
     log = {row.key for row in open_store(far).list(keys.LOG_PREFIX)}
     follow(here, far)
     open_store(far).delete(
@@ -497,7 +497,7 @@ def test_segments_are_copied_within_the_store(s3, buckets):
 
 def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     here, far = buckets
-    source = everything(open_store(here))
+    source = laid(open_store(here))
     key = keys.key_of(source.head().segments()[0])
     body = source.store.get(key)
     source.store.delete([key])
@@ -508,9 +508,10 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     assert Table.open(far).head().version == caught.value.version - 1
 
 
+@pytest.mark.long
 def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
     here, far = buckets
-    source = everything(open_store(here))
+    source = laid(open_store(here))
     monkeypatch.setattr(S3Store, "copy_if_absent", lambda *_: None)
     follow(here, far)
     assert objects(open_store(far)) == objects(source.store)

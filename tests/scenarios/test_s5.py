@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from support.builders import START_MS, Crash, events
-from support.copies import check_prefix, everything, grow, objects, sweep
+from support.copies import check_prefix, grow, laid, objects, sweep
 from support.crashes import MortalStore
 
 from eventlog import Table
@@ -60,7 +60,7 @@ def far(request, place, tmp_path):
 
 
 def filled(place):
-    return everything(open_store(place))
+    return laid(open_store(place))
 
 
 def rows(table, version=None):
@@ -92,7 +92,7 @@ def test_s5_2_a_new_copy_starts_at_a_key_frame_and_is_filled_later(place, far):
     assert rows(copy) == rows(source)
     with pytest.raises(VersionNotReplicated):
         copy.snapshot(done.start - 1)
-    grow(source)
+    append(source, events(1, first=200))
     follow(source, root, target_options=options)
     backfill(source, root, target_options=options)
     assert objects(copy.store) == objects(source.store)
@@ -105,11 +105,9 @@ def test_s5_2_a_new_copy_starts_at_a_key_frame_and_is_filled_later(place, far):
 def test_s5_5_an_emptied_replica_is_attached_anew_and_nothing_is_deleted_for_it(place, tmp_path):
     source, root = filled(place), (tmp_path / "copy").as_uri()
     follow(source, root, name="us")
-    grow(source)
-    follow(source, root, name="us")
     full = replicas(source)["us"]
     shutil.rmtree(tmp_path / "copy")
-    grow(source, 200)
+    append(source, events(1, first=200))
     store = open_store(root)
     with pytest.raises(Crash):
         follow(source, Table(MortalStore(store, 8)), name="us")
@@ -131,7 +129,7 @@ def test_s5_7_a_target_that_declines_is_asked_again_more_slowly(place, tmp_path)
     assert clock.elapsed_s() > 0
     assert objects(store) == objects(source.store)
 
-    grow(source)
+    append(source, events(1, first=200))
     down = [Fault("put", "unavailable", "_log/", occurrence=0)]
     with pytest.raises(Unavailable):
         follow(source, Table(FaultyStore(store, down)), clock=clock)

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import cache
 from unittest import mock
 
 from support.builders import create, events
@@ -43,6 +44,20 @@ def everything(store=None):
         table.restore(kept)
         append(table, events(3, first=70, days=3))
     return table
+
+
+@cache
+def _laid():
+    """The objects of `everything`, made once."""
+    store = everything().store
+    return tuple((row.key, store.get(row.key)) for row in store.list(""))
+
+
+def laid(store):
+    """The table of `everything` in a store that is slower than memory."""
+    for key, body in _laid():
+        store.put_if_absent(key, body)
+    return fresh(store, 2)
 
 
 def grow(table, first=100):
