@@ -103,6 +103,14 @@ class Log:
 
     def _newest(self) -> tuple[int, bool]:
         """Return the newest version, and whether the LIST shows its key frame."""
+        versions, frames, last = self._listed()
+        gaps = chain.gaps([*versions, -1] if last else versions)
+        if gaps:  # against gap-not-checked
+            chain.check_explained(gaps, self.starts(), self.store.uri)
+        return versions[0], versions[0] in frames
+
+    def _listed(self) -> tuple[list[int], list[int], bool]:
+        """Return the newest versions, those with a key frame, and whether these are all."""
         after, versions, frames = "", list[int](), list[int]()
         while True:
             page = list(self.store.list(keys.LOG_PREFIX, after=after, limit=HEAD_PAGE))
@@ -119,10 +127,7 @@ class Log:
                 f"no table at {self.store.uri}: check the path, or create it",
                 table=self.store.uri,
             )
-        gaps = chain.gaps([*versions, -1] if last else versions)
-        if gaps:  # against gap-not-checked
-            chain.check_explained(gaps, self.starts(), self.store.uri)
-        return versions[0], versions[0] in frames
+        return versions, frames, last
 
     def read(self, version: int) -> tuple[Commit, bytes]:
         """Return the commit of `version` and its bytes. One GET.
@@ -190,13 +195,16 @@ class Log:
             Corrupt: one of them breaks the format.
             UnsupportedFormat: a newer reader is needed.
         """
-        found = []
+        found: list[Start] = []
+        table = self.table
         for row in self.store.list(keys.STARTS_PREFIX):
             version = keys.parse_start_key(row.key)
             if version is None:
                 continue
+            # Not of its own commit: a follower may have died before that (R17.5).
+            table = table or self.header(self._listed()[0][0]).table
             try:
-                found.append(codec.decode_start(self.store.get(row.key), version, self.table))
+                found.append(codec.decode_start(self.store.get(row.key), version, table))
             except (Corrupt, UnsupportedFormat) as error:
                 raise self._located(error, row.key, version) from None
         return found
