@@ -18,9 +18,11 @@ from eventlog.errors import (
     CommitConflict,
     DataLoss,
     InvalidInput,
+    KeyNotFound,
     TableNotFound,
     VersionVacuumed,
 )
+from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.replication import attachment
@@ -163,8 +165,11 @@ class Follower:
 
     def _pass(self) -> Followed:
         source, log = self._source, self._source.log
-        known = self._known = self._known or self._read_target()
+        known = self._known = self._remembered() or self._read_target()
         head = source.refresh()
+        if self._name is not None and known.version < self._acked(head):
+            # Another follower of the pair may have copied this since, or the copy was emptied.
+            known = self._known = self._read_target()  # against old-news-taken-for-emptied
         objects, size = self._copier.objects, self._copier.bytes
         first = first_version(known.version, head, self._start)
         token = None
@@ -193,6 +198,23 @@ class Follower:
             behind=log.head_version() - known.version if versions else 0,
             attached=attached,
         )
+
+    def _remembered(self) -> Target | None:
+        """Return what is known of the copy, if its newest known version is still there."""
+        known = self._known
+        if known is None or known.hash is None:
+            return None
+        try:
+            body = self._target.get(keys.commit_key(known.version))
+        except KeyNotFound:  # it was emptied meanwhile
+            return None
+        # against memory-trusted
+        return known if codec.sha256(body) == known.hash else None
+
+    def _acked(self, head: Snapshot) -> int:
+        """Return the version that the copy has acknowledged under its name; -1: none."""
+        replica = head.meta.replicas.get(self._name or "")
+        return replica.acked if replica and replica.owner == self._target.uri else -1
 
     def _read_target(self) -> Target:
         """Return what the target has, which the source must have, too."""

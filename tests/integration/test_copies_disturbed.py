@@ -1,16 +1,17 @@
 """Copies that something happens to: followers that died early, emptied copies, stale knowledge."""
 
 import pytest
-from support.builders import START_MS, Crash, reopen
-from support.copies import everything, grow, sweep
+from support.builders import START_MS, Crash, events, reopen
+from support.copies import check_prefix, everything, grow, objects, sweep
 from support.crashes import MortalStore
 
-from eventlog import Table
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.log.log import Log
-from eventlog.replication import follow
+from eventlog.replication import Follower, follow
 from eventlog.store.memory import MemoryStore
+from eventlog.writers import append
 
 
 def copy(table, store, **options):
@@ -51,3 +52,55 @@ def test_a_copy_can_be_read_after_a_death_between_a_start_and_its_commit():
     assert len(list(target.list(keys.STARTS_PREFIX))) == 2
     assert Log(target).head().version == had < horizon
     assert copy(source, target).start == horizon
+
+
+def follower(table, store, seed=7):
+    """A process that keeps following."""
+    return Follower(reopen(table.store), store, ManualClock(START_MS, seed), name="us")
+
+
+@pytest.mark.hazard("G5")
+def test_g5_a_copy_that_is_emptied_under_its_follower_is_copied_from_the_start():
+    source, target = everything(), MemoryStore()
+    running = follower(source, target)
+    running.step()
+    first = source.refresh().meta.replicas["us"]
+    target.delete([row.key for row in target.list("")])
+    append(source, events(1))
+    assert running.step().start == 0
+    assert source.refresh().meta.replicas["us"].token > first.token
+    check_prefix(source.store, target)
+    target.delete([row.key for row in target.list("")])  # also where the source has no news
+    assert running.step().start == 0
+    running.step()
+    assert objects(target) == objects(source.store)
+
+
+def test_a_copy_that_is_replaced_under_its_follower_is_looked_at_again():
+    source, target, other = everything(), MemoryStore(), MemoryStore()
+    running = follower(source, target)
+    running.step()
+    copy(source, other)
+    append(reopen(other, 5), events(1, first=200))
+    append(source, events(1, first=201))
+    running.step()
+    target.delete([row.key for row in target.list("")])
+    for row in other.list(""):
+        target.put_if_absent(row.key, other.get(row.key))
+    with pytest.raises(errors.CommitConflict, match="writes of its own"):
+        running.step()
+
+
+@pytest.mark.hazard("G5")
+def test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns():
+    source, target = everything(), MemoryStore()
+    running = [follower(source, target, seed) for seed in (7, 8)]
+    for one in running:
+        one.step()
+    first = source.refresh().meta.replicas["us"]
+    for n in range(4):
+        append(source, events(1, first=200 + n))
+        before = source.refresh().version
+        running[n % 2].step()
+        assert source.refresh().version == before + 1  # the acknowledgement
+    assert source.head().meta.replicas["us"].token == first.token

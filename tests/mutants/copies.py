@@ -52,4 +52,18 @@ COPIES = (
         never,
         "test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full",
     ),
+    mutant(
+        "memory-trusted",
+        "G2",
+        "what a follower remembers of a copy is looked at again",
+        becomes("known"),
+        "test_a_copy_that_is_replaced_under_its_follower_is_looked_at_again",
+    ),
+    mutant(
+        "old-news-taken-for-emptied",
+        "G5",
+        "a copy is read again before it counts as emptied",
+        becomes("known"),
+        "test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns",
+    ),
 )
