@@ -25,7 +25,7 @@ from eventlog.model.records import Commit, Start
 from eventlog.replication import contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
-from eventlog.replication.steps import Step
+from eventlog.replication.steps import Step, oldest_kept
 from eventlog.store.location import open_store
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -65,7 +65,8 @@ def backfill(
     """Copy the versions that the target left out when it started, the newest first.
 
     Versions below the source's horizon get their commits, for histories, and can be read no more
-    than at the source. Idempotent and resumable: after an error or a death call it again.
+    than at the source. Of a branch these are not copied: the copy would take them for readable.
+    Idempotent and resumable: after an error or a death call it again.
 
     Args:
         source: the table that the target follows, or its root.
@@ -80,15 +81,16 @@ def backfill(
         DataLoss: an object of the source is missing or damaged.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
-        VersionVacuumed: a vacuum of the source passed what was being copied; call again.
+        VersionVacuumed: a vacuum of the source passed what was being copied, or the copy is behind
+            it; what could be copied was. Call `follow`, and then this again.
     """
     clock = clock or SystemClock()
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     log = Log(store)
-    log.head()
     work = _Work(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
-    versions = sum(work.fill(start) for start in log.starts())
+    given_up = log.head().meta.horizon
+    versions = sum(work.fill(start, given_up) for start in log.starts())
     return Backfilled(versions, work.copier.objects, work.copier.bytes)
 
 
@@ -99,40 +101,62 @@ class _Work:
     copier: Copier
     tell: Progress
 
-    def fill(self, start: Start) -> int:
-        """Copy the versions that one start left out; return how many."""
-        lowest = self._lowest(start)
-        total = lowest - start.after - 1
+    def fill(self, start: Start, given_up: int) -> int:
+        """Copy the versions that one start left out; return how many.
+
+        Args:
+            start: the start.
+            given_up: versions below it cannot be read at the copy.
+        """
+        absent, oldest = self._absent(start), self._oldest_kept()
+        # Of versions that the copy takes for readable it gets no commits without segments.
+        least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
+        wanted = range(absent.start, max(absent.stop, least - 1), -1)
         done = 0
         try:
-            for copied in self.copier.copied(self._steps(lowest, start.after)):
+            for copied in self.copier.copied(self._steps(wanted, oldest)):
                 done += copied
                 if copied:
-                    self.tell("versions", done, total)
+                    self.tell("versions", done, len(wanted))
         except DataLoss:
-            version = lowest - done - 1
-            if version >= self.source.refresh().meta.horizon:
+            version = absent.start - done
+            if version >= self._oldest_kept():
                 raise
             raise VersionVacuumed(
                 f"a vacuum of {self.source.uri} passed version {version} while it was copied: "
-                "call backfill again, which then copies its commit alone",
+                "call follow, and then backfill again, which copies the commits of such versions",
                 table=self.source.uri,
                 version=version,
             ) from None
+        if len(wanted) < len(absent) and self.source.head().meta.horizon > given_up:
+            raise VersionVacuumed(
+                f"{self.source.uri} has given up the versions below {oldest}, and the copy, which "
+                "is behind, would take them for readable: call follow, and then backfill again",
+                table=self.source.uri,
+                version=oldest - 1,
+            )
         return done
 
-    def _lowest(self, start: Start) -> int:
-        """Return the lowest version of those without a gap up to the start."""
-        low, high = start.after, start.version  # `high` is there; `low` is below the gap
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._has(keys.commit_key(middle)) else (middle, high)
-        return high
+    def _oldest_kept(self) -> int:
+        return oldest_kept(self.source.refresh(), self.source.store)
 
-    def _steps(self, lowest: int, after: int) -> Iterator[Item | Step]:
-        log = self.source.log
-        horizon = self.source.refresh().meta.horizon
-        above, wanted = Log(self.target).header(lowest), range(lowest - 1, after, -1)
+    def _absent(self, start: Start) -> range:
+        """Return the range of the versions that are absent below a start, the newest first."""
+        there = set()
+        for row in self.target.list(keys.LOG_PREFIX, after=keys.commit_key(start.version)):
+            version, framed = keys.parse_log_key(row.key) or (start.version, True)
+            if version <= start.after:
+                break
+            if not framed:
+                there.add(version)
+        absent = [v for v in range(start.version - 1, start.after, -1) if v not in there]
+        return range(absent[0], absent[-1] - 1, -1) if absent else range(0)
+
+    def _steps(self, wanted: range, horizon: int) -> Iterator[Item | Step]:
+        if not wanted:
+            return
+        log, lowest = self.source.log, wanted.start + 1
+        above = Log(self.target).header(lowest)
         framed: set[int] = set()
         later = log.snapshot(lowest) if lowest - 1 >= horizon else None
         with threads() as pool:

@@ -28,7 +28,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.replication import attachment
 from eventlog.replication.copying import Copier
 from eventlog.replication.relation import relation
-from eventlog.replication.steps import From, Steps, Target, first_version
+from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.location import check_promise, open_store
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
@@ -171,13 +171,13 @@ class Follower:
             # Another follower of the pair may have copied this since, or the copy was emptied.
             known = self._known = self._read_target()  # against old-news-taken-for-emptied
         objects, size = self._copier.objects, self._copier.bytes
-        first = first_version(known.version, head, self._start)
+        first = self._first(known, head)
         token = None
         if self._name is not None:
             token = attachment.attach(source, self._name, self._target.uri, known.version, first)
             head = source.refresh()
             # A vacuum may have raised the horizon before the attachment took effect.
-            first = first_version(known.version, head, self._start)
+            first = self._first(known, head)
         known.settled = False
         versions = self._copy(known, first, head)
         known.settled = True
@@ -198,6 +198,10 @@ class Follower:
             behind=log.head_version() - known.version if versions else 0,
             attached=attached,
         )
+
+    def _first(self, known: Target, head: Snapshot) -> int:
+        oldest = oldest_kept(head, self._source.store)
+        return first_version(known.version, head, self._start, oldest)
 
     def _remembered(self) -> Target | None:
         """Return what is known of the copy, if its newest known version is still there."""

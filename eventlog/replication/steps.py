@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eventlog.errors import Corrupt, KeyNotFound, UnsupportedFormat
+from eventlog.errors import CommitConflict, Corrupt, KeyNotFound, UnsupportedFormat
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
@@ -18,6 +18,7 @@ from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, Leaf, Se
 from eventlog.replication import attachment, contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
+from eventlog.store.branching.roots import held_from
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 from eventlog.table.table import Table
@@ -52,19 +53,28 @@ class Target:
     settled: bool = True
 
 
-def first_version(having: int, head: Snapshot, start: From) -> int:
+def oldest_kept(head: Snapshot, store: ObjectStore) -> int:
+    """Return the oldest version whose segments a table keeps.
+
+    Its horizon; of a branch also what its parent keeps for it (FORMAT.md R16.6).
+    """
+    return max(head.meta.horizon, held_from(store.forks))  # against inherited-taken-for-kept
+
+
+def first_version(having: int, head: Snapshot, start: From, oldest: int) -> int:
     """Return the first version to copy; above `having + 1` where those between are left out.
 
     Args:
         having: the newest version of the target; -1: none.
         head: the head of the source.
         start: see `eventlog.replication.follow`.
+        oldest: the oldest version whose segments the source keeps.
     """
     first = having + 1
     if start == "keyframe" and head.base is not None:
         first = max(first, head.base.version)
     # against given-up-versions-copied
-    return min(max(first, head.meta.horizon), head.version + 1)
+    return min(max(first, oldest), head.version + 1)
 
 
 class Steps:
@@ -153,11 +163,20 @@ class Steps:
         )
 
         def step() -> int:
-            self._copier.create(keys.start_key(first), body)
+            try:
+                self._copier.create(keys.start_key(first), body)
+            except CommitConflict:
+                if not self._explained(first, having):  # against any-start-accepted
+                    raise
             self._known.hash = None  # the commit before the first is not there
             return 0
 
         yield step
+
+    def _explained(self, first: int, having: int) -> bool:
+        """Return whether the start of a follower that died, or knew less, explains this gap."""
+        body = self._target.get(keys.start_key(first))
+        return codec.decode_start(body, first, self._head.header.table).after <= having
 
     def _keyframe(self, version: int, known: tuple[Leaf, ...] | None) -> Iterator[Item | Step]:
         """Yield a key frame, unless the source has none that is sound."""

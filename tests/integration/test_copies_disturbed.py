@@ -8,8 +8,10 @@ from support.crashes import MortalStore
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.format import keys
+from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
-from eventlog.replication import Follower, follow
+from eventlog.readers import scan
+from eventlog.replication import Follower, backfill, follow
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
@@ -104,3 +106,72 @@ def test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns():
         running[n % 2].step()
         assert source.refresh().version == before + 1  # the acknowledgement
     assert source.head().meta.replicas["us"].token == first.token
+
+
+@pytest.mark.hazard("G1")
+def test_g1_a_backfill_of_a_copy_that_is_behind_a_vacuum_waits_for_the_follower():
+    source, target = everything(), MemoryStore()
+    copy(source, target, start="keyframe")
+    first = Log(target).head().version
+    vacuumed(source, 20)
+    with pytest.raises(errors.VersionVacuumed, match="call follow"):
+        backfill(source, Table(target))
+    with pytest.raises(errors.VersionNotReplicated):
+        reopen(target).snapshot(first - 1)
+    copy(source, target)
+    backfill(source, Table(target))
+    with pytest.raises(errors.VersionVacuumed):
+        scan(reopen(target), version=first - 1)
+    assert not fsck(Table(target), objects=True).errors
+
+
+def test_a_start_that_a_dead_follower_left_explains_the_gap_of_the_next_one():
+    source, target = everything(), MemoryStore()
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(target, keys.STARTS_PREFIX), start="keyframe")
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(target, keys.LOG_PREFIX, 3))
+    had = Log(target).head().version
+    done = copy(source, target, start="keyframe")
+    assert done.start > had + 1
+    check_prefix(source.store, target)
+    backfill(source, Table(target))
+    assert objects(target) == objects(source.store)
+
+
+def test_a_start_that_does_not_explain_the_gap_is_not_taken():
+    source, target = everything(), MemoryStore()
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(target, keys.LOG_PREFIX, 3))
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(target, keys.STARTS_PREFIX), start="keyframe")
+    target.delete([row.key for row in target.list(keys.LOG_PREFIX)])
+    with pytest.raises(errors.CommitConflict, match="other bytes"):
+        copy(source, target, start="keyframe")
+
+
+def test_a_backfill_fills_a_hole_between_versions_that_are_there():
+    source, target = everything(), MemoryStore()
+    copy(source, target, start="keyframe")
+    backfill(source, Table(target))
+    for version in (1, 3):
+        target.delete([keys.commit_key(version)])
+    assert backfill(source, Table(target)).objects == 2
+    assert objects(target) == objects(source.store)
+
+
+def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
+    parent, target = everything(), MemoryStore()
+    grow(parent)
+    branch = parent.branch("audit")
+    append(branch, events(1, first=900))
+    vacuumed(parent, 30)
+    held = branch.store.forks[0].held
+    assert follow(branch, Table(target), clock=ManualClock(START_MS, 7)).start == held
+    table = reopen(target)
+    for version in range(held, branch.refresh().version + 1):
+        assert scan(table, version=version).to_table() == scan(branch, version=version).to_table()
+    backfill(branch, Table(target))
+    with pytest.raises(errors.VersionNotReplicated):
+        table.snapshot(held - 1)
+    assert not fsck(Table(target), objects=True).errors

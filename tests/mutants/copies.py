@@ -66,4 +66,25 @@ COPIES = (
         becomes("known"),
         "test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns",
     ),
+    mutant(
+        "any-start-accepted",
+        "C5",
+        "a start that is there explains the gap",
+        never,
+        "test_a_start_that_does_not_explain_the_gap_is_not_taken",
+    ),
+    mutant(
+        "given-up-taken-for-readable",
+        "G1",
+        "a copy gets commits without segments only where it knows that they are given up",
+        becomes("0"),
+        "test_g1_a_backfill_of_a_copy_that_is_behind_a_vacuum_waits_for_the_follower",
+    ),
+    mutant(
+        "inherited-taken-for-kept",
+        "G1",
+        "a branch keeps what its parent keeps for it",
+        becomes("head.meta.horizon"),
+        "test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it",
+    ),
 )
