@@ -186,11 +186,21 @@ class Walk:
         except (Corrupt, NotFound, UnsupportedFormat) as error:
             self._find("error", error.message, keys.STARTS_PREFIX)
             return []
-        return [
-            range(older + 1, newer)
-            for newer, older in self.listed.gaps
-            if any(start.after <= older and newer <= start.version for start in starts)
-        ]
+        absent = []
+        for newer, older in self.listed.gaps:
+            explaining = [s for s in starts if s.after <= older and newer <= s.version]
+            if explaining:
+                absent.append(range(older + 1, newer))
+            # against lost-taken-for-left-out
+            if explaining and all(start.after != older for start in explaining):
+                self._find(
+                    "warning",
+                    f"this copy lacks the versions {older + 1} to {newer - 1} between others that "
+                    "it has: copy them with `eventlog replicate --backfill`",
+                    keys.commit_key(newer),
+                    newer,
+                )
+        return absent
 
     def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.

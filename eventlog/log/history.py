@@ -143,8 +143,9 @@ def find_transaction(
     Raises:
         CommitUnknown: it is not in these versions, but `head` is before `until`, so it may still
             take effect.
+        VersionNotReplicated: this replica lacks one of these versions.
     """
-    for commit, body in each(log.read, range(start, head + 1)):
+    for commit, body in each(log.read_below, range(start, head + 1)):
         listed = any(t.id == transaction_id for t in commit.transactions)
         if listed and log.took_effect(commit, log.resolve(commit, body), transaction_id):
             return commit.header.version

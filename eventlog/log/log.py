@@ -180,11 +180,20 @@ class Log:
             VersionNotReplicated: it is a version that this replica does not have.
             Corrupt: the commits themselves do not add up.
         """
+        return self.resolve(*self.read_below(version))
+
+    def read_below(self, version: int) -> tuple[Commit, bytes]:
+        """As `read`, of a version that is below the newest one, so that a replica may lack it.
+
+        Raises:
+            VersionNotFound: it does not exist.
+            VersionNotReplicated: it is a version that this replica does not have.
+            Corrupt: its bytes break the format, or another table's commit is in this log.
+        """
         try:
-            commit, body = self.read(version)
+            return self.read(version)
         except VersionNotFound as missing:
             raise self.not_replicated(version) or missing from None
-        return self.resolve(commit, body)
 
     def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.

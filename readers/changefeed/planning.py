@@ -73,7 +73,7 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         Unavailable: the store does not answer.
     """
     last: tuple[Commit, bytes] | None = None
-    for commit, body in each(t.log.read, range(start.version + 1, end + 1)):
+    for commit, body in each(t.log.read_below, range(start.version + 1, end + 1)):
         if last is None:
             chain.check_follows(start, commit, t.uri)
         else:

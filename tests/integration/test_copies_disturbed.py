@@ -10,7 +10,7 @@ from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
-from eventlog.readers import scan
+from eventlog.readers import changes, scan
 from eventlog.replication import Follower, backfill, follow
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
@@ -154,8 +154,10 @@ def test_a_backfill_fills_a_hole_between_versions_that_are_there():
     source, target = everything(), MemoryStore()
     copy(source, target, start="keyframe")
     backfill(source, Table(target))
-    for version in (1, 3):
-        target.delete([keys.commit_key(version)])
+    target.delete([keys.commit_key(version) for version in (2, 3)])
+    (found,) = fsck(Table(target)).findings
+    assert (found.severity, found.version) == ("warning", 4)
+    assert "lacks the versions" in found.message
     assert backfill(source, Table(target)).objects == 2
     assert objects(target) == objects(source.store)
 
@@ -175,3 +177,15 @@ def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
     with pytest.raises(errors.VersionNotReplicated):
         table.snapshot(held - 1)
     assert not fsck(Table(target), objects=True).errors
+
+
+def test_what_reads_commits_across_a_gap_says_that_the_copy_lacks_them():
+    source, target = everything(), MemoryStore()
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(target, keys.LOG_PREFIX, 3))
+    copy(source, target, start="keyframe")
+    table = reopen(target)
+    with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+        changes(table, 1).to_table()
+    with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+        table.find_transaction("00" * 16, 1)

@@ -87,4 +87,11 @@ COPIES = (
         becomes("head.meta.horizon"),
         "test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it",
     ),
+    mutant(
+        "lost-taken-for-left-out",
+        "C5",
+        "commits of a copy that are missing between others are told",
+        never,
+        "test_a_backfill_fills_a_hole_between_versions_that_are_there",
+    ),
 )
