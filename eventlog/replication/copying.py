@@ -119,7 +119,16 @@ class Copier:
                 key=item.key,
                 version=item.version,
             ) from None
-        return len(body) if self.put(item.key, body) else 0
+        try:
+            return len(body) if self.put(item.key, body) else 0
+        except CommitConflict:  # no other write has this key: its name is random, or its content
+            raise CommitConflict(
+                "the target has other bytes under this key than the log describes, such as damage "
+                "that was copied before: delete this object at the target, and follow again",
+                table=self._target.uri,
+                key=item.key,
+                version=item.version,
+            ) from None
 
     def put(self, key: str, body: Body) -> bool:
         """Create an object at the target, and return whether this call did.

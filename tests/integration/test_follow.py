@@ -507,6 +507,15 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     assert caught.value.key == key
     assert Table.open(far).head().version == caught.value.version - 1
 
+    # The source is repaired: what the store has copied is in the way, and the error says so.
+    source.store.delete([key])
+    source.store.put_if_absent(key, body)
+    with pytest.raises(errors.CommitConflict, match="delete this object at the target") as caught:
+        follow(here, far)
+    open_store(far).delete([caught.value.key])
+    follow(here, far)
+    assert objects(open_store(far)) == objects(source.store)
+
 
 @pytest.mark.long
 def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
