@@ -141,7 +141,8 @@ class Follower:
         start: From = "oldest",
         progress: Progress | None = None,
     ) -> None:
-        if target.uri == source.uri:
+        # The same root may lie at two endpoints: a move between two stores of one kind.
+        if (target.uri, target.unproven) == (source.uri, source.store.unproven):
             raise InvalidInput(f"{target.uri} cannot follow itself")
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start = name, start

@@ -189,3 +189,15 @@ def test_what_reads_commits_across_a_gap_says_that_the_copy_lacks_them():
         changes(table, 1).to_table()
     with pytest.raises(errors.VersionNotReplicated, match="backfill"):
         table.find_transaction("00" * 16, 1)
+
+
+def test_a_root_of_the_same_name_at_another_endpoint_is_another_table():
+    source = everything()
+
+    class Elsewhere(MemoryStore):
+        uri = source.uri
+        unproven = "http://elsewhere/bucket"
+
+    target = Elsewhere()
+    copy(source, target)
+    assert objects(target) == objects(source.store)
