@@ -160,7 +160,7 @@ class _Work:
         framed: set[int] = set()
         later = log.snapshot(lowest) if lowest - 1 >= horizon else None
         with threads() as pool:
-            for commit, body in read_ahead(pool, wanted, log.read, window=_AHEAD):
+            for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
                 version = commit.header.version
                 if later is not None and version >= horizon:
                     # What the next version dropped; it may have come back since.

@@ -20,6 +20,7 @@ from eventlog.errors import (
     InvalidInput,
     KeyNotFound,
     TableNotFound,
+    VersionNotReplicated,
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
@@ -149,14 +150,16 @@ class Follower:
         self._tell: Progress = progress or (lambda *_: None)
         self._copier = Copier(source.store, target, clock)
         self._known: Target | None = None
+        self._least = 0  # versions below it that the copy lacks, the source lacks, too
 
     def step(self) -> Followed:
         """Copy up to the head of the source; see `follow`."""
         for tries in range(_RESTARTS):
             try:
                 return self._pass()
-            except VersionVacuumed:
-                # A vacuum of the source passed what was being copied: go on at its horizon.
+            except (VersionVacuumed, VersionNotReplicated):
+                # A vacuum of the source passed what was being copied: go on at its horizon. Or
+                # the source is a copy itself, which lacks versions: go on where it does.
                 if tries == _RESTARTS - 1:
                     raise
             finally:
@@ -201,7 +204,7 @@ class Follower:
         )
 
     def _first(self, known: Target, head: Snapshot) -> int:
-        oldest = oldest_kept(head, self._source.store)
+        oldest = max(self._least, oldest_kept(head, self._source.store))
         return first_version(known.version, head, self._start, oldest)
 
     def _remembered(self) -> Target | None:
@@ -256,6 +259,10 @@ class Follower:
                 done += copied
                 if copied:
                     self._tell("versions", done, total)
+        except VersionNotReplicated as missing:
+            start = self._source.log.start_above(missing.version or 0)
+            self._least = start.version if start else self._least
+            raise
         except DataLoss:
             newest = self._source.refresh()
             if newest.meta.horizon <= first + done:

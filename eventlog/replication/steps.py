@@ -108,7 +108,9 @@ class Steps:
             yield from self._live(having, first)
         with threads() as pool:
             versions = range(first, self._head.version + 1)
-            for commit, body in read_ahead(pool, versions, self._log.read, window=_COMMITS_AHEAD):
+            for commit, body in read_ahead(
+                pool, versions, self._log.read_below, window=_COMMITS_AHEAD
+            ):
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
                     yield from self._keyframe(base, known=None)

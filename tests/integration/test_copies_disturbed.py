@@ -201,3 +201,19 @@ def test_a_root_of_the_same_name_at_another_endpoint_is_another_table():
     target = Elsewhere()
     copy(source, target)
     assert objects(target) == objects(source.store)
+
+
+def test_a_copy_of_a_copy_lacks_what_that_one_lacks():
+    source, middle, target = everything(), MemoryStore(), MemoryStore()
+    with pytest.raises(Crash):
+        copy(source, DiesAfter(middle, keys.LOG_PREFIX, 3))
+    done = copy(source, middle, start="keyframe")
+    assert done.start > 3
+    assert copy(reopen(middle), target).version == done.version
+    check_prefix(middle, target)
+    with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+        reopen(target).snapshot(3)
+    with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+        backfill(reopen(middle), Table(target))
+    backfill(source, Table(target))
+    assert objects(target) == objects(source.store)
