@@ -145,6 +145,7 @@ class Follower:
         # The same root may lie at two endpoints: a move between two stores of one kind.
         if (target.uri, target.unproven) == (source.uri, source.store.unproven):
             raise InvalidInput(f"{target.uri} cannot follow itself")
+        _check_apart(source.uri, target.uri)
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start = name, start
         self._tell: Progress = progress or (lambda *_: None)
@@ -292,3 +293,16 @@ class Follower:
         else:
             return
         raise CommitConflict(why, table=self._target.uri, version=found.common)
+
+
+def _check_apart(source: str, target: str) -> None:
+    """Check that no root lies in the other one, but for those of branches.
+
+    Raises:
+        InvalidInput: one does.
+    """
+    above, below = sorted((keys.split_branches(source)[0], keys.split_branches(target)[0]), key=len)
+    if above != below and below.startswith(f"{above.rstrip('/')}/"):
+        raise InvalidInput(
+            f"{below} lies in {above}: give the copy a root beside the table's, not in it"
+        )

@@ -137,6 +137,8 @@ def test_g2_a_copy_that_took_a_write_of_its_own_is_not_followed_further():
         copy(other, target)
     with pytest.raises(errors.InvalidInput, match="itself"):
         copy(source, source.store)
+    with pytest.raises(errors.InvalidInput, match="not in it"):
+        follow(source, f"{source.uri}/copy")
 
 
 def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
