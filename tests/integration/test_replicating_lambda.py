@@ -32,6 +32,12 @@ def announced(bucket, root, version, message="m1"):
                          "body": json.dumps({"Records": [record]})}]}  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def plain_output(monkeypatch):
+    """The handler sets loggers up for a process of its own, which this one is not."""
+    monkeypatch.setattr(replicating, "write_lines", lambda *_: None)
+
+
 @pytest.fixture
 def places(bucket, monkeypatch):
     """A folder of tables, and the folder of their copies."""
