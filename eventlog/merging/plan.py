@@ -279,6 +279,11 @@ class Planner:
 
     def _act(self, act: Act) -> Carried | None:
         """Return what is to be committed for one transaction, and note it."""
+        if act.restores and self._pair.own is not None:
+            # What it brings back or drops the target may have rewritten with rows of its own.
+            raise Conflict(
+                "it restores a version, and the target has taken writes of its own", act.version
+            )
         changes = self._changes(act)
         if act.rewrites and not self._applies(act):  # against rewrite-of-what-is-not-there
             self._count(self.declined, act, 1)

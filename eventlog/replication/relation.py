@@ -64,13 +64,8 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
     def agree(version: int) -> bool:
         return _hash_at(log, head, version) == _hash_at(other, other_head, version)
 
-    if agree(shorter):
-        kind: Kind = "equal"
-        if head.version != other_head.version:
-            kind = "behind" if head.version == shorter else "ahead"
-        return Relation(kind, shorter, head.version, other_head.version)
     try:
-        common = last_common(agree, shorter)
+        common = shorter if agree(shorter) else last_common(agree, shorter)
     except VersionNotFound as missing:
         raise InvalidInput(
             f"{log.store.uri} and {other.store.uri} have nothing in common in the versions that "
@@ -82,7 +77,12 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
             f"{log.store.uri} and {other.store.uri} differ from version 0 on: they have the same "
             "id but no common history"
         )
-    return Relation("diverged", common, head.version, other_head.version)
+    kind: Kind = "diverged"
+    if common == shorter:
+        kind = "equal"
+        if head.version != other_head.version:
+            kind = "behind" if head.version == shorter else "ahead"
+    return Relation(kind, common, head.version, other_head.version)
 
 
 def last_common(agree: Callable[[int], bool], different: int) -> int:
