@@ -5,6 +5,8 @@
 Nobody sees the day before it was checked, and then all of it in one version. Readers of the table
 go on reading meanwhile, and wait for nothing. A day that fails its audit stays in its branch, to be
 looked at, and the program ends with 1. Run again after any failure, it goes on where it stopped.
+To load such a day anew, delete its branch first (`eventlog branch URI load-DAY --delete`): a branch
+that has the rows of its app id takes no others.
 """
 
 import argparse
