@@ -195,6 +195,20 @@ class Log:
         except VersionNotFound as missing:
             raise self.not_replicated(version) or missing from None
 
+    def hash_at(self, head: Snapshot, version: int) -> str | None:
+        """Return the hash of the commit of a version, or None above the head. One small GET.
+
+        Args:
+            head: the newest known snapshot, whose own hash costs nothing.
+            version: the version.
+
+        Raises:
+            VersionNotFound: the version after it does not exist.
+        """
+        if version == head.version:
+            return head.commit_hash
+        return None if version > head.version else self.header(version + 1).prev
+
     def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.
 

@@ -164,15 +164,6 @@ class _Overtaken(Exception):
         self.conflict = conflict
 
 
-def hash_at(log: Log, head: Snapshot, version: int) -> str | None:
-    """Return the hash of the commit of a version, or None if the log has none. One small GET."""
-    if version == head.version:
-        return head.commit_hash
-    if version > head.version:
-        return None
-    return log.header(version + 1).prev
-
-
 def steps(log: Log, first: int, last: int) -> Iterator[Step]:
     """Yield what the commits of these versions did. One GET each, and their spills.
 
@@ -221,7 +212,7 @@ class Carrier:
             VersionVacuumed: segments that have to be carried were deleted by a vacuum.
             Unavailable: a store does not answer.
         """
-        origin = hash_at(self._source.log, self._from, self._common + 1)
+        origin = self._source.log.hash_at(self._from, self._common + 1)
         if origin is None:
             return self._merged(self._target.head())
         tries = 0
@@ -273,10 +264,10 @@ class Carrier:
             self._wide = True  # what is gone may have been replaced later
 
     def _pair(self, head: Snapshot, origin: str) -> Pair:
-        own = hash_at(self._target.log, head, self._common + 1)
+        own = self._target.log.hash_at(head, self._common + 1)
         mark = None if own is None else origins_of(self._from.meta).get(own)
         # against another-fork-taken-for-the-target
-        if mark and hash_at(self._target.log, head, mark.version) != mark.commit:
+        if mark and self._target.log.hash_at(head, mark.version) != mark.commit:
             raise CommitConflict(
                 f"{self._source.uri} has merged another log that shares more with the target than "
                 f"this one does (its version {mark.version}, by version {mark.token}). What it has "
@@ -299,7 +290,7 @@ class Carrier:
         if mark is None:
             return self._common
         # against another-fork-of-a-merged-log
-        if hash_at(self._source.log, self._from, mark.version) != mark.commit:
+        if self._source.log.hash_at(self._from, mark.version) != mark.commit:
             raise CommitConflict(
                 f"another log that shares more with {self._source.uri} was merged into the target "
                 f"(its version {mark.version}, by version {mark.token}): rows would come twice. "

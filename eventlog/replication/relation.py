@@ -62,7 +62,7 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
     shorter = min(head.version, other_head.version)
 
     def agree(version: int) -> bool:
-        return _hash_at(log, head, version) == _hash_at(other, other_head, version)
+        return log.hash_at(head, version) == other.hash_at(other_head, version)
 
     try:
         common = shorter if agree(shorter) else last_common(agree, shorter)
@@ -104,10 +104,3 @@ def last_common(agree: Callable[[int], bool], different: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if agree(middle) else (low, middle)
     return low
-
-
-def _hash_at(log: Log, head: Snapshot, version: int) -> str:
-    """Return the hash of the commit of a version, up to the head."""
-    if version == head.version:
-        return head.commit_hash
-    return log.header(version + 1).prev or ""

@@ -559,7 +559,7 @@ class KeyedFork(ForkedHistory):
 
     def first_hash(self, side, version):
         t = side.handle()
-        return carry.hash_at(t.log, t.head(), version)
+        return t.log.hash_at(t.head(), version)
 
 
 def play_keyed_forks(seed, steps=14):
