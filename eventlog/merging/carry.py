@@ -251,7 +251,7 @@ class Carrier:
         if conflict is not None and self._at_once:
             raise self._refusal(conflict)
         try:
-            finished = self._commit_all(pair, planned)
+            finished = self._commit_all(pair, planned, head.version)
         except CommitConflict as conflicting:
             raise _Overtaken(conflicting) from None
         if conflict is not None:
@@ -356,8 +356,8 @@ class Carrier:
             asked.update((drop.id, drop.chunk) for drop in act.drops)
         return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
 
-    def _commit_all(self, pair: Pair, planned: Sequence[Carried]) -> bool:
-        """Commit what is planned, in order; return whether that was all.
+    def _commit_all(self, pair: Pair, planned: Sequence[Carried], checked: int) -> bool:
+        """Commit what was planned on this version, in order; return whether that was all.
 
         What a vacuum of the source has deleted is left out together with what replaced it later.
         """
@@ -367,7 +367,7 @@ class Carrier:
         for carried in planned:
             pending = carried if pending is None else pending.then(carried)
             if self._copied(pending):
-                self._commit(pair, pending)
+                self._commit(pair, pending, checked)
                 pending = None
         return pending is None
 
@@ -430,14 +430,22 @@ class Carrier:
             version=entry.version,
         )
 
-    def _commit(self, pair: Pair, carried: Carried) -> None:
+    def _commit(self, pair: Pair, carried: Carried, checked: int) -> None:
         head = self._target.head()
         live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
         if len(live) < len(carried.drops):
             raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
         mark = origins_of(head.meta).get(pair.origin)
         old = None if mark is None else mark.version
-        origin = SetOrigin(pair.origin, old, carried.version, carried.commit, dict(carried.apps))
+        known = any(r.old is not None and r.first <= r.old for r in carried.apps.values())
+        origin = SetOrigin(
+            pair.origin,
+            old,
+            carried.version,
+            carried.commit,
+            dict(carried.apps),
+            checked if known else None,
+        )
         adds = [
             msgspec.structs.replace(add_of(entry), epoch=self._staged[entry.id])
             for entry in carried.adds
@@ -445,8 +453,8 @@ class Carrier:
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
             *_guards(carried, head),
+            origin,  # first: the others raise what it is compared with
             *carried.origins,
-            origin,
             *carried.changes,
             *rewrite,
             *map(drop_of, live.values()),

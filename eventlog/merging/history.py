@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from eventlog.model.records import (
     Add,
@@ -22,6 +23,9 @@ from eventlog.model.records import (
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
+
+# Sequences of an app: the first and the last of each run, in order.
+Runs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,27 @@ class Act:
         return any(isinstance(a, Restore) for a in self.transaction.actions)
 
     @property
-    def units(self) -> dict[str, int]:
-        """The units of work that are done by it, or the last ones: the sequence of each app."""
-        done = {app: rise.new for o in self.origins.values() for app, rise in o.apps.items()}
+    def units(self) -> dict[str, Runs]:
+        """The units of work that are done by it: of each app the sequences."""
         app = self.transaction.app
-        return done if app is None else {**done, app.id: app.seq}
+        done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
+        for name, rise in ((n, r) for o in self.origins.values() for n, r in o.apps.items()):
+            done[name] = union(done.get(name, ()), rise.done)
+        return done
 
     @property
-    def is_unit(self) -> bool:
-        """Whether it is one unit of work and nothing else."""
+    def unit(self) -> tuple[str, int] | None:
+        """The app and the sequence where it is one unit of work and nothing else."""
         carried_one = self.transaction.info.get(COUNT) == "1"
-        return len(self.units) == 1 and (not self.origins or carried_one)
+        if len(self.units) != 1 or (self.origins and not carried_one):
+            return None
+        [(app, ((seq, _), *_))] = self.units.items()
+        return app, seq
+
+    def shares_units(self, other: Act) -> bool:
+        """Return whether both have done one unit of work."""
+        mine, theirs = self.units, other.units
+        return any(_overlap(mine[app], theirs[app]) for app in mine.keys() & theirs.keys())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,22 @@ class Step:
     version: int
     commit: str
     acts: tuple[Act, ...]
+
+
+def union(some: Runs, others: Runs) -> Runs:
+    """Return the sequences that are in one of the two."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((*some, *others)):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _overlap(some: Runs, others: Runs) -> bool:
+    ordered = sorted((*some, *others))
+    return any(later[0] <= run[1] for run, later in pairwise(ordered))
 
 
 def taken(commit: Commit) -> tuple[Transaction, ...] | None:

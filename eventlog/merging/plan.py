@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from eventlog.merging import history
 from eventlog.merging.columns import joined, properties_to_set, translated
 from eventlog.merging.history import Act, Step
 from eventlog.merging.rows import Differs, Rows
@@ -137,7 +138,8 @@ class Carried:
         back = {s.id for s in later.adds} & {i for i, _ in self.drops}
         apps = dict(self.apps)
         for app, rise in later.apps.items():
-            apps[app] = AppRise(apps[app].old if app in apps else rise.old, rise.new)
+            known = apps.get(app, rise)
+            apps[app] = AppRise(known.old, history.union(known.done, rise.done))
         return Carried(
             later.version,
             later.commit,
@@ -183,12 +185,12 @@ class Planner:
         self._past = past
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
-        self._units: dict[tuple[str, int], Act] = {}
+        self._units: list[Act] = []  # what the target did itself for apps
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
         if past is not None:
             self._rows = Rows(pair.own, pair.origin, past.source, past.target)
             own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
-            self._units = {unit: act for act in own for unit in act.units.items()}
+            self._units = [act for act in own if act.units]
             self._had = _values(own)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
         self._theirs = dict(pair.origins)
@@ -258,23 +260,24 @@ class Planner:
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a unit of work itself."""
-        units = act.units.items()
-        if all(self._seqs.get(app, -1) < seq for app, seq in units):
+        # against first-of-several-units-not-looked-up
+        if all(self._seqs.get(app, -1) < done[0][0] for app, done in act.units.items()):
             return False
         if self._past is None or self._rows is None:
             raise PastNeeded
-        done = [self._units[unit] for unit in units if unit in self._units]
+        done = [ours for ours in self._units if ours.shares_units(act)]
         if not done:  # against unit-of-work-done-on-both-sides
             return False
-        if not act.is_unit:
+        if act.unit is None:
             raise Conflict(
                 "it carries several transactions of a third log at once, and the target has done "
                 "one of them itself: merge that log into the target first",
                 act.version,
                 done[0].version,
             )
-        self._rows.same_unit(act, done[0])
-        self._unit = done[0]
+        if done[0].unit is not None:  # else it is not known which of the rows are the same
+            self._rows.same_unit(act, done[0])
+            self._unit = done[0]
         return True
 
     def _act(self, act: Act) -> Carried | None:
@@ -349,10 +352,10 @@ class Planner:
     def _rises(self, act: Act) -> dict[str, AppRise]:
         """Return what becomes of the sequences of the apps whose work is carried."""
         rises = {}
-        for app, seq in act.units.items():
-            old = self._seqs.get(app)
-            rises[app] = AppRise(old, seq)
-            self._seqs[app] = seq if old is None else max(old, seq)
+        for app, done in act.units.items():
+            old, last = self._seqs.get(app), done[-1][1]
+            rises[app] = AppRise(old, done)
+            self._seqs[app] = last if old is None else max(old, last)
         return dict(sorted(rises.items(), key=lambda item: item[0].encode()))
 
     def _changes(self, act: Act) -> list[Action]:

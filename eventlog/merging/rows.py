@@ -60,7 +60,7 @@ class Rows:
         units = _units(act for act in ours if origin not in act.origins)
         for act in theirs:
             self.at_source(act)
-            done = units.get(unit) if (unit := _unit(act)) and own not in act.origins else None
+            done = units.get(act.unit) if act.unit and own not in act.origins else None
             if done is not None:
                 self.same_unit(act, done)
         for act in (*ours, *theirs):
@@ -162,9 +162,5 @@ def _rewrites(acts: Iterable[Act]) -> Mapping[frozenset[str], Act]:
     return {_outputs(act): act for act in acts if act.rewrites}
 
 
-def _unit(act: Act) -> tuple[str, int] | None:
-    return next(iter(act.units.items())) if act.is_unit else None
-
-
 def _units(acts: Iterable[Act]) -> dict[tuple[str, int], Act]:
-    return {unit: act for act in acts if (unit := _unit(act)) is not None}
+    return {unit: act for act in acts if (unit := act.unit) is not None}

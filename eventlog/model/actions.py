@@ -315,10 +315,25 @@ class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unkno
 
 
 class AppRise(Struct, frozen=True, forbid_unknown_fields=True):
-    """The last sequence of an app, `old` before (None: it had none) and `new` from here on."""
+    """What becomes of the sequence of an app whose transactions are carried from another log.
+
+    Attributes:
+        old: the sequence before; None: it had none.
+        done: the sequences that are carried, as the first and the last of each run, in order.
+    """
 
     old: Count | None
-    new: Count
+    done: tuple[tuple[Count, Count], ...]
+
+    @property
+    def first(self) -> int:
+        """The least sequence that is carried."""
+        return self.done[0][0]
+
+    @property
+    def new(self) -> int:
+        """The greatest sequence that is carried; that of the app from here on if `old` is less."""
+        return self.done[-1][1]
 
 
 class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_unknown_fields=True):
@@ -333,6 +348,8 @@ class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_un
         version: the last of its versions that this log has now.
         commit: the hash of that version's commit.
         apps: what becomes of the sequences of apps whose transactions are carried, by app id.
+        checked: the version of this log up to which it was looked for transactions of theirs that
+            are done already; None if each of `apps` starts above `old`.
     """
 
     id: str
@@ -340,6 +357,7 @@ class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_un
     version: Count
     commit: str
     apps: dict[str, AppRise] = {}
+    checked: Count | None = None
 
 
 Action = (

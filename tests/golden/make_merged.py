@@ -33,29 +33,48 @@ def make_merged(clock: ManualClock) -> None:
     t = make.open_at(NAME, make_whole.SCHEMA, clock, properties=properties)
     append(t, make_whole.rows(0, 3, days=2), app_id="loader", app_seq=3)
     void = lambda rule, *actions, **fields: make_whole.void(t, rule, actions, **fields)
-    rise, none = AppRise, {}
+    none: dict[str, AppRise] = {}
+
+    def rise(old: int | None, *runs: tuple[int, int]) -> AppRise:
+        return AppRise(old, runs)
 
     def origin(old: int | None, version: int, of: str = ONE, **more: object) -> SetOrigin:
-        return SetOrigin(of, old, version, more.get("commit", "cc" * 32), more.get("apps", none))
+        commit, apps = more.get("commit", "cc" * 32), more.get("apps", none)
+        return SetOrigin(of, old, version, commit, apps, more.get("checked"))
+
+    below = {"loader": rise(3, (2, 2))}
 
     make_whole.put(
         t,
         [
-            carried(t, 10, origin(None, 4, apps={"loader": rise(3, 2), "other": rise(None, 7)})),
+            carried(t, 10, origin(None, 4, apps=below | {"other": rise(None, (5, 7))}, checked=1)),
             void("R19.1", origin(None, 4)),  # carried already
+            void("R19.1", origin(4, 5, apps=below)),  # not said up to where it was looked
             void("R19.1", origin(3, 5)),
             void("R19.1", origin(4, 4)),
-            void("R19.1", origin(4, 5, apps={"loader": rise(2, 4)})),
-            void("R19.1", origin(4, 5, apps={"third": rise(0, 4)})),
+            void("R19.1", origin(4, 5, apps={"loader": rise(2, (4, 4))})),
+            void("R19.1", origin(4, 5, apps={"third": rise(0, (4, 4))})),
+            void("R19.1", origin(4, 5, apps={"third": rise(None)})),
+            void("R19.1", origin(4, 5, apps={"third": rise(None, (4, 3))})),
+            void("R19.1", origin(4, 5, apps={"third": rise(None, (4, 5), (5, 6))})),
+            void("R19.1", origin(None, 0, of=TWO, apps=below, checked=1)),
             void("R19.1", origin(None, 5, of="1A" * 32)),
             void("R19.1", origin(None, 5, of="1a" * 16)),
             void("R19.1", origin(4, 5, commit="c" * 63)),
             void("R19.1", origin(4, 5), origin(4, 5)),
+            void("R19.1", origin(None, 0, of=TWO, apps=below, checked=2)),  # not a version yet
             carried(t, 12, origin(None, 0, of=TWO), origin(4, 6), origin(6, 7)),
         ],
     )
     clock.advance(1000)
-    make_whole.put(t, [carried(t, 14, origin(7, 9, apps={"loader": rise(3, 5)}))])
+    several = {"loader": rise(3, (0, 0), (2, 3))}
+    make_whole.put(
+        t,
+        [
+            carried(t, 16, origin(0, 1, of=TWO, apps=several, checked=2)),
+            carried(t, 14, origin(7, 9, apps={"loader": rise(3, (5, 5))})),
+        ],
+    )
     t.write_keyframe()
     marks = {"loader": 5, "other": 7}
     assert {name: mark.seq for name, mark in t.head().meta.apps.items()} == marks
@@ -63,7 +82,7 @@ def make_merged(clock: ManualClock) -> None:
         t,
         [
             void("F2", make_whole._add(t), app=make_whole.App("loader", 5)),
-            carried(t, 16, app=make_whole.App("loader", 6)),
+            carried(t, 18, app=make_whole.App("loader", 6)),
         ],
     )
     append(t, make_whole.rows(20, 2), app_id="another", app_seq=1)

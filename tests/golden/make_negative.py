@@ -800,7 +800,8 @@ def merged() -> list[dict[str, Any]]:
     """Cases of tables that have origins."""
     at, bare, framed = ("merged", 2), ("merged", 1), ("merged", 4, 3)
     known, none = '"features":["merged"]', '"features":[]'
-    loader, other = '"loader":{"old":3,"new":2}', '"other":{"old":null,"new":7}'
+    loader = '"loader":{"old":3,"done":[[2,2]]}'
+    other = '"other":{"old":null,"done":[[5,7]]}'
     entry = one("merged", 2, r'"origins":\{"1a[^}]*\}')
     return [
         commit("origins without their feature", "R19.2", FOLD, at, (known, none)),

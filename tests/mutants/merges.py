@@ -25,6 +25,20 @@ MERGES = (
         "test_g3_a_unit_of_work_that_both_did_is_there_once",
     ),
     mutant(
+        "first-of-several-units-not-looked-up",
+        "G3 I3",
+        "each unit of work that is carried with others is looked up",
+        never,
+        "test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one",
+    ),
+    mutant(
+        "carried-by-two-at-once",
+        "G3 I3",
+        "two merges that run at once carry a unit of work below the mark once",
+        never,
+        "test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time",
+    ),
+    mutant(
         "another-fork-of-a-merged-log",
         "G3",
         "a log of which another fork was merged is refused",

@@ -180,9 +180,16 @@ BUILT = {
         st.none() | counts,
         counts,
         texts,
-        st.dictionaries(texts, st.builds(AppRise, st.none() | counts, counts), max_size=2).map(
-            ordered
-        ),
+        st.dictionaries(
+            texts,
+            st.builds(
+                AppRise,
+                st.none() | counts,
+                st.lists(st.tuples(counts, counts), max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(ordered),
+        st.none() | counts,
     ),
     Assess: st.builds(Assess, noted, noted, st.lists(chunk_changes, max_size=2).map(tuple)),
 }

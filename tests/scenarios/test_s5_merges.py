@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import SCHEMA, START_MS, commit, create, drop_of, events, live, replace_object
+from support.crashes import MortalStore
 from support.forked_histories import copied
 
 from eventlog import Table, errors, replication
@@ -155,6 +156,41 @@ def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
     append(two, events(2, first=200), app_id="job", app_seq=3)
     both_ways(one, two)
     assert names(one) == rows(*range(12), 100, 101, 200, 201)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time(pair):
+    one, two = pair
+    three = copied(one.store)
+    append(Table.open("", store=three), events(1, first=300), app_id="job", app_seq=7)
+    for table in pair:
+        append(table, events(2, first=100), app_id="job", app_seq=2)
+    times = []
+    for pause in range(1, 20):
+        store = copied(three)
+        other = lambda store=store: times.append(
+            replication.merge(two, Table.open("", store=store))
+        )
+        paused = MortalStore(store, pause=pause, meanwhile=other)
+        replication.merge(one, Table.open("", store=paused))
+        assert names(Table.open("", store=store)) == rows(*range(12), 100, 101, 300)
+    assert len(times) == 9  # as many calls has a merge
+
+
+@pytest.mark.hazard("G3")
+def test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one(pair):
+    one, two = pair
+    branch = one.branch("loads", at=one.head().version)
+    for seq in (2, 4):
+        append(branch, events(1, first=100 * seq), app_id="job", app_seq=seq)
+    one.merge(branch)
+    for seq in (2, 3):
+        append(two, events(1, first=100 * seq), app_id="job", app_seq=seq)
+    with pytest.raises(errors.CommitConflict, match="several transactions of a third log at once"):
+        replication.merge(one, two)
+    replication.merge(branch, two)
+    both_ways(one, two)
+    assert names(one) == rows(*range(12), 200, 300, 400)
 
 
 @pytest.mark.hazard("G3")

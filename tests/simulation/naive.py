@@ -230,8 +230,18 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case per action
         for name, rise in a["apps"].items():
             seq = state["apps"].get(name, {"seq": None})["seq"]
             need(seq == rise["old"], "R19.1")
-            if seq is None or seq < rise["new"]:
-                state["apps"][name] = {"seq": rise["new"], "version": version, "time": time}
+            done = [n for run in rise["done"] for n in range(run[0], run[1] + 1)]
+            need(done and done == sorted(set(done)), "R19.1")
+            need(all(low <= high for low, high in rise["done"]), "R19.1")
+            if seq is not None and done[0] <= seq:
+                others = [o for i, o in state["origins"].items() if i != a["id"]]
+                seen = a["checked"]
+                need(
+                    seen is not None and seen < version and all(o["token"] <= seen for o in others),
+                    "R19.1",
+                )
+            if seq is None or seq < done[-1]:
+                state["apps"][name] = {"seq": done[-1], "version": version, "time": time}
         mark = {"version": a["version"], "commit": a["commit"], "token": version}
         state["origins"][a["id"]] = mark
     elif kind == "restore":

@@ -6,6 +6,8 @@ fold").
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from eventlog import limits
@@ -17,6 +19,7 @@ from eventlog.model.records import (
     Add,
     App,
     AppMark,
+    AppRise,
     Assess,
     Attach,
     Break,
@@ -179,14 +182,36 @@ def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Me
     if before is None and len(known) >= MAX_ORIGINS:
         return f"there are already {MAX_ORIGINS} origins, the limit"
     for app, rise in action.apps.items():
-        mark = meta.apps.get(app)
-        if (None if mark is None else mark.seq) != rise.old:  # against app-done-on-both-sides
-            return f"app {app!r} has gone on meanwhile"
+        problem = _rise_problem(app, rise, action, meta, version)
+        if problem is not None:
+            return problem
         if rise.old is None or rise.new > rise.old:  # against app-lowered-by-a-merge
             meta = mark_app(meta, App(app, rise.new), version, time_ms)
     origins = {**known, action.id: Origin(action.version, action.commit, version)}
     ordered = {name: origins[name] for name in sorted(origins)}
     return msgspec.structs.replace(meta, origins=ordered)
+
+
+def _rise_problem(
+    app: str, rise: AppRise, action: SetOrigin, meta: Meta, version: int
+) -> str | None:
+    """Return why transactions of an app cannot be carried; None if they can."""
+    mark = meta.apps.get(app)
+    if (None if mark is None else mark.seq) != rise.old:  # against app-done-on-both-sides
+        return f"app {app!r} has gone on meanwhile"
+    bounds = [n for run in rise.done for n in run]
+    apart = all(low[1] < high[0] for low, high in pairwise(rise.done))
+    if not bounds or bounds != sorted(bounds) or not apart:
+        return f"the runs of sequences of app {app!r} are empty, or not in order"
+    if rise.old is None or rise.first > rise.old:
+        return None
+    # The mark stays as it is, so it does not tell whether another merge has carried the same.
+    since = [o.token for name, o in origins_of(meta).items() if name != action.id]
+    known = -1 if action.checked is None else action.checked
+    # against carried-by-two-at-once
+    if not (-1 < known < version and all(token <= known for token in since)):
+        return f"another log was merged meanwhile, which may have the same of app {app!r}"
+    return None
 
 
 def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:

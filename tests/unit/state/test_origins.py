@@ -11,8 +11,14 @@ from eventlog.state.small import rules
 ID, OTHER = "1a" * 32, "2b" * 32
 
 
-def origin(old, version, of=ID, **apps):
-    return SetOrigin(of, old, version, HASH, {name: AppRise(*pair) for name, pair in apps.items()})
+def origin(old, version, of=ID, checked=None, **apps):
+    return SetOrigin(
+        of, old, version, HASH, {name: rise(*pair) for name, pair in apps.items()}, checked
+    )
+
+
+def rise(old, *seqs):
+    return AppRise(old, tuple((seq, seq) for seq in seqs))
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def test_g3_a_version_of_an_origin_is_carried_once(table):
 @pytest.mark.hazard("G3")
 def test_g3_what_is_carried_raises_the_marks_of_apps_and_lowers_none(table):
     table.commit(table.transaction("append", [], app=App("job", 7)))
-    commit(table, origin(None, 1, job=(7, 3), other=(None, 2)))
+    commit(table, origin(None, 1, checked=1, job=(7, 3), other=(None, 2)))
     marks = table.head().meta.apps
     assert (marks["job"].seq, marks["job"].version) == (7, 1)
     assert (marks["other"].seq, marks["other"].version) == (2, 2)
@@ -89,3 +95,23 @@ def test_g3_an_app_that_goes_on_meanwhile_voids_what_was_planned_before(table):
     table.commit(table.transaction("append", [], app=App("job", 7)))
     for seen in (None, 6):
         assert "'job' has gone on meanwhile" in refused(table, origin(None, 1, job=(seen, 8)))
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_two_carry_below_the_mark_at_once_is_carried_by_one(table):
+    table.commit(table.transaction("append", [], app=App("job", 7)))
+    for checked in (None, 2):
+        assert "may have the same of app 'job'" in refused(
+            table, origin(None, 1, checked=checked, job=(7, 3))
+        )
+    commit(table, origin(None, 1, checked=1, job=(7, 3)))
+    assert "may have the same" in refused(table, origin(None, 1, OTHER, checked=1, job=(7, 3)))
+    commit(table, origin(1, 2, checked=1, job=(7, 4)))  # the same log
+    commit(table, origin(None, 1, OTHER, checked=3, job=(7, 5, 8)))
+    assert table.head().meta.apps["job"].seq == 8
+
+
+@pytest.mark.parametrize("done", [(), ((4, 3),), ((4, 5), (5, 6)), ((7, 7), (4, 4))])
+def test_sequences_that_are_carried_are_in_order(table, done):
+    action = SetOrigin(ID, None, 1, HASH, {"job": AppRise(None, done)})
+    assert "empty, or not in order" in refused(table, action)

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 from support.builders import check_sound, commit, create, drop_of, events, live
 
-from eventlog import Table, compaction, errors
+from eventlog import Table, compaction, errors, replication
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.model.records import Replace
@@ -51,6 +51,17 @@ def test_a_branch_is_published_in_one_version_and_again_when_it_goes_on(table):
     table.delete_branch("audit")
     assert numbers(table) == [0, 2, 4, 6, 100, 101, 200, 300, 400]
     check_sound(table.store)
+
+
+def test_the_mark_of_an_app_is_the_greatest_of_what_is_published(table):
+    b = table.branch("audit")
+    other = table.branch("other", at=b.head().version)
+    append(b, events(1, first=100), app_id="job", app_seq=7)
+    append(other, events(1, first=200), app_id="job", app_seq=5)
+    replication.merge(other, b)
+    table.merge(b)
+    append(table, events(1, first=100), app_id="job", app_seq=7)  # it is done
+    assert numbers(table) == [*range(8), 100, 200]
 
 
 def test_a_conflict_commits_nothing(table):
