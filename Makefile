@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts \
+.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts bench-clones \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -122,6 +122,10 @@ bench: setup ## benchmarks, beside other table formats that pip installs
 bench-upserts: setup ## upserts from Spark beside Delta Lake, Iceberg and Hudi (jars from Maven), ONLY=…: an hour
 	@.ci/spark-matrix --install 3.5
 	@$(PYTHON) tests/bench/upserts.py $(if $(ONLY),--only "$(ONLY)")
+
+bench-clones: setup ## branches beside Delta Lake's shallow clones, from Spark (jars from Maven)
+	@.ci/spark-matrix --install 3.5
+	@$(PYTHON) tests/bench/clones.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
 	@$(PYTHON) -m eventlog.demo.load --out docs/guides/queue.png

@@ -34,6 +34,7 @@ WORKLOADS = {
     "ongoing": (300, 70),
     "vacuum": (330, 30),
     "follow": (300, 30),
+    "branches": (200, 60),
     "keyed": (400, 60),
     "arrow": (110, 30),
     "spark": (420, 200),
@@ -117,6 +118,7 @@ def _work(options):
     """Run one workload here, its rows going to a file as they come."""
     import appends
     import arrow_cost
+    import branching
     import contention
     import crowd
     import following
@@ -138,6 +140,7 @@ def _work(options):
         "ongoing": ongoing.run,
         "vacuum": reclaim.run,
         "follow": following.run,
+        "branches": branching.run,
         "keyed": keyed.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,

@@ -20,15 +20,15 @@ SUMS = 3  # of each state
 def main():
     plan = json.loads(sys.argv[1])
     system = SYSTEMS[plan["system"]](Path(plan["folder"]))
-    spark = _session(system, Path(plan["folder"]))
+    spark = session(system, Path(plan["folder"]))
     try:
         _run(spark, system, plan)
-        _tell("end")
+        tell("end")
     finally:
         spark.stop()
 
 
-def _session(system, folder):
+def session(system, folder):
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -67,13 +67,13 @@ def _run(spark, system, plan):
         system.upsert(spark, small.where("flight % 7 = 1"), "small")
         _sum(system, spark, "small")
     updates = [rows(folder) for folder in plan["updates"]]
-    _tell("start", version=spark.version)
-    _measure("create", lambda: system.create(spark, spark.read.parquet(plan["rows"]), "flights"))
+    tell("start", version=spark.version)
+    measure("create", lambda: system.create(spark, spark.read.parquet(plan["rows"]), "flights"))
     for number in range(len(updates) + 1):
         if number:
-            _measure("upsert", lambda: system.upsert(spark, updates[number - 1], "flights"))  # noqa: B023
+            measure("upsert", lambda: system.upsert(spark, updates[number - 1], "flights"))  # noqa: B023
         for _ in range(SUMS):
-            _measure("sum", lambda: {"sums": _sum(system, spark, "flights")}, number=number)
+            measure("sum", lambda: {"sums": _sum(system, spark, "flights")}, number=number)
 
 
 def _sum(system, spark, name):
@@ -84,14 +84,14 @@ def _sum(system, spark, name):
     return list(row)
 
 
-def _measure(step, action, **more):
+def measure(step, action, **more):
     before, start = sum(split_cpu_s(os.getpid())), time.monotonic()
     told = action() or {}
     seconds = time.monotonic() - start
-    _tell(step, cpu_s=sum(split_cpu_s(os.getpid())) - before, seconds=seconds, **more, **told)
+    tell(step, cpu_s=sum(split_cpu_s(os.getpid())) - before, seconds=seconds, **more, **told)
 
 
-def _tell(step, **more):
+def tell(step, **more):
     print(json.dumps({"step": step, **more}), flush=True)
     sys.stdin.readline()
 

@@ -133,7 +133,7 @@ def _measured(work, system, spark, case, limit_s):
     }  # fmt: skip
     try:
         with Server() as server:
-            steps = _steps(python, plan, server, limit_s)
+            steps = steps_of("upsert_job.py", python, plan, server, limit_s)
     except Failed as error:
         return found | {"failed": short(error, 400)}
     sums = [step["sums"] for step in steps if step["step"] == "sum"]
@@ -143,14 +143,14 @@ def _measured(work, system, spark, case, limit_s):
     return found | {"steps": steps, "version": steps[0]["version"]}
 
 
-def _steps(python, plan, server, limit_s):
-    """Run the job step by step; return what each cost.
+def steps_of(program, python, plan, server, limit_s):
+    """Run a job of this folder step by step; return what each cost.
 
     Raises:
         Failed: it ended otherwise, or took too long.
     """
     environment = {**os.environ, **server.environment()}
-    command = [str(python), "-W", "ignore", str(HERE / "upsert_job.py"), json.dumps(plan)]
+    command = [str(python), "-W", "ignore", str(HERE / program), json.dumps(plan)]
     steps = []
     with (
         tempfile.TemporaryFile("w+") as errors,
