@@ -1,7 +1,6 @@
 """Scans of real tables: exact rows of one version, checked segments, temporary failures."""
 
 import importlib
-import threading
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support import own_threads
 from support.builders import SCHEMA, commit, create, events, reopen, replace_object
 
 from eventlog import limits, readers
@@ -403,7 +403,7 @@ def test_a_row_group_too_large_to_hold_is_decoded_bit_by_bit(store, table, monke
 
 
 def test_closing_a_stream_early_stops_reading(table):
-    reader = readers.scan(table, batch_rows=1).to_batches()
-    next(reader)
-    reader.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("eventlog-read")]
+    with own_threads.none_left():
+        reader = readers.scan(table, batch_rows=1).to_batches()
+        next(reader)
+        reader.close()

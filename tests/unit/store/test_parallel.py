@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from support import own_threads
 
 from eventlog.store import parallel
 
@@ -55,20 +56,19 @@ def test_an_error_comes_in_the_place_of_its_answer_and_what_waits_is_cancelled()
         return item
 
     taken = []
-    with parallel.threads(1) as pool:
+    with own_threads.none_left(), parallel.threads(1) as pool:
         answers = parallel.read_ahead(pool, range(16), work)
         with pytest.raises(ValueError, match="2"):
             taken.extend(answers)
         go.set()
     assert len(begun) <= 4  # with one thread, at most the next one had begun
-    assert not [t for t in threading.enumerate() if t.name.startswith("eventlog-read")]
 
 
 def test_who_stops_early_leaves_no_thread_behind():
-    answers = parallel.each(lambda item: item, range(100))
-    assert next(answers) == 0
-    answers.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("eventlog-read")]
+    with own_threads.none_left():
+        answers = parallel.each(lambda item: item, range(100))
+        assert next(answers) == 0
+        answers.close()
 
 
 def test_one_item_needs_no_thread():

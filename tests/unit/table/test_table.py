@@ -7,7 +7,7 @@ import threading
 import msgspec
 import pyarrow as pa
 import pytest
-from support import builders
+from support import builders, own_threads
 from support.builders import (
     SCHEMA,
     START_MS,
@@ -178,11 +178,10 @@ def test_history_is_newest_first_and_may_be_cut(table):
 
 
 def test_history_may_be_left_unfinished(table):
-    threads = threading.active_count()
-    entries = table.history()
-    next(entries)
-    entries.close()
-    assert threading.active_count() <= threads
+    with own_threads.none_left():
+        entries = table.history()
+        next(entries)
+        entries.close()
 
 
 def test_diff_in_both_directions(table):
