@@ -9,6 +9,7 @@ repeated, by any number of replicators: objects are created once and never repla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 
 from eventlog.clock import Clock
 from eventlog.errors import CommitConflict, Corrupt, DataLoss, KeyNotFound
@@ -67,7 +68,7 @@ class Copier:
             Unavailable: a store does not answer.
         """
         with threads(_THREADS) as pool:
-            done = read_ahead(
+            answers = read_ahead(
                 pool,
                 steps,
                 self._prepare,
@@ -75,12 +76,15 @@ class Copier:
                 most=self._most,
                 window=_WINDOW,
             )
-            for answer in done:
-                if isinstance(answer, int):
-                    self.objects += answer > 0
-                    self.bytes += answer
-                else:
-                    yield answer()
+            # The traceback of a step that fails refers to the generators: the threads of `steps`
+            # would end only when the error is forgotten.
+            with closing(answers):
+                for answer in answers:
+                    if isinstance(answer, int):
+                        self.objects += answer > 0
+                        self.bytes += answer
+                    else:
+                        yield answer()
 
     def create(self, key: str, body: bytes) -> None:
         """Create an object at the target, unless it is there.

@@ -47,7 +47,7 @@ def read_ahead(
 
     Args:
         pool: runs `work`.
-        items: the items to process.
+        items: the items to process. A generator is closed at the end.
         work: returns the answer for an item.
         weigh: returns the weight of an item's answer.
         most: bound on the total weight of the answers that are in flight or not consumed yet,
@@ -69,6 +69,8 @@ def read_ahead(
     finally:
         for _, future in in_flight:
             future.cancel()
+        if isinstance(items, Generator):  # it may have threads of its own
+            items.close()
 
 
 def start(

@@ -5,6 +5,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+from support import own_threads
 from support.builders import START_MS, Crash, create, events, reopen
 from support.copies import check_prefix, everything, grow, laid, objects, small_objects, sweep
 from support.crashes import MortalStore, fresh
@@ -400,8 +401,9 @@ def test_a_target_that_refuses_half_way_is_done_later(source):
                 raise errors.InvalidInput("access denied to create an object")
             return super().put_if_absent(key, body)
 
-    with pytest.raises(errors.InvalidInput, match="denied"):
+    with own_threads.none_left(), pytest.raises(errors.InvalidInput, match="denied") as refused:
         copy(source, Refusing(target))
+    assert refused.tb  # whoever keeps the error keeps no threads by it
     check_prefix(source.store, target)
     copy(source, target)
     assert objects(target) == objects(source.store)

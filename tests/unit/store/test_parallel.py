@@ -71,6 +71,15 @@ def test_who_stops_early_leaves_no_thread_behind():
         answers.close()
 
 
+def test_items_that_come_from_threads_end_with_the_reading_of_them():
+    with own_threads.none_left(), parallel.threads() as pool:
+        items = parallel.each(lambda item: item, range(100))
+        answers = parallel.read_ahead(pool, items, lambda item: item)
+        assert next(answers) == 0
+        answers.close()
+        assert next(items, None) is None
+
+
 def test_one_item_needs_no_thread():
     mine = threading.current_thread()
     assert list(parallel.each(lambda _: threading.current_thread(), [0])) == [mine]
