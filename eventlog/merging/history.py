@@ -5,9 +5,9 @@ No I/O. Void transactions are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from eventlog.model.records import (
     Add,
@@ -82,11 +82,6 @@ class Act:
         [(app, ((seq, _), *_))] = self.units.items()
         return app, seq
 
-    def shares_units(self, other: Act) -> bool:
-        """Return whether both have done one unit of work."""
-        mine, theirs = self.units, other.units
-        return any(_overlap(mine[app], theirs[app]) for app in mine.keys() & theirs.keys())
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -114,9 +109,33 @@ def union(some: Runs, others: Runs) -> Runs:
     return tuple(found)
 
 
-def _overlap(some: Runs, others: Runs) -> bool:
-    ordered = sorted((*some, *others))
-    return any(later[0] <= run[1] for run, later in pairwise(ordered))
+class Units:
+    """The units of work that transactions have done, and which of them did one.
+
+    Args:
+        acts: the transactions. No two of them did the same.
+    """
+
+    def __init__(self, acts: Iterable[Act]) -> None:
+        found: dict[str, list[tuple[int, int, Act]]] = {}
+        for act in acts:
+            for app, runs in act.units.items():
+                found.setdefault(app, []).extend((first, last, act) for first, last in runs)
+        self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}
+
+    def shared(self, act: Act) -> Act | None:
+        """Return a transaction that did what another one did, too; None if none did."""
+        for app, runs in act.units.items():
+            done = self._runs.get(app, [])
+            for first, last in runs:
+                at = bisect_right(done, last, key=_first) - 1
+                if at >= 0 and done[at][1] >= first:
+                    return done[at][2]
+        return None
+
+
+def _first(run: tuple[int, int, Act]) -> int:
+    return run[0]
 
 
 def taken(commit: Commit) -> tuple[Transaction, ...] | None:

@@ -185,12 +185,12 @@ class Planner:
         self._past = past
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
-        self._units: list[Act] = []  # what the target did itself for apps
+        self._units = history.Units(())  # what the target has from others than the source
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
         if past is not None:
             self._rows = Rows(pair.own, pair.origin, past.source, past.target)
             own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
-            self._units = [act for act in own if act.units]
+            self._units = history.Units(own)
             self._had = _values(own)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
         self._theirs = dict(pair.origins)
@@ -265,19 +265,19 @@ class Planner:
             return False
         if self._past is None or self._rows is None:
             raise PastNeeded
-        done = [ours for ours in self._units if ours.shares_units(act)]
-        if not done:  # against unit-of-work-done-on-both-sides
+        done = self._units.shared(act)
+        if done is None:  # against unit-of-work-done-on-both-sides
             return False
         if act.unit is None:
             raise Conflict(
                 "it carries several transactions of a third log at once, and the target has done "
                 "one of them itself: merge that log into the target first",
                 act.version,
-                done[0].version,
+                done.version,
             )
-        if done[0].unit is not None:  # else it is not known which of the rows are the same
-            self._rows.same_unit(act, done[0])
-            self._unit = done[0]
+        if done.unit is not None:  # else it is not known which of the rows are the same
+            self._rows.same_unit(act, done)
+            self._unit = done
         return True
 
     def _act(self, act: Act) -> Carried | None:
