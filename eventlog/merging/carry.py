@@ -106,7 +106,8 @@ class Merged:
         version: the source's version up to which the target has everything.
         head: the target's newest version.
         commits: number of versions that this merge committed.
-        transactions: number of the source's transactions that it carried.
+        transactions: number of transactions that it carried. One in which the source has carried
+            several counts as these.
         skipped: number of those that the target had already.
         declined: number of rewrites that change no rows, and that the target does without.
         segments: number of segments that it copied.
@@ -545,7 +546,8 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
     except Conflict as found:
         conflict = found
     rest = planner.rest() if made else None
-    return (made if rest is None else [*made, rest]), conflict
+    left = planner.left() if conflict is None else None
+    return [*made, *(c for c in (rest, left) if c is not None)], conflict
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:

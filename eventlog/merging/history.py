@@ -23,6 +23,7 @@ from eventlog.model.records import (
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
+_MANY = 2  # where a writer has not said how many
 
 # Sequences of an app: the first and the last of each run, in order.
 Runs = tuple[tuple[int, int], ...]
@@ -46,7 +47,7 @@ class Act:
 
     @property
     def origins(self) -> dict[str, SetOrigin]:
-        """What it carried from other logs, by origin."""
+        """What it carried from other logs, by origin; first of the one that it was carried from."""
         return {a.id: a for a in self.transaction.actions if isinstance(a, SetOrigin)}
 
     @property
@@ -74,13 +75,18 @@ class Act:
         return done
 
     @property
+    def count(self) -> int:
+        """How many transactions it is: those that it carried, by however many logs they came."""
+        told = self.transaction.info.get(COUNT, "") if self.origins else "1"
+        return int(told) if told.isdecimal() else _MANY
+
+    @property
     def unit(self) -> tuple[str, int] | None:
         """The app and the sequence where it is one unit of work and nothing else."""
-        carried_one = self.transaction.info.get(COUNT) == "1"
-        if len(self.units) != 1 or (self.origins and not carried_one):
+        if len(self.units) != 1 or self.count != 1:
             return None
-        [(app, ((seq, _), *_))] = self.units.items()
-        return app, seq
+        [(app, runs)] = self.units.items()
+        return app, runs[0][0]
 
 
 @dataclass(frozen=True, slots=True)

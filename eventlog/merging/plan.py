@@ -103,7 +103,7 @@ class Carried:
         apps: what becomes of the sequences of apps.
         deletes: for a rewrite, the number of rows that it deletes; None: it is none.
         operations: the source's.
-        transactions: number of the source's transactions that it carries.
+        transactions: number of transactions that it carries, by however many logs they came.
         copies: for adds that are no segments of the source: where their objects lie, as (whether
             that is at the target, key), the first that is there.
         seen: for drops of a keyed table, the target's version that the source had seen; None: the
@@ -183,16 +183,18 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._meta, self._live = pair, meta, set(live)
         self._past = past
+        self._left: Step | None = None  # of which the target has everything, and no record
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
-        self._units = history.Units(())  # what the target has from others than the source
+        self._units = history.Units(())  # what the target has
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
         if past is not None:
             self._rows = Rows(pair.own, pair.origin, past.source, past.target)
             own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
-            self._units = history.Units(own)
+            self._units = history.Units(a for s in past.target for a in s.acts)
             self._had = _values(own)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
+        self._known_up_to = dict(self._origins)  # with what needs no record of its own
         self._theirs = dict(pair.origins)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
 
@@ -210,14 +212,25 @@ class Planner:
             else:
                 self._count(self.skipped, act, self._does_anything(act))
                 part = self._known(act)
+                if self._does_anything(act) and self._theirs.keys() - {self._pair.own}:
+                    self._left = step
             if part is not None:
                 carried = carried.then(part)
                 if len(step.acts) == 1:
                     carried = replace(carried, deletes=part.deletes)
             if self._rows is not None:
                 self._rows.at_source(act)
-        named = replace(carried, version=step.version, commit=step.commit)
-        return None if carried.is_empty else named
+        if carried.is_empty:
+            return None
+        self._left = None
+        return replace(carried, version=step.version, commit=step.commit)
+
+    def left(self) -> Carried | None:
+        """Return a record of what the target has of the last commits; None if it needs none.
+
+        Where there are third logs it is compared with what they have of the source.
+        """
+        return None if self._left is None else Carried(self._left.version, self._left.commit)
 
     def rest(self) -> Carried | None:
         """Return what has to be committed with the last of them; None if nothing has."""
@@ -240,23 +253,51 @@ class Planner:
     def _is_new(self, act: Act) -> bool:
         """Return whether the target does not have what a transaction did."""
         self._unit = None
-        old = {name: self._theirs.get(name) for name in act.origins}
+        before = {name: self._theirs.get(name) for name in act.origins}
         self._theirs.update((name, origin.version) for name, origin in act.origins.items())
-        for name, origin in act.origins.items():
-            before = old[name]
-            if name == self._pair.own:  # against own-rows-carried-back
-                return False
-            known = self._origins.get(name)
-            if known is not None and known >= origin.version:  # against third-log-carried-twice
-                return False
-            if known != before:
+        if not before:
+            return not self._is_done(act)
+        if not self._does_anything(act):  # a record
+            for name, origin in act.origins.items():
+                if name != self._pair.own and self._known_up_to.get(name) == before[name]:
+                    self._known_up_to[name] = origin.version
+            return False
+        direct, *others = act.origins
+        if self._has(act, direct):
+            return False
+        # One transaction that came by several logs is in all of them.
+        parts = others if others and act.count == 1 else list(act.origins)
+        missing = [name for name in parts if not self._has(act, name)]
+        # against rest-of-several-logs-left-out
+        if not missing or (act.count == 1 and len(missing) < len(parts)):
+            if self._known_up_to.get(direct) == before[direct]:
+                self._known_up_to[direct] = act.origins[direct].version
+            return False
+        if len(missing) < len(parts):
+            raise Conflict(
+                "it carries transactions of several logs at once, and the target has those of some "
+                f"of them, but not of others (origin {missing[0][:16]}…): merge the log from which "
+                f"it was carried (origin {direct[:16]}…) into the target first",
+                act.version,
+            )
+        for name in parts:
+            known = self._known_up_to.get(name)
+            if known != before[name]:
                 raise Conflict(
                     f"both have merged parts of a third log (origin {name[:16]}…), the target up "
-                    f"to its version {known}, the source from {before} to {origin.version} at "
-                    "once: merge that log into the target first",
+                    f"to its version {known}, the source from {before[name]} to "
+                    f"{act.origins[name].version} at once: merge that log into the target first",
                     act.version,
                 )
         return not self._is_done(act)
+
+    def _has(self, act: Act, name: str) -> bool:
+        """Return whether the target has what a transaction carried of a log."""
+        if name == self._pair.own:  # against own-rows-carried-back
+            return True
+        known = self._known_up_to.get(name)
+        # against third-log-carried-twice
+        return known is not None and known >= act.origins[name].version
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a unit of work itself."""
@@ -316,7 +357,7 @@ class Planner:
             self._rises(act),
             replaces[0].deletes if replaces and whole else None,
             (act.transaction.operation,),
-            1,
+            act.count,
         )
 
     def _applies(self, act: Act) -> bool:
@@ -346,7 +387,7 @@ class Planner:
         for name, origin in act.origins.items():
             old = self._origins.get(name)
             found.append(SetOrigin(name, old, origin.version, origin.commit))
-            self._origins[name] = origin.version
+            self._origins[name] = self._known_up_to[name] = origin.version
         return tuple(found)
 
     def _rises(self, act: Act) -> dict[str, AppRise]:

@@ -184,7 +184,7 @@ class KeyedPlanner(Planner):
             self._rises(act),
             None,
             (act.transaction.operation,),
-            1,
+            act.count,
             seen=self._seen if drops else None,
             still=frozenset(s.chunk for s in adds) if guarded else frozenset(),
         )

@@ -1,6 +1,7 @@
 """Merge: what one copy of a table did on its own is committed on another one.
 
-Where the target did nothing of its own it simply follows. The decisions are in `eventlog.merging`.
+Where the target is a copy that did nothing of its own it simply follows. The decisions are in
+`eventlog.merging`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from eventlog.errors import CommitConflict
 from eventlog.merging.carry import Carrier, Merged
 from eventlog.replication.follow import follow
 from eventlog.replication.relation import relation
+from eventlog.store.branching.branch import BranchStore
 from eventlog.table.table import Table
 
 
@@ -57,7 +59,8 @@ def merge(
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
         found = relation(theirs.log, their_head, ours.log, head)
-        if found.kind != "ahead":
+        # A branch that followed another one would have its history, and be taken for it later.
+        if found.kind != "ahead" or isinstance(ours.store, BranchStore):
             return Carrier(theirs, ours, found.common).run()
         try:
             done = follow(theirs, ours, clock=clock)

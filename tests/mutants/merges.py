@@ -18,6 +18,13 @@ MERGES = (
         "test_g3_a_third_copy_is_merged_once_by_whatever_way",
     ),
     mutant(
+        "rest-of-several-logs-left-out",
+        "G3",
+        "of several logs that were carried at once none is left out because the target has another",
+        becomes("len(missing) < len(parts)"),
+        "test_branches_that_were_merged_into_each_other_are_published_and_brought_up_to_date",
+    ),
+    mutant(
         "unit-of-work-done-on-both-sides",
         "G3 I3",
         "a unit of work that both did is not carried",

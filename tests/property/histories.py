@@ -24,6 +24,7 @@ MAX_TOLD = 5
 KINDS = {
     "keyed": (play, rare),
     "forks": (forked.play_forks, forked.rare),
+    "branches": (forked.play_branches, forked.rare_branched),
     "keyed-forks": (forked.play_keyed_forks, forked.rare_keyed),
 }
 

@@ -56,12 +56,22 @@ LEAST = {
     "rows checked": 0.2,
 }
 
+BRANCHED_LEAST = {
+    "converged": 0.2,
+    "published": 0.5,
+    "refused": 0.05,
+    "deaths": 0.2,
+    "skipped": 0.5,
+    "third": 0.02,
+    "rows checked": 0.1,
+}
+
 
 class Side:
     """One copy of the table."""
 
-    def __init__(self, number, store):
-        self.number, self.store = number, store
+    def __init__(self, number, store, branch=None):
+        self.number, self.store, self.branch = number, store, branch
         self.handles = 0
         self.now_ms = START_MS
 
@@ -70,7 +80,7 @@ class Side:
         self.now_ms += 1000
         clock = ManualClock(self.now_ms, self.number * 10_000 + self.handles)
         store = self.store if store is None else store
-        return Table.open(store.uri, store=store, clock=clock)
+        return Table.open(store.uri, store=store, clock=clock, branch=self.branch)
 
     def names(self):
         return sorted(scan(self.handle()).to_table().column("name").to_pylist())
@@ -307,7 +317,7 @@ class ForkedHistory:
         except Stuck as stuck:
             self.counts["stuck"] += 1
             self.why = str(stuck)
-            told = ("third log", "shares more", "nothing in common", "vacuum")
+            told = ("third log", "shares more", "several logs", "nothing in common", "vacuum")
             assert not self.calm or any(part in self.why for part in told), self.why
         self.check_once()
         self.counts["histories"] += 1
@@ -339,6 +349,74 @@ class ForkedHistory:
             assert len(set(names)) == len(names)
 
 
+class BranchedHistory(ForkedHistory):
+    """A table and branches of it, made at one version or one after the other, that are published.
+
+    Args:
+        seed: of all that is drawn.
+    """
+
+    CHOICES = ForkedHistory.CHOICES | {"publish": 2, "restore": 0.1}
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        parent = self.sides[0]
+        self.sides = [parent]
+        at = parent.handle().head().version if self.chance.random() < 0.7 else None
+        for number in range(1, self.chance.choice([2, 3, 4])):
+            parent.handle().branch(f"b{number}", at=at)
+            self.sides.append(Side(number, parent.store, f"b{number}"))
+            if self.chance.random() < 0.3:
+                self.append(parent)
+
+    def publish(self, side):
+        parent = self.sides[0]
+        if side is parent:
+            return
+        fate, store = self.chance.random(), None
+        if fate < 0.3:
+            store = MortalStore(
+                parent.store, self.chance.randrange(1, 30), self.chance.choice(HOWS)
+            )
+        try:
+            parent.handle(store).merge(side.branch)
+            self.counts["published"] += 1
+        except ENDS:
+            self.counts["deaths"] += 1
+        except errors.CommitConflict as conflict:
+            self.check_once()
+            self.told(str(conflict))
+        except errors.VersionVacuumed:
+            self.counts["gone"] += 1
+
+    def merge(self, side):
+        try:
+            super().merge(side)
+        except Stuck as stuck:  # others may go on
+            self.told(str(stuck))
+
+    def told(self, why):
+        self.counts["refused"] += 1
+        told = ("third log", "shares more", "several logs", "vacuum")
+        assert not self.calm or any(part in why for part in told), why
+
+    def converge(self):
+        """Merge by all ways: what one is refused comes by another, or nothing moves any more."""
+        for _ in range(3 * len(self.sides)):
+            done, refused = 0, []
+            for a, b in ((a, b) for a in self.sides for b in self.sides if a is not b):
+                try:
+                    done += self.merged(a, b).commits
+                except Stuck as stuck:
+                    refused.append(str(stuck))
+            if not done:
+                break
+        assert not done, "merging again still commits something"
+        if refused:
+            raise Stuck(refused[0])
+        super().converge()
+
+
 def user_properties(head):
     return {n: v for n, v in head.properties.items() if n.startswith("user.")}
 
@@ -357,6 +435,19 @@ def play_forks(seed, steps=14):
         history = ForkedHistory(seed)
         history.play(steps)
     return history
+
+
+def play_branches(seed, steps=14):
+    """Play a history of branches and return it."""
+    with quick(), mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2):
+        history = BranchedHistory(seed)
+        history.play(steps)
+    return history
+
+
+def rare_branched(counts):
+    """What happened too rarely in so many histories of branches."""
+    return rare(counts, BRANCHED_LEAST)
 
 
 def rare(counts, least_of=LEAST):

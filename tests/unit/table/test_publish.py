@@ -64,6 +64,29 @@ def test_the_mark_of_an_app_is_the_greatest_of_what_is_published(table):
     assert numbers(table) == [*range(8), 100, 200]
 
 
+@pytest.mark.hazard("G3")
+def test_branches_that_were_merged_into_each_other_are_published_and_brought_up_to_date(table):
+    at = table.head().version
+    joint, one, two = (table.branch(name, at=at) for name in ("joint", "one", "two"))
+    append(table, events(1, first=50))
+    for first, b in ((100, one), (200, two), (500, joint)):
+        append(b, events(1, first=first))
+    replication.merge(table, one)
+    for b in (one, two):
+        replication.merge(b, joint)
+    table.merge(joint)
+    assert numbers(table) == [*range(8), 50, 100, 200, 500]
+    with pytest.raises(errors.CommitConflict, match="several logs at once"):
+        replication.merge(table, two)  # what it has of its own, and the rest, cannot be told apart
+    replication.merge(joint, two)
+    append(one, events(1, first=600))
+    table.merge(one)
+    replication.merge(table, two)
+    assert table.merge(two).segments == 0
+    assert table.merge(two).commits == 0
+    assert numbers(table) == numbers(two) == [*range(8), 50, 100, 200, 500, 600]
+
+
 def test_a_conflict_commits_nothing(table):
     b = table.branch("audit")
     append(b, events(1, first=100))
