@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Any
 from urllib.parse import unquote, unquote_plus
 
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from eventlog.errors import InvalidInput
-from eventlog.format.keys import LOG_PREFIX, parse_log_key
+from eventlog.format.keys import LOG_PREFIX, branch_uri, parse_log_key, split_branches
 from eventlog.store.port import check_key
 
 MAX_BODY_CHARS = 1024 * 1024  # the limit of SQS, in bytes
@@ -108,6 +109,7 @@ def continuation(table: str, turn: int, skip: Iterable[str] = ()) -> str:
 def table_of(bucket: str, key: str) -> tuple[str, int] | None:
     """Return (root URI, version) of the commit with a key, or None for any other key.
 
+    The root is that of the table or branch, without the branch's id.
     Keys of key frames, leaves, segments and foreign objects give None.
     """
     root, boundary, name = key.rpartition(LOG_PREFIX)
@@ -120,7 +122,8 @@ def table_of(bucket: str, key: str) -> tuple[str, int] | None:
     if not root.endswith("/"):
         return None
     try:
-        return f"s3://{bucket}/{check_key(root[:-1])}", parsed[0]
+        above, branches = split_branches(f"s3://{bucket}/{check_key(root[:-1])}")
+        return reduce(branch_uri, branches, above), parsed[0]
     except InvalidInput:
         return None
 

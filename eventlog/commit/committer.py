@@ -148,6 +148,8 @@ class Committer:
             case c.CheckIdentity(head, writes):
                 check = self.identity.check_before_write if writes else self.identity.check
                 return check(head)
+            case c.Confirm():
+                return self.identity.confirm()
             case c.NoteLogSeen():
                 return self.identity.seen()
             case c.View(head, transactions):

@@ -9,11 +9,11 @@ R10.1).
 from __future__ import annotations
 
 from eventlog.clock import Clock
-from eventlog.errors import Corrupt, KeyNotFound, TableNotFound, VersionNotFound
-from eventlog.format import codec, keys
+from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Fork, Header
+from eventlog.model.records import Header
+from eventlog.store.branching.roots import check_there
 from eventlog.store.location import check_promise
 from eventlog.store.retry import retrying
 
@@ -64,12 +64,11 @@ class Identity:
         header = known.header
         forks = self._log.store.forks
         if forks and header.version <= forks[0].version:  # the parent has it, whatever became
-            self._check_fork(forks[0])
+            check_there(self._log.store)
         try:
             stored = self._log.header(header.version)
         except VersionNotFound:
-            if forks:
-                self._check_fork(forks[0])
+            check_there(self._log.store)
             raise self._missing(header) from None
         if stored != header:
             raise Corrupt(
@@ -79,6 +78,18 @@ class Identity:
                 version=header.version,
             )
         self.seen()
+
+    def confirm(self) -> None:
+        """Check that a branch was not deleted: one small GET. Sends nothing for other tables.
+
+        A deletion takes `_fork.json` first (FORMAT.md R16.7), so what was stored before this call
+        was stored in a branch that was there.
+
+        Raises:
+            TableNotFound: it was, and perhaps made again.
+            Unavailable: the store does not answer.
+        """
+        retrying(self._clock)(check_there, self._log.store)
 
     def check_before_write(self, known: Snapshot) -> None:
         """Do what `check` does, and check once that the store refuses to create a key twice.
@@ -101,23 +112,6 @@ class Identity:
         elapsed_s, now_ms = self._seen
         by_wall_s = abs(self._clock.now_ms() - now_ms) / 1000
         return max(self._clock.elapsed_s() - elapsed_s, by_wall_s)
-
-    def _check_fork(self, fork: Fork) -> None:
-        """Check that a branch was not deleted, and perhaps made again. One small GET.
-
-        Raises:
-            TableNotFound: it was.
-        """
-        store = self._log.store
-        try:
-            if store.get(keys.FORK_KEY) == codec.encode_fork(fork):
-                return
-        except KeyNotFound:
-            pass
-        raise TableNotFound(
-            f"branch {fork.name!r}, which was opened, was deleted: open or make it again",
-            table=store.uri,
-        )
 
     def _missing(self, known: Header) -> TableNotFound | Corrupt:
         """Return the error for a log that no longer contains the known commit."""

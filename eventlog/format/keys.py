@@ -193,6 +193,19 @@ def branch_root(name: str) -> str:
     return f"{BRANCHES_PREFIX}{check_branch(name)}"
 
 
+def branch_place(name: str, branch_id: str) -> str:
+    """Return where a branch's own objects lie, relative to its parent's root (R16.3).
+
+    Args:
+        name: of the branch.
+        branch_id: `id` of its fork. A branch that is made again under the name has another one.
+
+    Raises:
+        InvalidInput: no branch may have this name.
+    """
+    return f"{branch_root(name)}/{branch_id}"
+
+
 def branch_uri(uri: str, name: str) -> str:
     """Return the root URI of a branch of the table at `uri`.
 
@@ -205,6 +218,8 @@ def branch_uri(uri: str, name: str) -> str:
 def split_branches(uri: str) -> tuple[str, tuple[str, ...]]:
     """Return the URI of the table that is no branch, and the names of the branches below it.
 
+    The id of a branch may follow its name, as in the URI of an object of the branch.
+
     Raises:
         InvalidInput: the URI has a part of a branch, but no branch may have this name.
     """
@@ -213,6 +228,9 @@ def split_branches(uri: str) -> tuple[str, tuple[str, ...]]:
     while True:
         above, _, name = root.rpartition("/")
         parent, slash, place = above.rpartition("/")
+        if _HEX32.fullmatch(name) and parent.endswith(f"/{BRANCHES_PREFIX}"[:-1]):
+            root = above
+            continue
         if not slash or f"{place}/" != BRANCHES_PREFIX or parent.endswith(":/") or not parent:
             return root if names else uri, tuple(reversed(names))
         names.append(check_branch(name))

@@ -30,6 +30,7 @@ from eventlog.replication import attachment
 from eventlog.replication.copying import Copier
 from eventlog.replication.relation import relation
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
+from eventlog.store.branching.roots import check_there
 from eventlog.store.location import check_promise, open_store
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
@@ -107,7 +108,7 @@ def follow(
             the name.
         DataLoss: an object of the source is missing or damaged; the target has all versions below.
         InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
-        TableNotFound: there is no table at the source.
+        TableNotFound: there is no table at the source; or the target is a branch, and was deleted.
         Unavailable: a store does not answer.
     """
     choice(start, "start", ("oldest", "keyframe"))
@@ -186,6 +187,8 @@ class Follower:
         known.settled = False
         versions = self._copy(known, first, head)
         known.settled = True
+        if versions:
+            retrying(self._clock)(check_there, self._target)
         attached = None
         if self._name is not None and token is not None:
             version = (

@@ -329,8 +329,11 @@ def _keys(rows):
 def _place(store, key):
     """Return the innermost adapter and the key there."""
     while not isinstance(store, MemoryStore | LocalStore | S3Store):
-        key = store._prefix + key if isinstance(store, PrefixedStore | BranchStore) else key
-        store = store.parent if isinstance(store, BranchStore) else store.inner
+        if isinstance(store, BranchStore):
+            store, key = store.place(key)
+            continue
+        key = store._prefix + key if isinstance(store, PrefixedStore) else key
+        store = store.inner
     return store, key
 
 

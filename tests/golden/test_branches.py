@@ -7,16 +7,17 @@ import pytest
 from golden.vectors import TABLES
 
 ROOT = TABLES / "branched"
-BRANCHES = ["_branches/audit", "_branches/audit/_branches/fix"]
+BRANCHES = [("audit",), ("audit", "fix")]
 
 
 def lineage(branch):
-    """The roots of a branch and of its ancestors, each with the fork that it ends below."""
-    root = ROOT / branch
-    while (fork := root / "_fork.json").exists():
-        yield root, json.loads(fork.read_bytes())["version"]
-        root = root.parent.parent
-    yield root, -1
+    """Where objects of a branch and of its ancestors lie, each with the fork that it ends below."""
+    found = [(ROOT, -1)]
+    for name in branch:
+        fork = found[0][0] / "_branches" / name / "_fork.json"
+        told = json.loads(fork.read_bytes())
+        found.insert(0, (fork.parent / told["id"], told["version"]))
+    return found
 
 
 def root_of(branch, number, *, epoch):
@@ -34,7 +35,7 @@ def commit_of(branch, version):
 
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_the_chain_runs_over_the_forks(branch):
-    head = json.loads(min((ROOT / branch / "_log").glob("????????????.json")).read_bytes())
+    head = json.loads(min((lineage(branch)[0][0] / "_log").glob("????????????.json")).read_bytes())
     forks = {fork: root for root, fork in lineage(branch) if fork >= 0}
     before = None
     for version in range(head["header"]["version"] + 1):
@@ -42,12 +43,14 @@ def test_the_chain_runs_over_the_forks(branch):
         assert json.loads(body)["header"]["prev"] == before
         before = hashlib.sha256(body).hexdigest()
         if version in forks:
-            assert json.loads((forks[version] / "_fork.json").read_bytes())["commit"] == before
+            assert (
+                json.loads((forks[version].parent / "_fork.json").read_bytes())["commit"] == before
+            )
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_segments_lie_where_their_epoch_says(branch):
-    head = json.loads(min((ROOT / branch / "_log").glob("????????????.json")).read_bytes())
+    head = json.loads(min((lineage(branch)[0][0] / "_log").glob("????????????.json")).read_bytes())
     places = set()
     for version in range(head["header"]["version"] + 1):
         for entry in json.loads(commit_of(branch, version))["delta"]["adds"]:

@@ -7,6 +7,7 @@ writes `vectors.json`; `README.md` says what its fields mean. A test computes th
 
 import hashlib
 import json
+import re
 import struct
 import sys
 from datetime import date, datetime, timedelta
@@ -121,10 +122,10 @@ def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]
 
 
 def names() -> list[str]:
-    """Return the names of all tables, and the paths of their branches below them."""
+    """Return the names of all tables, and the roots of their branches, without ids."""
     tables = sorted(path.name for path in TABLES.iterdir())
-    forks = TABLES.rglob("_fork.json")
-    return [*tables, *sorted(fork.parent.relative_to(TABLES).as_posix() for fork in forks)]
+    forks = (fork.parent.relative_to(TABLES).as_posix() for fork in TABLES.rglob("_fork.json"))
+    return [*tables, *sorted(re.sub("/[0-9a-f]{32}(?=/)", "", fork) for fork in forks)]
 
 
 def main() -> int:

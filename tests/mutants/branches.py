@@ -66,4 +66,32 @@ BRANCHES = (
         becomes("dropped"),
         "test_a_vacuum_of_a_branch_deletes_its_own_only",
     ),
+    mutant(
+        "late-write-in-the-next-branch",
+        "W9",
+        "what is written late to a deleted branch is not part of another one of its name",
+        becomes("keys.branch_root(self.name) + '/'"),
+        "test_w9_what_a_deleted_branch_acknowledged_was_there",
+    ),
+    mutant(
+        "commit-to-a-deleted-branch",
+        "W9",
+        "a commit to a branch that was deleted is not acknowledged",
+        skip,
+        "test_w9_what_a_deleted_branch_acknowledged_was_there",
+    ),
+    mutant(
+        "unconfirmed-and-forgotten",
+        "C8",
+        "a commit that could not be confirmed is looked for before it is sent again",
+        skip,
+        "test_an_outcome_that_cannot_be_confirmed_is_unknown_until_it_can",
+    ),
+    mutant(
+        "next-branch-deleted-too",
+        "W9",
+        "a program that deletes late leaves a branch that was made meanwhile",
+        becomes("list(names)"),
+        "test_only_what_is_certainly_dead_is_deleted",
+    ),
 )

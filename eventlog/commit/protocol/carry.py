@@ -6,6 +6,7 @@ from eventlog.commit import publication
 from eventlog.commit.proposal import check_writable, propose
 from eventlog.commit.protocol.commands import (
     At,
+    Confirm,
     Draw,
     Elapsed,
     Newest,
@@ -15,7 +16,7 @@ from eventlog.commit.protocol.commands import (
     Steps,
 )
 from eventlog.commit.protocol.looks import snapshot_if_in
-from eventlog.commit.protocol.memory import Memory, Outcome
+from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
 from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
 from eventlog.commit.protocol.ride import combine, others_waiting, ride
 from eventlog.commit.protocol.slot import settle
@@ -27,6 +28,7 @@ from eventlog.errors import (
     CommitUnknown,
     EventLogError,
     InvalidInput,
+    TableNotFound,
     Unavailable,
     VersionNotFound,
 )
@@ -84,13 +86,15 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         ClaimLost: the claim that it runs under is gone; nothing was committed.
         CommitConflict: it cannot be carried; nothing was committed.
         CommitUnknown: it is unknown whether it was committed; the error names the version.
-        TableNotFound: the log is no longer that of `head`; nothing was committed.
+        TableNotFound: the log is no longer that of `head`; nothing was committed. Or it is of a
+            branch that was deleted, and what was committed there went with it.
         Unavailable: the store does not answer, or every race was lost; nothing was committed.
     """
     check_writable(head.header)
     memory.contention.resume((yield Elapsed()))
     try:
         outcome = yield from _carry(memory, transaction, head)
+        yield from _confirm(memory, transaction, outcome.version)
     except (CommitUnknown, Unavailable, InvalidInput) as error:
         if transaction.id not in memory.unsettled:  # against sent-and-forgotten
             raise
@@ -98,6 +102,21 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         raise _unsettled_error(memory, transaction.id, error) from error
     memory.contention.ended_s = yield Elapsed()
     return outcome
+
+
+def _confirm(memory: Memory, transaction: Transaction, version: int) -> Steps[None]:
+    """Check that a branch was not deleted before its commit, which nobody could read.
+
+    Until that is known, the transaction counts as one whose outcome is unknown.
+    """
+    unsettled = Unsettled(transaction, range(version, version + 1))
+    memory.unsettled[transaction.id] = unsettled  # against unconfirmed-and-forgotten
+    try:
+        yield Confirm()  # against commit-to-a-deleted-branch
+    except TableNotFound:
+        memory.unsettled.pop(transaction.id, None)
+        raise
+    memory.unsettled.pop(transaction.id, None)
 
 
 def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:

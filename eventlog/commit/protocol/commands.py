@@ -61,6 +61,14 @@ class CheckIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirm:
+    """Check, after a commit, that the branch is still there: one request, in a branch only.
+
+    A commit to a branch that was deleted before it is part of nothing. Answer: None.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class NoteLogSeen:
     """Note that the log was just seen, so that no identity check is due. Answer: None."""
 
@@ -243,7 +251,7 @@ class Both:
 
 
 Command = (
-    Now | Elapsed | Draw | Sleep | CheckIdentity | NoteLogSeen | View
+    Now | Elapsed | Draw | Sleep | CheckIdentity | Confirm | NoteLogSeen | View
     | PutObjects | PutSlot | ReadSlot
     | Resolve | Newest | At | TookEffect | Frame
     | Publish | ListIntents | ReadIntents | Both

@@ -7,7 +7,9 @@
 | `_frames/` | by hash: the branch, else the parent |
 | any other | the branch |
 
-Writes and deletes reach the branch's own objects only. FORMAT.md "Branches".
+Writes and deletes reach the branch's own objects only. They lie below the branch's id, so that what
+is written late to a branch that was deleted is not part of another one of that name. FORMAT.md
+"Branches".
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _Answer = TypeVar("_Answer")
 class BranchStore:
     """The part of a table's store that a branch is, as a store of its own.
 
-    No request is sent before the first use, which reads where the branch forks. A listing of
+    No request is sent before the first use, which reads where the branch forks; from then on the
+    store is that of this branch, also if it is deleted and made again. A listing of
     `_log/` or `data/` has the parent's objects below the fork, too; one of `_frames/` has the
     branch's own only.
 
@@ -55,7 +58,7 @@ class BranchStore:
     def __init__(self, parent: ObjectStore, name: str, fork: Fork | None = None) -> None:
         self.parent = parent
         self.name = keys.check_branch(name)
-        self._prefix = f"{keys.branch_root(name)}/"
+        self._fork_key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
         self._known = fork
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -95,9 +98,13 @@ class BranchStore:
             Corrupt: the parent's commit at the fork is another than the one that was forked.
             TableNotFound: there is no such branch.
         """
-        name = self._name(key)
+        check_key(key)
         check_range(start, length)
-        if key != keys.FORK_KEY and is_inherited(key, self._fork().version):
+        if key == keys.FORK_KEY:  # the one object that does not lie below the id
+            name = self._fork_key
+            return self._placed(key, lambda: self.parent.get(name, start=start, length=length))
+        name = self._name(key)
+        if is_inherited(key, self._fork().version):
             body = self._placed(key, lambda: self.parent.get(key, start=start, length=length))
             if key == keys.commit_key(self._fork().version) and not start and length is None:
                 self._check_commit(key, body)
@@ -146,10 +153,20 @@ class BranchStore:
         """See `ObjectStore.now_ms`."""
         return self.parent.now_ms()
 
+    def place(self, key: str) -> tuple[ObjectStore, str]:
+        """Return the store of the parent, and the key there under which an object is stored.
+
+        Of one under `_frames/` the branch's own, whether or not it is there.
+
+        Raises:
+            TableNotFound: there is no such branch.
+        """
+        return self.parent, self._paths(key)[0]
+
     def _fork(self) -> Fork:
         if self._known is None:
             try:
-                body = self.parent.get(self._prefix + keys.FORK_KEY)
+                body = self.parent.get(self._fork_key)
             except KeyNotFound:
                 raise TableNotFound(
                     f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "
@@ -191,11 +208,12 @@ class BranchStore:
 
     def _own(self, prefix: str, after: str, limit: int | None, fork: int) -> Iterator[ObjectInfo]:
         """Yield the branch's own rows, without those that its parent's stand for."""
+        place = self._place()
         while True:
-            bound = self._prefix + after if after else ""
+            bound = place + after if after else ""
             count = 0
-            for row in self.parent.list(self._prefix + prefix, after=bound, limit=limit):
-                count, after = count + 1, row.key.removeprefix(self._prefix)
+            for row in self.parent.list(place + prefix, after=bound, limit=limit):
+                count, after = count + 1, row.key.removeprefix(place)
                 if not is_inherited(after, fork):
                     yield ObjectInfo(after, row.size)
             if limit is None or count < limit or not limit:
@@ -220,8 +238,12 @@ class BranchStore:
             error.table, error.key = self.uri, key
             raise
 
+    def _place(self) -> str:
+        # against late-write-in-the-next-branch
+        return f"{keys.branch_place(self.name, self._fork().id)}/"
+
     def _name(self, key: str) -> str:
-        return check_key(self._prefix + check_key(key))
+        return check_key(self._place() + check_key(key))
 
 
 def _inherited_ranges(fork: int) -> tuple[tuple[str, str, str], ...]:

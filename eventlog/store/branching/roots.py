@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.format import keys
+from eventlog.errors import KeyNotFound, TableNotFound
+from eventlog.format import codec, keys
 from eventlog.model.records import Fork
 from eventlog.store.port import ObjectStore
 
@@ -36,16 +37,38 @@ def is_own(store: ObjectStore, key: str) -> bool:
 
 
 def root_of(store: ObjectStore, key: str) -> str:
-    """Return the URI of the root that an object lies under: the store's, or an ancestor's.
+    """Return the URI below which an object lies: of the table, or of a branch and its id.
 
     For programs that hand files to an engine. For keys that are not under `_frames/`.
     """
-    uri = store.uri
+    uri, above = store.uri, list[str]()
     for fork in store.forks:
-        if not is_inherited(key, fork.version):
-            break
         uri = uri.removesuffix(f"/{keys.branch_root(fork.name)}")
-    return uri
+        if above or not is_inherited(key, fork.version):
+            above.append(keys.branch_place(fork.name, fork.id))
+    return "/".join([uri, *reversed(above)])
+
+
+def check_there(store: ObjectStore) -> None:
+    """Check that the branch that was opened is still there: one small GET, in a branch only.
+
+    Raises:
+        TableNotFound: it was deleted, and perhaps made again.
+        Unavailable: the store does not answer.
+    """
+    if not (forks := store.forks):
+        return
+    fork = forks[0]
+    try:
+        if store.get(keys.FORK_KEY) == codec.encode_fork(fork):
+            return
+    except KeyNotFound:
+        pass
+    raise TableNotFound(
+        f"branch {fork.name!r}, which was opened, was deleted, with all that was committed there: "
+        "open its parent, or make the branch again",
+        table=store.uri,
+    )
 
 
 def held_from(forks: Sequence[Fork]) -> int:

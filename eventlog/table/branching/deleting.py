@@ -1,16 +1,20 @@
-"""Deleting a branch: first `_fork.json`, so that nobody opens it, then the rest, then the pin.
+"""Deleting a branch: first `_fork.json`, so that it is gone, then the rest, then the pin.
 
-Each step may be repeated, so a program that dies anywhere is followed by another (FORMAT.md R16.7).
+Each step may be repeated, so a program that dies anywhere is followed by another. What lies below
+the id of a branch that is there is never deleted on the way, also if it was made again under the
+name meanwhile (FORMAT.md R16.7).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
-from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
-from eventlog.model.records import Unpin
-from eventlog.table.branching.names import pin_name, stored_names
+from eventlog.model.records import Fork, Unpin
+from eventlog.store.branching.branch import BranchStore
+from eventlog.table.branching.names import fork_of, is_held, pin_name, stored_names
 from eventlog.table.ports import OpenTable
 
 _BATCH = 1000  # keys of one delete request
@@ -26,8 +30,11 @@ def delete(table: OpenTable, name: str) -> None:
             f"there is no branch {name!r}: `eventlog branches {table.uri}` lists them",
             table=table.uri,
         )
-    _check_without_branches(table, name, root)
-    _delete_objects(table, root)
+    fork = _readable_fork(table, name)
+    if fork is not None:
+        _check_without_branches(table, fork)
+    _delete_fork(table, root)
+    _delete_objects(table, name)
     if pin is None:
         return
     unpin = Unpin(pin_called, pin.owner, pin.token)
@@ -36,36 +43,79 @@ def delete(table: OpenTable, name: str) -> None:
     except CommitConflict:
         return  # gone already, or taken over by a program that makes the branch again
     # A program that was about to make the branch may have done so with the pin that is gone now.
-    _delete_objects(table, root)
+    # One that has set a pin of its own since has made another branch.
+    found = fork_of(table.store, name)
+    if found is not None and not is_held(found, table.refresh().meta.pins.get(pin_called)):
+        _delete_fork(table, root)
+        _delete_objects(table, name)
 
 
-def _check_without_branches(table: OpenTable, name: str, root: str) -> None:
+def of_others(names: Iterable[str], root: str, living: str | None) -> list[str]:
+    """Return the keys under the root of a branch that are not those of the branch that is there.
+
+    Args:
+        names: keys that were listed before `living` was read. Objects of a branch come after its
+            `_fork.json`, so those of a branch that comes later are not among them.
+        root: `_branches/<name>/`.
+        living: the id in `_fork.json`; None if there is none.
+    """
+    if living is None:
+        return [key for key in names if key != root + keys.FORK_KEY]
+    kept = (root + keys.FORK_KEY, f"{root}{living}/")
+    return [key for key in names if not key.startswith(kept)]  # against next-branch-deleted-too
+
+
+def _check_without_branches(table: OpenTable, fork: Fork) -> None:
     """Check that a branch has no branches.
 
     Raises:
         InvalidInput: it has; they read its segments.
     """
+    branch = BranchStore(table.store, fork.name, fork)
     below = [
         child
-        for child in stored_names(table.store, root)
-        if _is_there(table, f"{root}{keys.BRANCHES_PREFIX}{child}/{keys.FORK_KEY}")
+        for child in stored_names(branch)
+        if _is_there(table, f"{keys.branch_place(fork.name, fork.id)}/{_fork_key(child)}")
     ]
     if below:  # against branch-deleted-under-its-branches
         raise InvalidInput(
-            f"branch {name!r} has branches, which read its rows: delete {', '.join(below[:10])} "
-            f"first (`eventlog branch {table.uri}/{root.rstrip('/')} {below[0]} --delete`)",
+            f"branch {fork.name!r} has branches, which read its rows: delete "
+            f"{', '.join(below[:10])} first (`eventlog branch {branch.uri} {below[0]} --delete`)",
             table=table.uri,
         )
 
 
-def _delete_objects(table: OpenTable, root: str) -> None:
-    """Delete everything under the root of a branch, its `_fork.json` first."""
-    if next(table.store.list(root, limit=1), None) is None:
+def _delete_fork(table: OpenTable, root: str) -> None:
+    """Delete `_fork.json` of a branch, if there is one."""
+    if not _is_there(table, root + keys.FORK_KEY):
         return
     table.verify()  # another table may lie here by now
     table.store.delete([root + keys.FORK_KEY])
-    while batch := [row.key for row in islice(table.store.list(root), _BATCH)]:
-        table.store.delete(batch)
+
+
+def _delete_objects(table: OpenTable, name: str) -> None:
+    """Delete what lies under the root of a branch, but for a branch that was made since."""
+    root = f"{keys.branch_root(name)}/"
+    rows = (row.key for row in table.store.list(root))
+    while batch := list(islice(rows, _BATCH)):
+        table.verify()
+        try:
+            fork = fork_of(table.store, name)
+        except Corrupt:
+            return  # of a branch that came since; `delete` again
+        if gone := of_others(batch, root, None if fork is None else fork.id):
+            table.store.delete(gone)
+
+
+def _readable_fork(table: OpenTable, name: str) -> Fork | None:
+    try:
+        return fork_of(table.store, name)
+    except Corrupt:
+        return None  # nobody can open it, and it can be deleted
+
+
+def _fork_key(name: str) -> str:
+    return f"{keys.branch_root(name)}/{keys.FORK_KEY}"
 
 
 def _is_there(table: OpenTable, key: str) -> bool:

@@ -90,21 +90,15 @@ def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin
 
 
 def _check_free(table: OpenTable, name: str) -> None:
-    """Check that nothing lies under the root of a branch.
+    """Check that there is no branch of this name.
+
+    What a deleted one has left lies below another id, and is no obstacle.
 
     Raises:
-        AlreadyExists: something does.
+        AlreadyExists: there is one.
     """
-    root = f"{keys.branch_root(name)}/"
-    if next(table.store.list(root, limit=1), None) is None:
-        return
     if fork_of(table.store, name) is not None:
         raise _exists(table, name)
-    raise AlreadyExists(
-        f"there are remains of a deleted branch {name!r}: `eventlog branch {table.uri} {name} "
-        "--delete` removes them",
-        table=table.uri,
-    )
 
 
 def _exists(table: OpenTable, name: str) -> AlreadyExists:

@@ -101,6 +101,7 @@ def test_what_concerns_no_commit_asks_for_nothing():
     assert parse(batch(*quiet)) == tuple(Message(f"m{n}") for n in range(len(quiet)))
 
 
+ID = "a" * 32
 LOG = keys.commit_key(7)
 
 
@@ -110,6 +111,10 @@ LOG = keys.commit_key(7)
         (f"a/{LOG}", "s3://bucket/a"),
         (f"a/b/{LOG}", "s3://bucket/a/b"),
         (LOG, "s3://bucket"),
+        (f"a/_branches/b/{ID}/{LOG}", "s3://bucket/a/_branches/b"),
+        (f"a/_branches/b/{ID}/_branches/c/{ID}/{LOG}", "s3://bucket/a/_branches/b/_branches/c"),
+        (f"a/_branches/.b/{ID}/{LOG}", None),
+        (f"a/{ID}/{LOG}", f"s3://bucket/a/{ID}"),
         (f"a/_log/{LOG}", "s3://bucket/a/_log"),
         (f"x{LOG}", None),  # a folder of another name
         (f"/{LOG}", None),
