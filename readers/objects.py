@@ -31,7 +31,7 @@ from eventlog.format.parts import Parts
 from eventlog.log.log import Log
 from eventlog.model.records import Segment
 from eventlog.state.small.holds import check_kept
-from eventlog.store.branching.roots import held_from
+from eventlog.store.branching.roots import check_there, held_from
 from eventlog.store.checksum import object_checksum
 from eventlog.store.files import FetchedRanges
 from eventlog.store.port import ObjectStore
@@ -188,6 +188,7 @@ class SegmentObject:
             Unavailable: the store does not answer, so that the cause cannot be determined.
         """
         try:
+            check_there(self._store)
             log = Log(self._store)
             log.table = self._table
             newest = log.head()

@@ -42,7 +42,7 @@ from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
-from eventlog.store.branching.roots import held_from
+from eventlog.store.branching.roots import check_there, held_from
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
@@ -106,6 +106,7 @@ class Log:
         versions, frames, last = self._listed()
         gaps = chain.gaps([*versions, -1] if last else versions)
         if gaps:  # against gap-not-checked
+            check_there(self.store)  # what was committed late to a deleted branch lies alone
             chain.check_explained(gaps, self.starts(), self.store.uri)
         return versions[0], versions[0] in frames
 
@@ -453,11 +454,13 @@ class Log:
 
         Raises:
             DataLoss: objects are missing.
+            TableNotFound: they are, because the branch was deleted.
             VersionVacuumed: objects are missing because the version was vacuumed meanwhile.
         """
         adds = [action for action in actions if isinstance(action, Add)]
         lost = [key for key in each(self._absent, adds) if key is not None]
         if lost:
+            check_there(self.store)
             newest = self.head()
             held = held_from(self.store.forks)
             check_kept(newest.meta, newest.version, version, self.store.uri, held=held)

@@ -20,7 +20,7 @@ from support import repeatable
 
 from eventlog.clock import SystemClock
 from eventlog.errors import InvalidInput, KeyNotFound
-from eventlog.format import keys
+from eventlog.format import codec, keys
 from eventlog.model.records import Fork
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.local import LocalStore
@@ -305,11 +305,9 @@ def _crowded(store):
 
 
 def _branch(parent, name):
-    """A branch that forks at version 0 and sees none of its parent's objects.
-
-    It knows where it forks, so that it has no `_fork.json` that would be listed.
-    """
+    """A branch that forks at version 0 and sees none of its parent's objects."""
     fork = Fork("eventlog", 1, "a" * 32, "b" * 32, name, 0, "c" * 64, 0)
+    parent.put_if_absent(f"{keys.branch_root(name)}/{keys.FORK_KEY}", codec.encode_fork(fork))
     for key in (keys.commit_key(1), keys.keyframe_key(9), "_log/0", "_intents/1", "_frames/1.x"):
         parent.put_if_absent(key, b"not yours")
     for key in ("data/000000000000/x", "data/000000000001/y", "_branches/other/z", "a", "d/y/z"):

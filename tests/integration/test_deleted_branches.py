@@ -4,17 +4,19 @@ from contextlib import suppress
 from itertools import product
 
 import pytest
-from support.builders import Crash, check_sound, create, events, row_names
+from support.builders import Crash, check_sound, create, events, live, row_names
 from support.crashes import ENDS, MortalStore, fresh, quick
 
 from eventlog import Table, errors, replication
-from eventlog.compaction import Policy, run, vacuum
+from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.fsck.check import fsck
+from eventlog.readers import changes, scan
+from eventlog.readers.objects import check_sizes
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.deleting import of_others
-from eventlog.writers import append, overwrite
+from eventlog.writers import append
 
 MOST = 60  # calls of one operation
 FORK = 2
@@ -95,7 +97,7 @@ def compacted(branch):
 
 def leased(branch):
     with branch.claim("1970-01-01", "1970-01-02") as lease:
-        overwrite(branch, events(1, first=50), start="1970-01-03", end="1970-01-04")
+        append(branch, events(1, first=50))
         lease.renew()
 
 
@@ -139,6 +141,10 @@ def disturbed(store, verb, became, pause, how=""):
     if not shown:
         return False
     assert said or "row 50" in shown  # acknowledged: so it was there
+    for error in said:
+        if not isinstance(error, ENDS):
+            assert isinstance(error, errors.TableNotFound), error
+            assert "was deleted" in str(error)
     check_what_is_left(store, became)
     return True
 
@@ -263,3 +269,48 @@ def test_only_what_is_certainly_dead_is_deleted():
     listed = [fork, f"{root}{old}/_log/1", f"{root}{new}/_log/1", f"{root}remains"]
     assert of_others(listed, root, None) == listed[1:]
     assert of_others(listed, root, new) == [listed[1], listed[3]]
+
+
+READS = {
+    "scan": lambda branch: scan(branch).to_table(),
+    "count": lambda branch: scan(branch, where="name <> 'none'").count(),
+    "older": lambda branch: scan(branch, version=FORK + 1).to_table(),
+    "changes": lambda branch: changes(branch, FORK).to_table(),
+    "snapshot": lambda branch: branch.snapshot(FORK + 1),
+    "history": lambda branch: list(branch.history()),
+    "refresh": lambda branch: branch.refresh(),
+    "publish": lambda branch: fresh(branch.store.parent, 400).merge(branch),
+    "copy": lambda branch: replication.follow(branch, Table(MemoryStore())),
+    "vacuum": vacuum,
+    "plan": lambda branch: plan(branch, Policy(small_task_bytes=0)),
+}
+
+
+@pytest.mark.parametrize("became", ["deleted", pytest.param("again", marks=pytest.mark.long)])
+@pytest.mark.parametrize("read", READS)
+def test_a_reader_is_told_that_the_branch_was_deleted(read, became):
+    """And not of a loss, whatever it has read by then."""
+    for later in (False, True):
+        store = MemoryStore()
+        with_branch(store, 2)
+        branch = on(MortalStore(store), 100)  # a store that is far: nothing looks every time
+        if later:
+            scan(branch).to_table()
+        MEANWHILE[became](store)
+        with pytest.raises(errors.TableNotFound, match="'audit', which was opened, was deleted"):
+            READS[read](branch)
+
+
+def test_a_scan_that_has_begun_is_told_that_the_branch_was_deleted():
+    store = MemoryStore()
+    with_branch(store, 2)
+    branch = on(MortalStore(store), 100)
+    begun, head = scan(branch), branch.head()
+    fresh(store, 300).delete_branch("audit")
+    for read in (
+        begun.to_table,
+        lambda: scan(branch, version=head.version).to_table(),
+        lambda: check_sizes(branch.store, live(head), head.version),
+    ):
+        with pytest.raises(errors.TableNotFound, match="'audit', which was opened, was deleted"):
+            read()

@@ -94,4 +94,11 @@ BRANCHES = (
         becomes("list(names)"),
         "test_only_what_is_certainly_dead_is_deleted",
     ),
+    mutant(
+        "deleted-branch-called-damaged",
+        "R1",
+        "what is missing of a deleted branch is not called a loss",
+        skip,
+        "test_a_reader_is_told_that_the_branch_was_deleted",
+    ),
 )

@@ -54,3 +54,19 @@ def test_a_branch_is_an_option_of_the_data_source(spark, branched, events, tmp_p
     other = other.option("branch", "copy").option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(Exception, match="the checkpoint belongs to another table"):
         other.trigger(availableNow=True).start(branched).awaitTermination()
+
+
+@pytest.mark.long
+@pytest.mark.data_source
+def test_a_job_is_told_that_its_branch_was_deleted(spark, branched, events):
+    source = spark.read.format("eventlog").option("branch", "audit")
+    frames = [source.load(branched)]
+    frames += [read(spark, branched, engine=engine, branch="audit") for engine in ("arrow", "jvm")]
+    late = frames[1].union(events(1, first=50))
+    Table.open(branched).delete_branch("audit")
+    for frame, told in zip(frames, ("no branch", "was deleted", "not exist"), strict=True):
+        with pytest.raises(Exception, match=told) as caught:
+            frame.collect()
+        assert "DataLoss" not in str(caught.value)
+    with pytest.raises(Exception, match="branch 'audit'"):
+        append(late, branched, branch="audit")

@@ -15,6 +15,7 @@ is written late to a branch that was deleted is not part of another one of that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice, takewhile
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.model.records import Fork
 from eventlog.store.branching.files import branch_filesystem
-from eventlog.store.branching.roots import is_inherited
+from eventlog.store.branching.roots import check_there, is_inherited
 from eventlog.store.port import (
     Body,
     ObjectInfo,
@@ -96,25 +97,24 @@ class BranchStore:
 
         Raises:
             Corrupt: the parent's commit at the fork is another than the one that was forked.
-            TableNotFound: there is no such branch.
+            TableNotFound: there is no such branch, or an object of its own is missing because it
+                was deleted since.
         """
         check_key(key)
         check_range(start, length)
         if key == keys.FORK_KEY:  # the one object that does not lie below the id
             name = self._fork_key
             return self._placed(key, lambda: self.parent.get(name, start=start, length=length))
-        name = self._name(key)
         if is_inherited(key, self._fork().version):
             body = self._placed(key, lambda: self.parent.get(key, start=start, length=length))
             if key == keys.commit_key(self._fork().version) and not start and length is None:
                 self._check_commit(key, body)
             return body
-        if not key.startswith(keys.FRAMES_PREFIX):
-            return self._placed(key, lambda: self.parent.get(name, start=start, length=length))
-        try:
-            return self.parent.get(name, start=start, length=length)
-        except KeyNotFound:
-            return self._placed(key, lambda: self.parent.get(key, start=start, length=length))
+        for place in self._paths(key):
+            with suppress(KeyNotFound):
+                return self.parent.get(place, start=start, length=length)
+        check_there(self)  # against deleted-branch-called-damaged
+        raise KeyNotFound("no such object", table=self.uri, key=key)
 
     def put_if_absent(self, key: str, body: Body) -> bool:
         """See `ObjectStore.put_if_absent`.
