@@ -71,9 +71,10 @@ def vacuum_(
         return
     _show(report)
     for hold in held:
+        gone = f"; `eventlog replicas {place.uri} --break {hold.name}` if it does not follow here"
         terminal.note(
             f"{hold.kind} {hold.name!r} of {hold.owner} keeps version {hold.version} and all later "
-            "ones"
+            f"ones{gone if hold.kind == 'replica' else ''}"
         )
     terminal.note(
         "nothing was changed: --run deletes these objects"

@@ -13,9 +13,9 @@ from eventlog.cli.program import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 from eventlog.quantities import count_text, size_text
-from eventlog.replication.attachment import break_replica, detach
+from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
 from eventlog.replication.attachment import replicas as attached_to
-from eventlog.replication.backfill import backfill
+from eventlog.replication.backfill import Backfilled, backfill
 from eventlog.replication.follow import Followed, Follower
 from eventlog.replication.merge import merge as merged_into
 from eventlog.replication.steps import From
@@ -69,14 +69,7 @@ def replicate(
         filled = (
             backfill(table, target, target_options=options, progress=advance) if older else None
         )
-    _say(place, done)
-    if filled is not None:
-        _tell(
-            place,
-            msgspec.to_builtins(filled),
-            f"backfilled {count_text(filled.versions, 'version')}: "
-            f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}",
-        )
+    _say(place, done, filled)
     failures = 0
     while following:
         try:
@@ -111,22 +104,28 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
             f"replica {name} is removed in version {version}: vacuum waits for it no more",
         )
         return
-    head = table.refresh()
     found = sorted(attached_to(table).items())
+    newest = newest_news(table) if found else 0
+    behind = {key: max(0, newest - replica.acked) for key, replica in found}
     if place.as_json:
         for key, replica in found:
-            terminal.json_line({"name": key, **msgspec.to_builtins(replica)})
+            terminal.json_line({"name": key, **msgspec.to_builtins(replica), "behind": behind[key]})
         return
     terminal.table(
         ("name", "has version", "behind", "since", "root"),
-        (
-            (key, str(r.acked), str(head.version - r.acked), str(r.token), r.owner)
-            for key, r in found
-        ),
+        ((key, str(r.acked), str(behind[key]), str(r.token), r.owner) for key, r in found),
         right=("has version", "behind", "since"),
     )
     if found:
-        terminal.note("`since` is the version that attached it; `behind` counts acknowledgements")
+        terminal.note(
+            "`since` is the version that attached it; `behind` leaves out the last acknowledgements"
+        )
+    for key, replica in found:
+        if replica.owner == owner_of(table.store):
+            terminal.note(
+                f"{key} is this table itself, as a copy: if it has taken over, remove the name "
+                f"with `eventlog replicas {place.uri} --break {key}`"
+            )
 
 
 @click.command()
@@ -166,7 +165,8 @@ def merge(place: Place, *, target: str | None, target_options: dict[str, str]) -
 COMMANDS = [replicate, replicas, merge]
 
 
-def _say(place: Place, done: Followed) -> None:
+def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None:
+    facts = msgspec.to_builtins(done)
     if not done.versions:
         text = f"{done.target} has version {done.version}, the newest: nothing to copy"
     else:
@@ -175,7 +175,13 @@ def _say(place: Place, done: Followed) -> None:
             f"{count_text(done.versions, 'version')} from {done.start} on, "
             f"{count_text(done.objects, 'object')}, {size_text(done.bytes)}"
         )
-    _tell(place, msgspec.to_builtins(done), text)
+    if filled is not None:
+        facts["backfilled"] = msgspec.to_builtins(filled)
+        text += (
+            f"\nbackfilled {count_text(filled.versions, 'version')}: "
+            f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}"
+        )
+    _tell(place, facts, text)
     if done.attached is False:
         raise EventLogError(
             "the copy was detached, or attached anew, meanwhile: the table does not wait for it; "

@@ -7,15 +7,18 @@ of what it had acknowledged before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.log.log import Log
 from eventlog.model.actions import Ack, Attach, Detach
 from eventlog.model.records import Action, Break, Commit, Meta, Replica
 from eventlog.state.small.holds import check_names
+from eventlog.store.port import ObjectStore
 from eventlog.table.table import Table
 
 _BOOKKEEPING = frozenset({Attach, Ack, Detach})
+_MOST_LOOKED_AT = 100  # commits
 
 
 def attaching(
@@ -70,6 +73,40 @@ def is_bookkeeping(commit: Commit) -> bool:
     return all(type(a) in _BOOKKEEPING for t in commit.transactions for a in t.actions)
 
 
+def owner_of(store: ObjectStore) -> str:
+    """Return what names a copy in its attachment: its root, and where that is.
+
+    The same bucket and path may be at several endpoints; Amazon's own S3 needs no name.
+    """
+    place = store.unproven
+    return store.uri if place is None else f"{store.uri} at {place.rpartition('/')[0]}"
+
+
+def says_only(log: Log, first: int, last: int) -> bool:
+    """Return whether a few commits say only what replicas have; False where they are many.
+
+    Args:
+        log: the log.
+        first: the first version.
+        last: the last one.
+    """
+    few = last - first < _MOST_LOOKED_AT
+    return few and all(is_bookkeeping(log.read(v)[0]) for v in range(last, first - 1, -1))
+
+
+def newest_news(table: Table) -> int:
+    """Return the newest version that does more than to say what replicas have.
+
+    One GET for each version above it, at most 100.
+    """
+    head = table.head().version
+    least = max(0, head - _MOST_LOOKED_AT)
+    for version in range(head, least, -1):
+        if not is_bookkeeping(table.log.read(version)[0]):
+            return version
+    return least
+
+
 def replicas(table: Table) -> dict[str, Replica]:
     """Return the replicas that are attached to a table, by name.
 
@@ -90,8 +127,7 @@ def detach(table: Table, name: str) -> int:
         CommitConflict: it was attached anew in the meantime.
         InvalidInput: no replica of this name is attached.
     """
-    token = _known(table, name).token
-    return table.commit(table.transaction("detach", [Detach(name, token)]))
+    return _remove(table, "detach", name, lambda token: Detach(name, token))
 
 
 def break_replica(table: Table, name: str) -> int:
@@ -107,8 +143,7 @@ def break_replica(table: Table, name: str) -> int:
         CommitConflict: it was attached anew in the meantime.
         InvalidInput: no replica of this name is attached.
     """
-    token = _known(table, name).token
-    return table.commit(table.transaction("break", [Break("replica", name, token)]))
+    return _remove(table, "break", name, lambda token: Break("replica", name, token))
 
 
 def attach(table: Table, name: str, owner: str, having: int, start: int) -> int:
@@ -180,11 +215,11 @@ def unsaid(table: Table, name: str, having: int) -> int:
     return -1
 
 
-def _known(table: Table, name: str) -> Replica:
+def _remove(table: Table, operation: str, name: str, action: Callable[[int], Action]) -> int:
     found = replicas(table)
     if name not in found:
         names: Iterable[str] = sorted(found) or ("none",)
         raise InvalidInput(
             f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=table.uri
         )
-    return found[name]
+    return table.commit(table.transaction(operation, [action(found[name].token)]))

@@ -149,6 +149,7 @@ class Follower:
         _check_apart(source.uri, target.uri)
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start = name, start
+        self._owner = attachment.owner_of(target)
         self._tell: Progress = progress or (lambda *_: None)
         self._copier = Copier(source.store, target, clock)
         self._known: Target | None = None
@@ -180,21 +181,26 @@ class Follower:
         first = self._first(known, head)
         token = None
         if self._name is not None:
-            token = attachment.attach(source, self._name, self._target.uri, known.version, first)
+            token = attachment.attach(source, self._name, self._owner, known.version, first)
             head = source.refresh()
             # A vacuum may have raised the horizon before the attachment took effect.
             first = self._first(known, head)
         known.settled = False
         versions = self._copy(known, first, head)
-        known.settled = True
-        if versions:
-            retrying(self._clock)(check_there, self._target)
         attached = None
         if self._name is not None and token is not None:
             version = (
                 known.worth if versions else attachment.unsaid(source, self._name, known.version)
             )
             attached = attachment.ack(source, self._name, token, version)
+            if attached and source.head().version > known.version:
+                # The copy has what was just said of it, too: once it takes over, nothing is left
+                # that only the table has, and the table can follow it.
+                first = first if versions else known.version + 1
+                versions += self._copy(known, known.version + 1, source.head())
+        known.settled = True
+        if versions:
+            retrying(self._clock)(check_there, self._target)
         return Followed(
             source=source.uri,
             target=self._target.uri,
@@ -226,7 +232,7 @@ class Follower:
     def _acked(self, head: Snapshot) -> int:
         """Return the version that the copy has acknowledged under its name; -1: none."""
         replica = head.meta.replicas.get(self._name or "")
-        return replica.acked if replica and replica.owner == self._target.uri else -1
+        return replica.acked if replica and replica.owner == self._owner else -1
 
     def _read_target(self) -> Target:
         """Return what the target has, which the source must have, too."""
@@ -283,19 +289,37 @@ class Follower:
     def _check_behind(self, log: Log, known: Snapshot, head: Snapshot) -> None:
         """Check that the source has all versions of the target."""
         found = relation(log, known, self._source.log, head)
-        if found.kind == "diverged":
+        if found.kind not in ("ahead", "diverged"):
+            return
+        source, target = self._source.uri, self._target.uri
+        if found.kind == "ahead":
             why = (
-                f"{self._target.uri} has taken writes of its own after version {found.common}: "
-                "`eventlog merge` joins the two histories"
-            )
-        elif found.kind == "ahead":
-            why = (
-                f"{self._target.uri} is ahead of {self._source.uri}, with version {found.version} "
-                f"against {found.other}: follow in the other direction"
+                f"{target} took writes of its own: it is ahead of {source}, with version "
+                f"{found.version} against {found.other}. If it has taken over, let the other one "
+                f"follow: `eventlog replicate {target} {source}`"
             )
         else:
-            return
-        raise CommitConflict(why, table=self._target.uri, version=found.common)
+            first = found.common + 1
+            sides = ((source, self._source.log, found.other), (target, log, found.version))
+            said = [root for root, at, last in sides if attachment.says_only(at, first, last)]
+            only = "".join(f" (acknowledgements alone, no rows, are what {r} has)" for r in said)
+            merges = [
+                f"`eventlog merge {one} {other}`"
+                for one, other in ((source, target), (target, source))
+                if one not in said
+            ]
+            why = (
+                f"{target} took writes of its own after version {found.common}, and {source} went "
+                f"on, too{only}: neither can follow the other any more. "
+                f"Go on with {' and '.join(merges) or 'either'}, or let a new copy under an empty "
+                "root follow the one that you keep"
+            )
+        if self._acked(head) >= 0:
+            why += (
+                f". {source} still waits for {target} with its vacuum, until `eventlog replicas "
+                f"{source} --break {self._name}`"
+            )
+        raise CommitConflict(why, table=target, version=found.common)
 
 
 def _check_apart(source: str, target: str) -> None:

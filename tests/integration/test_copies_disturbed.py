@@ -11,7 +11,7 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
 from eventlog.readers import changes, scan
-from eventlog.replication import Follower, backfill, follow
+from eventlog.replication import Follower, backfill, follow, replicas
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
@@ -199,8 +199,15 @@ def test_a_root_of_the_same_name_at_another_endpoint_is_another_table():
         unproven = "http://elsewhere/bucket"
 
     target = Elsewhere()
-    copy(source, target)
+    copy(source, target, name="us")
     assert objects(target) == objects(source.store)
+    assert replicas(source)["us"].owner == f"{source.uri} at http://elsewhere"
+
+    class Third(Elsewhere):
+        unproven = "http://third/bucket"
+
+    with pytest.raises(errors.CommitConflict, match="belongs to the replica"):
+        copy(source, Third(), name="us")
 
 
 def test_a_copy_of_a_copy_lacks_what_that_one_lacks():

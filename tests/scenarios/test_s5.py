@@ -78,7 +78,7 @@ def test_s5_1_a_copy_is_the_same_table_byte_for_byte(place, far):
     grow(source)
     follow(source, root, target_options=options)
     assert objects(Table.open(root, options).store) == objects(source.store)
-    assert replicas(source)["far"].owner == root
+    assert replicas(source)["far"].owner.startswith(root)
     # Another engine of this package reads it from its root alone.
     assert scan(Table.open(root, options), where="name = 'row 1'").count() == 1
 
