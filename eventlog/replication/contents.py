@@ -5,8 +5,11 @@ No I/O (FORMAT.md R17.2).
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal
 
 from eventlog.format import keys
@@ -14,6 +17,8 @@ from eventlog.model.actions import Swept
 from eventlog.model.records import Commit, KeyFrame, Leaf, Restore, Segment
 
 Role = Literal["segment", "frame", "pending"]
+
+_LOW = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,32 @@ class Item:
     bytes: int
     sha256: str
     maybe_there: bool = False
+
+
+class Listed:
+    """The objects of a listing, of which there may be millions: 16 bytes each.
+
+    Args:
+        objects: their keys and sizes.
+    """
+
+    def __init__(self, objects: Iterable[tuple[str, int]]) -> None:
+        ordered = sorted(_digest(key, size) for key, size in objects)
+        self._high = array("Q", (number >> 64 for number in ordered))
+        self._low = array("Q", (number & _LOW for number in ordered))
+
+    def __contains__(self, wanted: tuple[str, int]) -> bool:
+        number = _digest(*wanted)
+        at = bisect_left(self._high, number >> 64)
+        while at < len(self._high) and self._high[at] == number >> 64:
+            if self._low[at] == number & _LOW:
+                return True
+            at += 1
+        return False
+
+
+def _digest(key: str, size: int) -> int:
+    return int.from_bytes(blake2b(f"{key} {size}".encode(), digest_size=16).digest(), "big")
 
 
 def of_commit(commit: Commit, entries: Iterable[Segment]) -> list[Item]:

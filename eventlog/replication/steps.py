@@ -153,13 +153,15 @@ class Steps:
         base = snapshot.header.keyframe
         if base is not None:
             self._log.keyframe(base)  # the copy cannot open its first version without it
-        there = {row.key: row.size for row in self._target.list(keys.SEGMENTS_PREFIX)}
+        there = contents.Listed(
+            (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
+        )
         entries = snapshot.entries()
         for at in range(0, entries.num_rows, _ENTRIES):
             for entry in segments.to_segments(entries.slice(at, _ENTRIES)):
-                item = contents.segment_item(entry, first, maybe_there=False)
-                if there.get(item.key) != item.bytes:
-                    yield item
+                seen = (keys.key_of(entry), entry.bytes) in there
+                if not seen or self._copier.unchecked:
+                    yield contents.segment_item(entry, first, maybe_there=seen)
         body = codec.encode_start(
             Start(FORMAT_NAME, FORMAT_VERSION, (), snapshot.header.table, first, having)
         )

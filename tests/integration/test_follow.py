@@ -521,6 +521,34 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     assert objects(open_store(far)) == objects(source.store)
 
 
+@pytest.mark.parametrize("restored", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_damage_that_the_store_has_copied_is_not_taken_for_a_copy(buckets, restored):
+    """A start, or a restore, finds it at the copy, with the right size."""
+    here, far = buckets
+    source = laid(open_store(here))
+    had = set()
+    if restored:
+        kept = source.head().version
+        grow(source)
+        follow(here, far)
+        had = {s.id for s in source.refresh().segments()}
+        source.restore(kept)
+    key = next(keys.key_of(s) for s in source.refresh().segments() if s.id not in had)
+    body = source.store.get(key)
+    open_store(far).delete([key])
+    source.store.delete([key])
+    source.store.put_if_absent(key, b"x" * len(body))
+    assert S3Store(far).copy_if_absent(S3Store(here), key)
+    source.store.delete([key])
+    source.store.put_if_absent(key, body)
+    with pytest.raises(errors.CommitConflict, match="delete this object at the target") as caught:
+        follow(here, far, start="keyframe")
+    assert caught.value.key == key
+    open_store(far).delete([key])
+    follow(here, far, start="keyframe")
+    assert objects(open_store(far))[key] == body
+
+
 @pytest.mark.long
 def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
     here, far = buckets

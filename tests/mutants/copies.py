@@ -32,6 +32,13 @@ COPIES = (
         "test_a_damaged_segment_is_not_copied_within_the_store",
     ),
     mutant(
+        "damage-taken-for-a-copy",
+        "G1",
+        "what the store copied by itself counts as there only with the checksum in the log",
+        becomes("True"),
+        "test_damage_that_the_store_has_copied_is_not_taken_for_a_copy",
+    ),
+    mutant(
         "commit-of-another-chain",
         "G2",
         "a commit follows the one before",

@@ -176,6 +176,21 @@ class S3Store:
         digest = answer.get("CopyObjectResult", {}).get("ChecksumSHA256")
         return b64decode(digest).hex() if digest else None
 
+    def size_and_sha256(self, key: str) -> tuple[int, str | None]:
+        """Return the size of an object and its sha256, hexadecimal, if S3 keeps it. One HEAD.
+
+        It does of objects that it copied (`copy_if_absent`).
+
+        Raises:
+            KeyNotFound: there is no such object.
+            Unavailable: the store does not answer.
+        """
+        request = {"Key": self._name(key), "ChecksumMode": "ENABLED"}
+        answer = self._read("head_object", key, request)
+        digest = answer.get("ChecksumSHA256", "")
+        whole = digest and "-" not in digest  # else it is one of the parts' checksums
+        return answer["ContentLength"], b64decode(digest).hex() if whole else None
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
@@ -372,7 +387,12 @@ class S3Store:
         )
 
 
-_VERBS = {"get_object": "read", "list_objects_v2": "list", "delete_objects": "delete"}
+_VERBS = {
+    "get_object": "read",
+    "head_object": "read",
+    "list_objects_v2": "list",
+    "delete_objects": "delete",
+}
 
 
 def _batch(items: Iterator[dict[str, str]]) -> list[dict[str, str]]:
