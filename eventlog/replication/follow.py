@@ -31,7 +31,7 @@ from eventlog.replication.copying import Copier
 from eventlog.replication.relation import relation
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.branching.roots import check_there
-from eventlog.store.location import check_promise, open_store
+from eventlog.store.location import check_promise, open_store, real_root
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
 from eventlog.table.table import Table
@@ -144,9 +144,10 @@ class Follower:
         progress: Progress | None = None,
     ) -> None:
         # The same root may lie at two endpoints: a move between two stores of one kind.
-        if (target.uri, target.unproven) == (source.uri, source.store.unproven):
+        here, there = real_root(source.uri), real_root(target.uri)
+        if (there, target.unproven) == (here, source.store.unproven):
             raise InvalidInput(f"{target.uri} cannot follow itself")
-        _check_apart(source.uri, target.uri)
+        _check_apart(here, there)
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start = name, start
         self._owner = attachment.owner_of(target)

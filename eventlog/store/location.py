@@ -149,6 +149,13 @@ def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> No
     )
 
 
+def real_root(uri: str) -> str:
+    """Return a root URI; of a directory without symbolic links."""
+    if not uri.startswith("file:"):
+        return uri
+    return Path(os.path.realpath(_file_path(uri))).as_uri()
+
+
 def _absolute(path: str) -> Path:
     try:
         return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - also removes ..

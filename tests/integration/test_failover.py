@@ -138,6 +138,13 @@ def test_a_copy_that_is_ahead_is_followed_by_the_command_that_is_named(roots):
     assert objects(open_store(table)) == objects(open_store(us))
 
 
+def test_a_table_is_not_copied_into_itself_by_a_link(roots, tmp_path):
+    table, _, _ = roots
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    assert "cannot follow itself" in run("replicate", table, str(tmp_path / "link"), code=2)
+    assert "lies in" in run("replicate", table, str(tmp_path / "link" / "copy"), code=2)
+
+
 def test_json_of_a_copy_and_its_older_versions_is_one_object(roots):
     table, us, _ = roots
     done = run("replicate", table, us, "--from", "keyframe", "--backfill", "--json")
