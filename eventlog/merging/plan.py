@@ -255,23 +255,31 @@ class Planner:
         self._unit = None
         before = {name: self._theirs.get(name) for name in act.origins}
         self._theirs.update((name, origin.version) for name, origin in act.origins.items())
-        if not before:
-            return not self._is_done(act)
-        if not self._does_anything(act):  # a record
+        if before and (self._came_already(act, before) or not self._does_anything(act)):
             for name, origin in act.origins.items():
-                if name != self._pair.own and self._known_up_to.get(name) == before[name]:
+                if self._known_up_to.get(name) == before[name] and name != self._pair.own:
                     self._known_up_to[name] = origin.version
             return False
+        return not self._is_done(act)
+
+    def _came_already(self, act: Act, before: Mapping[str, int | None]) -> bool:
+        """Return whether the target has what a transaction carried from other logs.
+
+        Args:
+            act: the transaction.
+            before: what the source had of them before it.
+        """
         direct, *others = act.origins
         if self._has(act, direct):
-            return False
+            return True
         # One transaction that came by several logs is in all of them.
-        parts = others if others and act.count == 1 else list(act.origins)
+        one = act.count == 1
+        parts = others if others and one else list(act.origins)
         missing = [name for name in parts if not self._has(act, name)]
         # against rest-of-several-logs-left-out
-        if not missing or (act.count == 1 and len(missing) < len(parts)):
-            if self._known_up_to.get(direct) == before[direct]:
-                self._known_up_to[direct] = act.origins[direct].version
+        if not missing or (one and len(missing) < len(parts)):
+            return True
+        if not self._does_anything(act):  # a record
             return False
         if len(missing) < len(parts):
             raise Conflict(
@@ -289,7 +297,7 @@ class Planner:
                     f"{act.origins[name].version} at once: merge that log into the target first",
                     act.version,
                 )
-        return not self._is_done(act)
+        return False
 
     def _has(self, act: Act, name: str) -> bool:
         """Return whether the target has what a transaction carried of a log."""

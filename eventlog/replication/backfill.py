@@ -88,14 +88,23 @@ def backfill(
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     log = Log(store)
-    work = _Work(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
+    work = Filler(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
     given_up = log.head().meta.horizon
     versions = sum(work.fill(start, given_up) for start in log.starts())
     return Backfilled(versions, work.copier.objects, work.copier.bytes)
 
 
 @dataclass(slots=True)
-class _Work:
+class Filler:
+    """Copies versions that a copy lacks, the newest first.
+
+    Attributes:
+        source: the table that it is a copy of.
+        target: the store of the copy.
+        copier: copies the objects.
+        tell: called with ("versions", number done, total).
+    """
+
     source: Table
     target: ObjectStore
     copier: Copier

@@ -8,6 +8,7 @@ may run for one pair.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import Start
 from eventlog.replication import attachment
+from eventlog.replication.backfill import Filler
 from eventlog.replication.copying import Copier
 from eventlog.replication.relation import relation
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
@@ -37,6 +40,8 @@ from eventlog.store.retry import retrying
 from eventlog.table.table import Table
 
 Progress = Callable[[str, int, int], None]
+
+logger = logging.getLogger(__name__)
 
 _RESTARTS = 3  # of a pass that a vacuum of the source overtook
 
@@ -92,7 +97,7 @@ def follow(
             it is attached at the first pass, and acknowledges each. Needs the permission to commit
             to the source. None: nothing is written there.
         start: where a new copy starts. `oldest`: at the oldest version that the source keeps;
-            `keyframe`: at its newest key frame, if the target is further behind. The versions
+            `keyframe`: at its newest key frame. The versions
             before that are then absent (`VersionNotReplicated`) until `backfill` copies them. A
             copy that is behind the source's horizon starts again at the horizon in any case.
         source_options: override the AWS environment; see `eventlog.store.options`.
@@ -118,6 +123,10 @@ def follow(
     return Follower(table, store, clock, name=name, start=start, progress=progress).step()
 
 
+class Gap(Exception):
+    """The copy can follow only by leaving out versions, which was not wanted."""
+
+
 class Follower:
     """Follows one table; keeps what it knows of both between passes.
 
@@ -128,6 +137,8 @@ class Follower:
         name: of the replica, if the source is to wait for it; see `follow`.
         start: where a new copy starts; see `follow`.
         progress: called with ("versions", number done, total).
+        gaps: whether a copy that is behind the source's horizon may start again above it. Else
+            `step` raises `Gap`.
 
     Raises:
         InvalidInput: the target is the source.
@@ -142,6 +153,7 @@ class Follower:
         name: str | None = None,
         start: From = "oldest",
         progress: Progress | None = None,
+        gaps: bool = True,
     ) -> None:
         # The same root may lie at two endpoints: a move between two stores of one kind.
         here, there = real_root(source.uri), real_root(target.uri)
@@ -149,7 +161,7 @@ class Follower:
             raise InvalidInput(f"{target.uri} cannot follow itself")
         _check_apart(here, there)
         self._source, self._target, self._clock = source, target, clock
-        self._name, self._start = name, start
+        self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)
         self._tell: Progress = progress or (lambda *_: None)
         self._copier = Copier(source.store, target, clock)
@@ -188,6 +200,7 @@ class Follower:
             first = self._first(known, head)
         known.settled = False
         versions = self._copy(known, first, head)
+        self._close(known, head)  # against gap-left-open
         attached = None
         if self._name is not None and token is not None:
             version = (
@@ -216,7 +229,10 @@ class Follower:
 
     def _first(self, known: Target, head: Snapshot) -> int:
         oldest = max(self._least, oldest_kept(head, self._source.store))
-        return first_version(known.version, head, self._start, oldest)
+        first = first_version(known.version, head, self._start, oldest)
+        if first > known.version + 1 and not self._gaps:  # against gap-in-what-takes-writes
+            raise Gap
+        return first
 
     def _remembered(self) -> Target | None:
         """Return what is known of the copy, if its newest known version is still there."""
@@ -250,18 +266,54 @@ class Follower:
             return Target()
         self._check_behind(log, known, head)
         base = known.base
+        headless, gaps = _missing(log, known.version)
         return Target(
             version=known.version,
             hash=known.commit_hash,
             leaves=base.leaves if base else None,
             framed={base.version} if base else set(),
+            headless=headless,
+            gaps=gaps,
         )
+
+    def _close(self, known: Target, head: Snapshot) -> None:
+        """Copy the commits of the versions that a copy was started anew above.
+
+        Their objects may be gone. But a handle that has seen the version below the gap goes on to
+        the next one: it must not stop there, nor commit there (FORMAT.md R17.5).
+        """
+        filler = Filler(self._source, self._target, self._copier, lambda *_: None)
+        for start in known.gaps:
+            try:
+                filler.fill(start, head.meta.horizon)
+                # What is there already may be a write of its own.
+                _, lowest = self._source.log.read_below(start.after + 1)
+                self._copier.put(keys.commit_key(start.after + 1), lowest)
+            except VersionNotReplicated:
+                logger.warning(
+                    "%s lacks versions between %d and %d itself: open %s anew before you read or "
+                    "write it",
+                    self._source.uri,
+                    start.after,
+                    start.version,
+                    self._target.uri,
+                )
+            except CommitConflict as conflict:
+                raise CommitConflict(
+                    f"version {start.after + 1} or above was written to the copy while it was "
+                    f"started anew at version {start.version}: the rows of that version are not in "
+                    "the newest one. Read them with `version=`, and write them again",
+                    table=self._target.uri,
+                    version=start.after + 1,
+                ) from conflict
+        known.gaps = []
 
     def _copy(self, known: Target, first: int, head: Snapshot) -> int:
         """Copy the versions from `first` to the head; return how many."""
         total = head.version - first + 1
         framed = head.base is not None and head.base.version == known.version
-        if total <= 0 and (not framed or known.version in known.framed):
+        settled = not framed or known.version in known.framed
+        if total <= 0 and settled and not known.headless:
             return 0
         done = 0
         try:
@@ -270,6 +322,7 @@ class Follower:
                 done += copied
                 if copied:
                     self._tell("versions", done, total)
+            known.headless = False
         except VersionNotReplicated as missing:
             start = self._source.log.start_above(missing.version or 0)
             self._least = start.version if start else self._least
@@ -321,6 +374,22 @@ class Follower:
                 f"{source} --break {self._name}`"
             )
         raise CommitConflict(why, table=target, version=found.common)
+
+
+def _missing(log: Log, newest: int) -> tuple[bool, list[Start]]:
+    """Return whether a copy lacks version 0, and the gaps above versions that it has.
+
+    Of a gap the version next to the lower end comes last.
+    """
+    headless, gaps = False, []
+    for start in log.starts():
+        if start.version <= newest:
+            try:
+                log.store.get(keys.commit_key(start.after + 1), length=1)
+            except KeyNotFound:
+                headless |= start.after < 0
+                gaps += [start] if start.after >= 0 else []
+    return headless, gaps
 
 
 def _check_apart(source: str, target: str) -> None:

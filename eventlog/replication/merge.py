@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from eventlog.clock import Clock, SystemClock
 from eventlog.errors import CommitConflict
 from eventlog.merging.carry import Carrier, Merged
-from eventlog.replication.follow import follow
+from eventlog.replication.follow import Follower, Gap
 from eventlog.replication.relation import relation
 from eventlog.store.branching.branch import BranchStore
 from eventlog.table.table import Table
@@ -56,6 +56,10 @@ def merge(
     theirs = (
         source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     )
+    return _joined(theirs, ours, clock)
+
+
+def _joined(theirs: Table, ours: Table, clock: Clock) -> Merged:
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
         found = relation(theirs.log, their_head, ours.log, head)
@@ -63,7 +67,9 @@ def merge(
         if found.kind != "ahead" or isinstance(ours.store, BranchStore):
             return Carrier(theirs, ours, found.common).run()
         try:
-            done = follow(theirs, ours, clock=clock)
+            done = Follower(theirs, ours.store, clock, gaps=False).step()
+        except Gap:
+            return Carrier(theirs, ours, found.common).run()
         except CommitConflict:
             if ours.refresh().version == head.version:
                 raise

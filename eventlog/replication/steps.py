@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eventlog.errors import CommitConflict, Corrupt, KeyNotFound, UnsupportedFormat
+from eventlog.errors import (
+    CommitConflict,
+    Corrupt,
+    KeyNotFound,
+    UnsupportedFormat,
+    VersionNotFound,
+    VersionNotReplicated,
+)
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
@@ -43,6 +50,8 @@ class Target:
         framed: versions of key frames that it has, as far as is known.
         worth: the newest version copied that does more than to say what replicas have.
         settled: whether all that was begun was completed.
+        headless: whether it lacks version 0.
+        gaps: where it was started anew above versions that it lacks still.
     """
 
     version: int = -1
@@ -51,6 +60,8 @@ class Target:
     framed: set[int] = field(default_factory=set)
     worth: int = -1
     settled: bool = True
+    headless: bool = False
+    gaps: list[Start] = field(default_factory=list)
 
 
 def oldest_kept(head: Snapshot, store: ObjectStore) -> int:
@@ -71,7 +82,7 @@ def first_version(having: int, head: Snapshot, start: From, oldest: int) -> int:
         oldest: the oldest version whose segments the source keeps.
     """
     first = having + 1
-    if start == "keyframe" and head.base is not None:
+    if start == "keyframe" and having < 0 and head.base is not None:
         first = max(first, head.base.version)
     # against given-up-versions-copied
     return min(max(first, oldest), head.version + 1)
@@ -101,6 +112,8 @@ class Steps:
             first: the first version to copy.
         """
         having = self._known.version
+        if self._known.headless:  # an earlier pass died before it
+            yield from self._first_of_all()
         framed = self._listed_keyframes(having)
         if having in framed - self._known.framed:  # an earlier pass died before it
             yield from self._keyframe(having, known=None)
@@ -117,6 +130,8 @@ class Steps:
                 whole = version == first > having + 1  # its segments are among all that is live
                 yield from contents.of_commit(commit, () if whole else self._entries(commit))
                 yield self._commit_step(commit, body)
+                if whole and having < 0:
+                    yield from self._first_of_all()
                 if version in framed:
                     yield from self._keyframe(version, known=self._known.leaves)
 
@@ -167,12 +182,48 @@ class Steps:
         )
 
         def step() -> int:
+            self._check_open(having + 1)
             try:
                 self._copier.create(keys.start_key(first), body)
             except CommitConflict:
                 if not self._explained(first, having):  # against any-start-accepted
                     raise
             self._known.hash = None  # the commit before the first is not there
+            if having >= 0:
+                self._known.gaps.append(codec.decode_start(body, first, snapshot.header.table))
+            return 0
+
+        yield step
+
+    def _check_open(self, version: int) -> None:
+        """Check that nobody wrote the first version that a start leaves out."""
+        try:
+            there = self._target.get(keys.commit_key(version))
+            ours = self._log.read_below(version)[1]
+        except (KeyNotFound, VersionNotFound, VersionNotReplicated):
+            return
+        if there != ours:  # against gap-over-a-write
+            raise CommitConflict(
+                f"version {version} was written to the copy meanwhile: it took writes of its own; "
+                "`eventlog merge` joins two histories",
+                table=self._target.uri,
+                version=version,
+            )
+
+    def _first_of_all(self) -> Iterator[Item | Step]:
+        """Yield version 0 of a copy that starts above it, so that nobody creates a table there.
+
+        A version below the horizon gets no more than its commit.
+        """
+        try:
+            commit, body = self._log.read_below(0)
+        except (VersionNotFound, VersionNotReplicated):  # the source lacks it, too
+            return
+        kept = oldest_kept(self._head, self._store) == 0
+        yield from contents.of_commit(commit, self._entries(commit) if kept else ())
+
+        def step() -> int:
+            self._copier.create(keys.commit_key(0), body)
             return 0
 
         yield step

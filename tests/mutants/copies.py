@@ -1,6 +1,6 @@
 """Mutants of replication: what is copied, in which order, and what a follower may believe."""
 
-from mutants.swap import always, becomes, mutant, never
+from mutants.swap import always, becomes, mutant, never, skip
 
 COPIES = (
     mutant(
@@ -9,6 +9,27 @@ COPIES = (
         "a copy starts at the horizon",
         becomes("min(first, head.version + 1)"),
         "test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon",
+    ),
+    mutant(
+        "gap-left-open",
+        "G1",
+        "nobody can write the first version that a copy leaves out",
+        skip,
+        "test_g1_a_writer_that_knows_nothing_of_a_gap_does_not_write_into_it",
+    ),
+    mutant(
+        "gap-over-a-write",
+        "G1",
+        "a copy is not started anew above a write to it",
+        never,
+        "test_g1_no_write_to_the_copy_is_lost_without_a_word_while_it_is_started_anew",
+    ),
+    mutant(
+        "gap-in-what-takes-writes",
+        "G1 G3",
+        "a merge leaves out no versions of its target",
+        never,
+        "test_g1_no_write_to_the_copy_is_lost_without_a_word_while_it_is_started_anew",
     ),
     mutant(
         "other-bytes-taken-for-a-copy",
