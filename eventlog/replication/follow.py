@@ -31,7 +31,7 @@ from eventlog.model.records import Start
 from eventlog.replication import attachment
 from eventlog.replication.backfill import Filler
 from eventlog.replication.copying import Copier
-from eventlog.replication.relation import relation
+from eventlog.replication.relation import relation, same_root
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.branching.roots import check_there
 from eventlog.store.location import check_promise, open_store, real_root
@@ -155,11 +155,9 @@ class Follower:
         progress: Progress | None = None,
         gaps: bool = True,
     ) -> None:
-        # The same root may lie at two endpoints: a move between two stores of one kind.
-        here, there = real_root(source.uri), real_root(target.uri)
-        if (there, target.unproven) == (here, source.store.unproven):
-            raise InvalidInput(f"{target.uri} cannot follow itself")
-        _check_apart(here, there)
+        if same_root(source.store, target):
+            raise InvalidInput(f"{target.uri} cannot follow itself: choose an empty root")
+        _check_apart(real_root(source.uri), real_root(target.uri))
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)
@@ -255,6 +253,7 @@ class Follower:
         """Return what the target has, which the source must have, too."""
         # The target first: what it has then, the source has when it is read.
         log = Log(self._target)
+        self._check_branch()
         try:
             known = log.head()
         except TableNotFound:
@@ -307,6 +306,20 @@ class Follower:
                     version=start.after + 1,
                 ) from conflict
         known.gaps = []
+
+    def _check_branch(self) -> None:
+        """Check that a target that is the place of a branch has that branch.
+
+        Raises:
+            InvalidInput: it has not; a copy cannot be made there.
+        """
+        try:
+            self._target.forks  # noqa: B018 - reads it
+        except TableNotFound:
+            raise InvalidInput(
+                f"{self._target.uri} is a place for a branch, and there is no such branch: a copy "
+                "is a table of its own, so give it an empty root that is not in `_branches`"
+            ) from None
 
     def _copy(self, known: Target, first: int, head: Snapshot) -> int:
         """Copy the versions from `first` to the head; return how many."""
@@ -398,8 +411,14 @@ def _check_apart(source: str, target: str) -> None:
     Raises:
         InvalidInput: one does.
     """
-    above, below = sorted((keys.split_branches(source)[0], keys.split_branches(target)[0]), key=len)
-    if above != below and below.startswith(f"{above.rstrip('/')}/"):
+    table, copy = keys.split_branches(source)[0], keys.split_branches(target)[0]
+    if table != copy and _is_below(copy, table):
         raise InvalidInput(
-            f"{below} lies in {above}: give the copy a root beside the table's, not in it"
+            f"{target} lies in the table's root {table}: give the copy a root that does not"
         )
+    if table != copy and _is_below(table, copy):
+        raise InvalidInput(f"{source} lies in {copy}: give the copy a root that it does not lie in")
+
+
+def _is_below(root: str, other: str) -> bool:
+    return root.startswith(f"{other.rstrip('/')}/")

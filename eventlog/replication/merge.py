@@ -10,10 +10,10 @@ import os
 from collections.abc import Mapping
 
 from eventlog.clock import Clock, SystemClock
-from eventlog.errors import CommitConflict
+from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.merging.carry import Carrier, Merged
 from eventlog.replication.follow import Follower, Gap
-from eventlog.replication.relation import relation
+from eventlog.replication.relation import relation, same_root
 from eventlog.store.branching.branch import BranchStore
 from eventlog.table.table import Table
 
@@ -46,7 +46,7 @@ def merge(
         CommitConflict: both changed the same in different ways: a column, a property, rows that
             the source drops and the target has rewritten. All before that is merged.
         DataLoss: a segment of the source is missing or damaged.
-        InvalidInput: they are different tables, or have nothing in common.
+        InvalidInput: they are different tables, or have nothing in common, or are one and the same.
         TableNotFound: there is no table at one of them.
         Unavailable: a store does not answer.
         VersionVacuumed: a vacuum of the source has deleted segments that the target needs.
@@ -56,6 +56,7 @@ def merge(
     theirs = (
         source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     )
+    _check_two(theirs, ours)
     return _joined(theirs, ours, clock)
 
 
@@ -82,4 +83,12 @@ def _joined(theirs: Table, ours: Table, clock: Clock) -> Merged:
             done.version,
             commits=done.versions,
             bytes=done.bytes,
+        )
+
+
+def _check_two(source: Table, target: Table) -> None:
+    if same_root(source.store, target.store):
+        raise InvalidInput(
+            f"{target.uri} cannot be merged into itself: give two copies of a table, or a branch "
+            "and its parent"
         )

@@ -14,6 +14,8 @@ from typing import Literal
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.store.location import real_root
+from eventlog.store.port import ObjectStore
 
 Kind = Literal["equal", "ahead", "behind", "diverged"]
 
@@ -37,6 +39,15 @@ class Relation:
     other: int
 
 
+def same_root(one: ObjectStore, other: ObjectStore) -> bool:
+    """Return whether two stores are at the same place.
+
+    The same root may lie at two endpoints, as when a table moves between two stores of one kind.
+    """
+    here, there = real_root(one.uri), real_root(other.uri)
+    return (here, one.unproven) == (there, other.unproven)
+
+
 def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Relation:
     """Return how a log relates to another one of the same table.
 
@@ -57,7 +68,7 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
         raise InvalidInput(
             f"{log.store.uri} (id {head.header.table}) and {other.store.uri} (id "
             f"{other_head.header.table}) are different tables: only copies and branches of one "
-            "table have a common history"
+            "table have a common history. Check both roots; a new copy needs an empty one"
         )
     shorter = min(head.version, other_head.version)
 

@@ -15,7 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
-from eventlog.replication import backfill, break_replica, detach, follow, replicas
+from eventlog.replication import backfill, break_replica, detach, follow, merge, replicas
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
 from eventlog.store.s3.adapter import S3Store
@@ -134,12 +134,29 @@ def test_g2_a_copy_that_took_a_write_of_its_own_is_not_followed_further():
         assert objects(target) == before
         append(source, events(1, first=201))  # first the copy is ahead, then both have diverged
     other = create(seed=3)
-    with pytest.raises(errors.InvalidInput, match="different tables"):
+    with pytest.raises(errors.InvalidInput, match=r"different tables.*needs an empty one"):
         copy(other, target)
     with pytest.raises(errors.InvalidInput, match="itself"):
         copy(source, source.store)
-    with pytest.raises(errors.InvalidInput, match="not in it"):
-        follow(source, f"{source.uri}/copy")
+
+
+def test_a_root_that_is_no_place_for_a_copy_is_refused_with_the_reason():
+    source = create(MemoryStore("memory://no-place/table"))
+    for place in ("copy", "_branches", "copy/_branches/x"):
+        below = f"{source.uri}/{place}"
+        with pytest.raises(errors.InvalidInput, match=f"{below} lies in the table's root"):
+            follow(source, below)
+    with pytest.raises(errors.InvalidInput, match="a root that it does not lie in"):
+        follow(source, "memory://no-place")
+    for place in (source.uri, "memory://no-place-2"):
+        with pytest.raises(errors.InvalidInput, match="there is no such branch: a copy is a table"):
+            follow(source, f"{place}/_branches/x")
+    for same in (source, source.uri, f"{source.uri}/"):
+        with pytest.raises(errors.InvalidInput, match="cannot be merged into itself"):
+            merge(source, same)
+    branch = source.branch("x")
+    append(source, events(1))
+    assert merge(source, branch).version == branch.refresh().version
 
 
 def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
