@@ -268,12 +268,15 @@ class Table:
 
         Raises:
             ClaimLost: the transaction's claim is gone; nothing was committed.
-            CommitConflict: it cannot be rebased onto the head; nothing was committed.
+            CommitConflict: it cannot be rebased onto the head, or it would be the first one of a
+                branch that its parent does not hold; nothing was committed.
             CommitUnknown: the outcome could not be determined.
             InvalidInput: the transaction exceeds a limit of the format.
+            TableNotFound: the table was replaced, or the branch deleted; nothing was committed.
             Unavailable: the store does not answer; nothing was committed.
         """
         check_transaction(transaction)
+        names.check_held(self.store, self.head().version)
         try:
             outcome = self._committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):

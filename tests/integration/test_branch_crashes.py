@@ -1,5 +1,7 @@
 """Programs that die, or race, while they make, write to or delete a branch."""
 
+from contextlib import suppress
+
 import pytest
 from support.builders import check_sound, create, events, row_names
 from support.crashes import ENDS, HOWS, MortalStore, fresh, quick, sweep
@@ -164,6 +166,36 @@ def test_another_program_at_every_moment_of_a_making():
                 assert "row 10" in row_names(on(store, "audit", 410))
             assert fsck(fresh(store, 420)).errors == 0
             check_sound(store)
+
+
+def test_a_making_that_dies_beside_a_deletion_leaves_nothing_that_takes_rows():
+    """Of a branch that no pin holds, which the program that made it does not know of."""
+    unheld = 0
+    for at in range(2, MOST):
+        for pause in range(1, at + 1):
+            store = MemoryStore()
+            table_in(store)
+
+            def meanwhile(store=store):
+                with suppress(errors.TableNotFound):
+                    fresh(store, 300).delete_branch("audit")
+
+            mortal = MortalStore(store, at, pause=pause, meanwhile=meanwhile)
+            with suppress(*ENDS):
+                make(mortal)
+            for found in fresh(store, 400).branches():
+                if found.unfinished or found.held:
+                    continue
+                unheld += 1
+                with pytest.raises(errors.CommitConflict, match="make it again"):
+                    append(on(store, "audit", 410), events(1, first=10))
+                fresh(store, 420).delete_branch("audit")
+                append(make(store, 430), events(1, first=10))
+                assert fsck(fresh(store, 440)).errors == 0
+        if mortal.calls < at:
+            assert unheld
+            return
+    raise AssertionError(f"more than {MOST} calls")
 
 
 def test_a_making_at_every_moment_of_a_deletion():

@@ -446,3 +446,32 @@ def test_a_branch_of_a_copy_that_lacks_versions():
     for version in (head, head + 1):
         assert branch.snapshot(version).version == version
     assert fsck(branch).errors == fsck(copy).errors == 0
+
+
+@pytest.mark.parametrize("at", [None, 0])
+def test_a_branch_of_a_table_without_rows(at):
+    store = MemoryStore()
+    table = filled(store, appends=0)
+    branch = table.branch("first", at=at)
+    fork = branch.head().version
+    assert (fork, table.head().version) == (1 if at is None else 0, 1)
+    assert numbers(branch) == []
+    assert table.merge(branch).commits == 0
+    append(branch, events(3))
+    overwrite(branch, events(1, first=9), start="1970-01-01", end="1970-01-02")
+    assert [readers.scan(branch, version=v).count() for v in range(fork + 3)][-2:] == [3, 1]
+    assert [entry.version for entry in branch.history()] == list(range(fork + 2, -1, -1))
+    assert readers.changes(branch, 0).to_table().num_rows == 7
+    assert branch.restore(0) == fork + 3
+    append(branch, events(2, first=20))
+    deeper = on(store, "first").branch("deeper", at=0)
+    append(deeper, events(1, first=30))
+    assert numbers(on(store, "first", "deeper")) == [30]
+    for place in (store, branch.store, deeper.store):
+        assert fsck(on(place), checksums=True).findings == ()
+    on(store, "first").delete_branch("deeper")
+    if at is None:
+        assert table.merge(branch).commits == 1
+        assert numbers(on(store)) == [20, 21]
+    table.delete_branch("first")
+    assert fsck(on(store)).findings == ()

@@ -101,4 +101,11 @@ BRANCHES = (
         skip,
         "test_a_reader_is_told_that_the_branch_was_deleted",
     ),
+    mutant(
+        "commit-to-a-branch-without-its-pin",
+        "V2",
+        "no branch takes rows whose parent does not hold what it reads",
+        never,
+        "test_a_making_that_dies_beside_a_deletion_leaves_nothing_that_takes_rows",
+    ),
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eventlog.errors import KeyNotFound
+from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta, Pin
 from eventlog.store.branching.branch import BranchStore
+from eventlog.store.branching.roots import check_there
 from eventlog.store.port import ObjectStore
 from eventlog.table.ports import OpenTable
 
@@ -59,6 +60,34 @@ def pin_name(store: ObjectStore, name: str) -> str:
 def is_held(fork: Fork, pin: Pin | None) -> bool:
     """Return whether the pin protects what a branch has from its parent."""
     return pin is not None and pin.version <= fork.held
+
+
+def check_held(store: ObjectStore, head: int) -> None:
+    """Check, before the first commit of a branch, that its parent's pin holds what it reads.
+
+    A program that was held up while it made the branch, and died then, may have made it after
+    another one had removed the pin. One LIST and two GETs, for a branch without commits of its own.
+
+    Args:
+        store: of the branch, or of a table.
+        head: its newest known version.
+
+    Raises:
+        CommitConflict: it does not; nothing was committed.
+        TableNotFound: the branch was deleted.
+    """
+    if not isinstance(store, BranchStore) or head != store.forks[0].version:
+        return
+    fork, pin = store.forks[0], pin_name(store.parent, store.name)
+    meta = Log(store.parent).head().meta
+    if not is_held(fork, meta.pins.get(pin)):  # against commit-to-a-branch-without-its-pin
+        check_there(store)
+        raise CommitConflict(
+            f"no pin of {store.parent.uri} keeps what branch {fork.name!r} reads: a vacuum may "
+            f"delete it. Delete the branch and make it again, or pin version {fork.held} under the "
+            f"name {pin!r}; nothing was committed",
+            table=store.uri,
+        )
 
 
 def pinned_names(store: ObjectStore, meta: Meta) -> set[str]:
