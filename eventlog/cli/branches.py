@@ -59,6 +59,7 @@ def branches(place: Place) -> None:
                     "head": each.head,
                     "held": each.held,
                     "unfinished": each.unfinished,
+                    "pin_only": each.pin_only,
                 }
             )
         return
@@ -67,8 +68,14 @@ def branches(place: Place) -> None:
         ((b.name, _shown(b.fork), _shown(b.head), _state(b)) for b in found),
         right=("fork", "head"),
     )
-    if any(b.unfinished for b in found):
+    if any(b.unfinished and not b.pin_only for b in found):
         terminal.note("unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete")
+    if any(b.pin_only for b in found):
+        terminal.note(
+            "only a pin: if the table is a copy, its source has the branch, and the pin goes when "
+            "the branch is deleted there; leave it alone. Else a program died while it made the "
+            "branch: `eventlog branch URI NAME` goes on, or removes the pin with --delete"
+        )
 
 
 COMMANDS = [branch, branches]
@@ -79,6 +86,8 @@ def _shown(version: int | None) -> str:
 
 
 def _state(branch: Branch) -> str:
+    if branch.pin_only:
+        return "only a pin"
     if branch.unfinished:
         return "unfinished"
     return "" if branch.held else "not held: a vacuum may delete what it reads (eventlog fsck)"

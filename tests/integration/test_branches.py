@@ -422,10 +422,10 @@ def test_what_the_audit_says_of_branches():
     severity, message = found["_branches/other/_fork.json"]
     assert severity == "warning"
     assert "--delete" in message
-    assert [(b.name, b.held, b.unfinished) for b in table.branches()] == [
-        ("audit", False, False),
-        ("other", True, True),
-        ("third", True, True),  # a pin alone, as in a copy of the table, is no fault
+    assert [(b.name, b.held, b.unfinished, b.pin_only) for b in table.branches()] == [
+        ("audit", False, False, False),
+        ("other", True, True, False),
+        ("third", True, True, True),  # a pin alone, as in a copy of the table, is no fault
     ]
     table.pin("branch:audit", 2)
     table.delete_branch("other")

@@ -30,12 +30,15 @@ class Branch:
             as in a copy of its parent, which has its pin only.
         head: its newest version; None without `_fork.json`.
         held: whether the parent's pin keeps what the branch reads from vacuum.
+        pin_only: whether nothing is there but the pin. A copy has the pins of its source, and none
+            of its branches; else the making of a branch was interrupted, or its deletion.
     """
 
     name: str
     fork: int | None
     head: int | None
     held: bool
+    pin_only: bool = False
 
     @property
     def unfinished(self) -> bool:
@@ -130,11 +133,12 @@ def branches(table: OpenTable) -> list[Branch]:
     """See `Table.branches`."""
     meta, store = table.refresh().meta, table.store
     found = []
-    for name in sorted(pinned_names(store, meta) | set(stored_names(store))):
+    stored = set(stored_names(store))
+    for name in sorted(pinned_names(store, meta) | stored):
         fork = fork_of(store, name)
         pin = meta.pins.get(pin_name(store, name))
         if fork is None:
-            found.append(Branch(name, None, None, pin is not None))
+            found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
             continue
         head = Log(BranchStore(store, name, fork)).head_version()
         found.append(Branch(name, fork.version, head, is_held(fork, pin)))

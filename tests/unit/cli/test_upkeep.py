@@ -263,24 +263,40 @@ def test_branch_branches_and_the_option_of_every_command(table, tmp_path):
     nested = document("branch", table.uri, "2", "--branch", "audit")
     assert nested["table"] == f"{made['table']}/_branches/2"
     found = [json.loads(line) for line in done("branches", table.uri, "--json").stdout.splitlines()]
+    kept = {"pin_only": False}
     assert found == [
-        {"name": "audit", "fork": 3, "head": 5, "held": True, "unfinished": False},
-        {"name": "old", "fork": 1, "head": 1, "held": True, "unfinished": False},
+        {"name": "audit", "fork": 3, "head": 5, "held": True, "unfinished": False, **kept},
+        {"name": "old", "fork": 1, "head": 1, "held": True, "unfinished": False, **kept},
     ]
     refused = run("branch", table.uri, "audit", "--delete")
     assert (refused.exit_code, "delete 2" in refused.stderr) == (2, True)
-    (tmp_path / "t" / "_branches" / "old" / "_fork.json").unlink()
+    old = tmp_path / "t" / "_branches" / "old"
+    (old / "_fork.json").rename(old / "what-a-deletion-left")
     table.break_pin("branch:audit")
     shown = done("branches", table.uri)
     assert shown.stdout.split() == [
         *("name", "fork", "head", "state", "audit", "3", "5", "not", "held:", "a", "vacuum"),
         *("may", "delete", "what", "it", "reads", "(eventlog", "fsck)", "old", "unfinished"),
     ]
-    assert "goes on" in shown.stderr
+    assert "unfinished: `eventlog branch URI NAME` goes on" in shown.stderr
+    assert "only a pin" not in shown.stderr
     done("branch", made["table"], "2", "--delete")
     assert document("branch", table.uri, "audit", "--delete") == {"name": "audit", "deleted": True}
     assert "is deleted" in done("branch", table.uri, "old", "--delete").stdout
     assert done("branches", table.uri, "--json").stdout == ""
+
+
+def test_a_copy_has_pins_of_branches_that_its_source_has(table, tmp_path):
+    done("branch", table.uri, "audit")
+    done("replicate", table.uri, str(tmp_path / "copy"))
+    shown = done("branches", str(tmp_path / "copy"))
+    assert shown.stdout.split() == [
+        *("name", "fork", "head", "state", "audit"),
+        *["only", "a", "pin"],
+    ]
+    assert "its source has the branch" in shown.stderr
+    assert "unfinished:" not in shown.stderr
+    assert done("branches", table.uri).stderr == ""
 
 
 def test_wrong_branches_are_told(table):
