@@ -51,10 +51,25 @@ def problems(loaded: DataFrame) -> list[str]:
     return [problem for problem, holds in checks.items() if holds]
 
 
+def branch_of(day: date) -> str:
+    """Return the name of the branch that a day is loaded into."""
+    return f"load-{day}"
+
+
+def refusal(uri: str, day: date, wrong: list[str]) -> str:
+    """Return why a day was not published, and what to do next."""
+    name = branch_of(day)
+    return (
+        f"not published: {'; '.join(wrong)}. The rows are in the branch: `eventlog scan {uri} "
+        f"--branch {name}`. To load the day anew, delete it, `eventlog branch {uri} {name} "
+        "--delete`, and run this program again"
+    )
+
+
 def load(spark: SparkSession, uri: str, day: date, flights: DataFrame) -> int | list[str]:
     """Load a day; return the version that published it, or what is wrong with it."""
     table = Table.open(uri)
-    name = f"load-{day}"
+    name = branch_of(day)
     with suppress(AlreadyExists):  # a run that did not come to its end: nothing is written twice
         table.branch(name)
     append(flights, uri, branch=name, app_id=f"load-flights-{day}", app_seq=0)
@@ -76,7 +91,7 @@ def main() -> None:
     done = load(spark, options.uri, options.day, flights_of(spark, options.day))
     spark.stop()
     if isinstance(done, list):
-        sys.exit("not published: " + "; ".join(done))
+        sys.exit(refusal(options.uri, options.day, done))
     sys.stdout.write(f"published in version {done}\n")
 
 

@@ -78,3 +78,8 @@ def test_readers_see_a_day_as_a_whole_and_wait_for_nothing(spark, local_uri, exa
     assert branch.name == f"load-{NEXT}"
     left = scan(Table.open(local_uri, branch=branch.name), where="dep_delay < -120")
     assert left.count() == ROWS
+    told = example.refusal(local_uri, NEXT, wrong)
+    assert f"`eventlog branch {local_uri} {branch.name} --delete`" in told
+    Table.open(local_uri).delete_branch(branch.name)  # as it says, and then once more
+    assert example.load(spark, local_uri, NEXT, example.flights_of(spark, NEXT)) > version
+    assert count(local_uri) == 2 * ROWS
