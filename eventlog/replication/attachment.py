@@ -146,6 +146,23 @@ def break_replica(table: Table, name: str) -> int:
     return _remove(table, "break", name, lambda token: Break("replica", name, token))
 
 
+def check_no_copy(table: Table, name: str) -> None:
+    """Check that a table is not attached itself, as a copy, before a name is written to it.
+
+    Raises:
+        CommitConflict: it is. The write would end its following.
+    """
+    own = owner_of(table.store)
+    for known, replica in table.head().meta.replicas.items():
+        if replica.owner == own:  # against copy-written-to
+            raise CommitConflict(
+                f"{table.uri} is a copy itself, attached as {known!r}: a replica {name!r} would be "
+                "written to its log. Follow it without a name. Or, if it has taken over from its "
+                f"table, end that first: `eventlog replicas {table.uri} --break {known}`",
+                table=table.uri,
+            )
+
+
 def attach(table: Table, name: str, owner: str, having: int, start: int) -> int:
     """Attach a replica unless it is, and return the token of the attachment.
 

@@ -110,7 +110,7 @@ def follow(
 
     Raises:
         CommitConflict: the target took writes of its own (see `merge`), or another replica has
-            the name.
+            the name; or the source is attached as a copy itself, which a name would write to.
         DataLoss: an object of the source is missing or damaged; the target has all versions below.
         InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
         TableNotFound: there is no table at the source; or the target is a branch, and was deleted.
@@ -192,6 +192,7 @@ class Follower:
         first = self._first(known, head)
         token = None
         if self._name is not None:
+            attachment.check_no_copy(source, self._name)
             token = attachment.attach(source, self._name, self._owner, known.version, first)
             head = source.refresh()
             # A vacuum may have raised the horizon before the attachment took effect.

@@ -63,9 +63,14 @@ def test_a_copy_takes_over_and_the_table_follows_it(roots):
     assert {(r["name"], r["behind"]) for r in attached(table)} == {("us", 0), ("asia", 0)}
 
     assert f"eventlog replicas {us} --break us" in run("replicas", us)
-    run("replicas", us, "--break", "us")
+    told = re.sub(r"\s+", " ", run("replicate", us, table, "--name", "eu", code=3))
+    (command,) = re.findall(r"`eventlog ([^`]*)`", told)
+    assert command == f"replicas {us} --break us"
+    run(*command.split())
     write(us, 2, 200)
     run("replicate", us, table, "--name", "eu")
+    told = re.sub(r"\s+", " ", run("replicate", table, us, "--name", "us", code=3))  # forgotten
+    assert "is a copy itself, attached as 'eu'" in told
     run("replicate", us, asia, "--name", "asia")  # as it was attached, without a new copy
     run("replicate", us, table, "--name", "eu")
     assert objects(stores[0]) == objects(stores[1]) == objects(stores[2])

@@ -81,6 +81,13 @@ COPIES = (
         "test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full",
     ),
     mutant(
+        "copy-written-to",
+        "G2",
+        "no name is written to a copy, which would end its following",
+        never,
+        "test_a_copy_takes_over_and_the_table_follows_it",
+    ),
+    mutant(
         "memory-trusted",
         "G2",
         "what a follower remembers of a copy is looked at again",
