@@ -171,6 +171,7 @@ def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
     assert not fsck(Table(target)).errors
 
 
+@pytest.mark.scenario("S5.2")
 def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
     target, head = MemoryStore(), source.head().version
     with small_objects():
@@ -200,6 +201,7 @@ def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
     assert backfill(source, Table(target)).versions == 0
 
 
+@pytest.mark.scenario("S5.2")
 def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
     source, target = everything(), MemoryStore()
     copy(source, target)
@@ -370,6 +372,7 @@ def test_acknowledging_ends(source):
     assert source.refresh().version == before + 1
 
 
+@pytest.mark.scenario("S5.7")
 @pytest.mark.parametrize("seed", range(2))
 def test_an_overloaded_target_is_tried_again_more_slowly(source, seed):
     target = MemoryStore()
@@ -386,6 +389,7 @@ def test_an_overloaded_target_is_tried_again_more_slowly(source, seed):
     assert objects(target) == objects(source.store)
 
 
+@pytest.mark.scenario("S5.7")
 def test_two_followers_at_once_do_no_harm():
     source = everything()
     for n in range(8):
@@ -408,6 +412,7 @@ def test_two_followers_at_once_do_no_harm():
     assert objects(target) == objects(source.store)
 
 
+@pytest.mark.scenario("S5.7")
 def test_a_target_that_refuses_half_way_is_done_later(source):
     target = MemoryStore()
 
@@ -443,6 +448,7 @@ def test_a_damaged_or_missing_segment_is_not_replicated():
         assert key not in objects(target)
 
 
+@pytest.mark.scenario("S5.1")
 def test_a_source_that_is_compacted_vacuumed_and_appended_to_all_the_while():
     source, target = everything(), MemoryStore()
     made = iter(range(1, 100))

@@ -4,11 +4,7 @@ After EventQL's "Segment based replication": immutable segments are sent in orde
 what a server acknowledged is tied to one placement of it. Here the log itself says what to send.
 """
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
 from support.builders import START_MS, Crash, events
@@ -16,47 +12,13 @@ from support.copies import check_prefix, grow, laid, objects, sweep
 from support.crashes import MortalStore
 
 from eventlog import Table
-from eventlog.clock import ManualClock, SystemClock
+from eventlog.clock import ManualClock
 from eventlog.errors import Unavailable, VersionNotReplicated
 from eventlog.readers import scan
 from eventlog.replication import backfill, follow, replicas
 from eventlog.store.location import open_store
-from eventlog.store.options import parse_options
-from eventlog.store.s3.clients import clients_for
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.writers import append
-
-REPLICATE = "from eventlog.cli import main; main()"
-
-
-@pytest.fixture(scope="session")
-def second_server(s3):
-    """Another S3 server, in a process of its own; the options that lead to it."""
-    command = [sys.executable, "-m", "eventlog.store.testing.local_server", "--port", "0"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
-        endpoint = run.stdout.readline().split()[-1]
-        yield {"endpoint_url": endpoint}
-        run.terminate()
-        run.communicate(timeout=300)
-
-
-@pytest.fixture(
-    params=["across", *(pytest.param(n, marks=pytest.mark.long) for n in ("bucket", "directory"))]
-)
-def far(request, place, tmp_path):
-    """The root of a copy, and its options: in another bucket, or in a directory.
-
-    `across`: on another server if the source is on one, else in a bucket.
-    """
-    if request.param == "directory":
-        return (tmp_path / "copy").as_uri(), {}
-    name = request.getfixturevalue("bucket") + "-far"
-    if request.param == "bucket" or not place.startswith("s3"):
-        request.getfixturevalue("s3").create_bucket(name)
-        return f"s3://{name}/copy", {}
-    options = request.getfixturevalue("second_server")
-    clients_for(parse_options(options)).write.create_bucket(Bucket=name)
-    return f"s3://{name}/copy", options
 
 
 def filled(place):
@@ -136,31 +98,3 @@ def test_s5_7_a_target_that_declines_is_asked_again_more_slowly(place, tmp_path)
     check_prefix(source.store, store)
     follow(source, Table(store))
     assert objects(store) == objects(source.store)
-
-
-@pytest.mark.scenario("S5.1")
-@pytest.mark.long
-def test_s5_1_a_replicator_killed_20_times_leaves_a_table_each_time(place, far):
-    source, (root, options) = filled(place), far
-    for n in range(20):
-        append(source, events(3, first=300 + 10 * n, days=3))
-    command = [sys.executable, "-c", REPLICATE, "replicate", place, root, "--name", "far"]
-    for name, value in options.items():
-        command += ["--target-option", f"{name}={value}"]
-    clock, heads, store = SystemClock(), set(), open_store(root, options)
-    for _ in range(20):
-        there = len(list(store.list("")))
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # However slow the machine is: killed when it has copied a few objects more, or is done.
-        while process.poll() is None and len(list(store.list(""))) < there + 5:
-            clock.sleep(0.02)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        heads.add(check_prefix(source.store, open_store(root, options)))
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert len(heads) > 2
-    done = check_prefix(source.store, open_store(root, options))
-    assert source.refresh().version - 1 <= done  # the newest version says what the copy has
-    follow(place, root, target_options=options)
-    assert objects(open_store(root, options)) == objects(source.store)

@@ -3,19 +3,32 @@
 import multiprocessing
 import os
 import queue
+import signal
+import threading
 import time
 import traceback
 
 import pyarrow as pa
+from botocore.httpsession import URLLib3Session
 
 from eventlog import Table
+from eventlog.replication import backfill, follow
+from eventlog.store.local import LocalStore
 from eventlog.store.location import open_store
 from eventlog.writers import append
 
 # Each is forked from a process without threads that has imported all needed modules.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
-    ["boto3", "pyarrow.dataset", "eventlog", "eventlog.readers", "eventlog.writers"]
+    [
+        "boto3",
+        "pyarrow.dataset",
+        "eventlog",
+        "eventlog.readers",
+        "eventlog.writers",
+        "eventlog.replication",
+        "support.racers",
+    ]
 )
 
 
@@ -77,6 +90,61 @@ def race_for_slots(number, start, uri, options, rounds):
         if store.put_if_absent(f"race/{turn:06d}", body):
             won.append(turn)
     return won
+
+
+def killed_at(request, when, operation, *args, seconds=280, **options):
+    """Run an operation in a process that kills itself at this request; return whether it did.
+
+    A request is one of HTTP, or a call of a store in a directory, counted from 1. The process ends
+    by `SIGKILL` `before` it is sent, or `after` its answer has come, with all that other threads
+    have under way.
+    """
+    worker = _processes.Process(
+        target=_mortal, args=(request, when, operation, args, options), daemon=True
+    )
+    worker.start()
+    worker.join(seconds)
+    if worker.is_alive():
+        worker.kill()
+        worker.join()
+        raise AssertionError(f"did not end within {seconds} s")
+    assert worker.exitcode in (0, -signal.SIGKILL), worker.exitcode
+    return worker.exitcode != 0
+
+
+def replicate(source, target, target_options, **options):
+    """Follow; a copy that starts at a key frame is then filled backwards."""
+    follow(source, target, target_options=target_options, **options)
+    if options.get("start") == "keyframe":
+        backfill(source, target, target_options=target_options)
+
+
+def _mortal(request, when, operation, args, options):
+    lock, sent = threading.Lock(), [0]
+
+    def counted(call):
+        def one(*args, **kwargs):
+            with lock:
+                sent[0] += 1
+                mine = sent[0] == request
+            if mine and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                if mine:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        return one
+
+    for kind, verbs in (
+        (URLLib3Session, ("send",)),
+        (LocalStore, ("get", "put_if_absent", "list")),
+    ):
+        for verb in verbs:
+            setattr(kind, verb, counted(getattr(kind, verb)))
+    os.environ.pop("AWS_PROFILE", None)
+    operation(*args, **options)
 
 
 def _work(target, number, start, results, args, environment):  # noqa: PLR0917
