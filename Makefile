@@ -31,6 +31,14 @@ help: ## list the targets
 $(STAMP): pyproject.toml $(wildcard .ci/constraints.txt)
 	@.ci/setup
 
+# Python compiles a module when it is first imported: those that tests import once here, beside lint
+# and types, instead of in each of the processes that later start at the same time.
+COMPILED := .venv/.compiled
+$(COMPILED): $(STAMP)
+	@$(PYTHON) -m compileall -q eventlog pyspark_eventlog
+	@$(PYTHON) -m pytest --collect-only -q >/dev/null || true
+	@touch $@
+
 java:
 	@.ci/java
 
@@ -46,13 +54,13 @@ lint: $(STAMP) ## ruff: rules and format
 types: $(STAMP) ## mypy, strict
 	@$(PYTHON) -m mypy $(or_note)
 
-unit: $(STAMP) ## the tests of single modules, and of the code's structure
+unit: $(COMPILED) ## the tests of single modules, and of the code's structure
 	@$(PYTEST) tests/unit tests/tidy $(or_note)
 
 check: $(STAMP) ## lint, types and unit tests: one to three minutes
 	$(call in_parallel,lint types unit)
 
-all-tests: $(STAMP)
+all-tests: $(COMPILED)
 	@$(PYTEST) $(or_note)
 
 test: setup ## lint, types, and every quick test that needs no server: seven to nine minutes on two cores
@@ -63,7 +71,7 @@ check test: export PYTHONHASHSEED := 0
 
 EXAMPLES ?= 300
 
-test-long: setup ## the slow tests that make test leaves out, and EXAMPLES=300 fresh examples per property
+test-long: setup $(COMPILED) ## the slow tests that make test leaves out, and EXAMPLES=300 fresh examples per property
 	@EVENTLOG_EXAMPLES=$(EXAMPLES) $(PYTEST) -m 'not localstack and not bench and not soak and not maven'
 
 test-localstack: setup ## the tests against LocalStack, which is started and stopped for them

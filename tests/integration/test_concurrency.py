@@ -13,8 +13,8 @@ from eventlog.store.location import open_store
 
 PROCESSES = 8
 APPENDS = 50  # of each process on LocalStack
-FEWER = 20  # on disk
-FEWEST = 10  # on moto, which is one process
+FEWER = 10  # on disk
+FEWEST = 5  # on moto, which is one process
 
 
 def check_appends(uri, options, acknowledged, appends):

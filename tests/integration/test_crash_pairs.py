@@ -187,7 +187,7 @@ def points(whole, stop, second):
 def part(fates):
     """Return how many points with these fates stand for one that is run."""
     both = all(fate.at for fate in fates)
-    return 1 if FULL else 1000 if both else 120
+    return 1 if FULL else 2000 if both else 300
 
 
 def test_they_are_so_many_points():
@@ -195,4 +195,4 @@ def test_they_are_so_many_points():
         pytest.skip("counts what the other tests of this file ran")
     print(f"crash pairs: {tried['stops']} stops, {tried['deaths']} with deaths")  # noqa: T201
     assert tried["stops"] > 200
-    assert tried["deaths"] > (25_000 if FULL else 100)
+    assert tried["deaths"] > (25_000 if FULL else 40)

@@ -22,17 +22,24 @@ from eventlog.format import keys
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 
+KINDS = {"plain": PLAIN, "scanner": SCANNER}
+LONG = {("plain", "created"), ("scanner", "created"), ("scanner", "added")}
+
 
 @pytest.fixture(
-    scope="module", params=itertools.product((PLAIN, SCANNER), ("created", "added", "compacted")),
-    ids=lambda found: f"{'plain' if found[0] is PLAIN else 'scanner'}-{found[1]}",
-)  # fmt: skip
+    scope="module",
+    params=[
+        pytest.param(made, id="-".join(made), marks=[pytest.mark.long] * (made in LONG))
+        for made in itertools.product(KINDS, ("created", "added", "compacted"))
+    ],
+)
 def made(request):
     """Many names in one table: from the start, added to a segment that lacks them, or compacted.
 
     Those of Arrow's scanner are in tables of their own, which are read in another way.
     """
-    names, how = request.param
+    kind, how = request.param
+    names = KINDS[kind]
     schema = schema_of(names)
     if how == "created":
         t = create(schema=schema)

@@ -17,7 +17,7 @@ from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, simulate, sums_of
 
 BLOCKS = 10
-SEEDS = 100
+SEEDS = 60
 MOST_SEEDS = 3000  # the limit of seeds until each kind of event has happened
 FREQUENT = 50  # what happens so often in 1,000 runs is not missing in the fixed seeds
 PLAYED: dict[int, Sums] = {}
@@ -121,7 +121,7 @@ with one_thread():
 def test_a_seed_is_one_run_whatever_the_order_of_sets():
     def traces(hash_seed):
         done = subprocess.run(
-            [sys.executable, "-c", TRACES, *map(str, range(4))],
+            [sys.executable, "-c", TRACES, *map(str, range(2))],
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -134,7 +134,7 @@ def test_a_seed_is_one_run_whatever_the_order_of_sets():
         return done.stdout.split()
 
     found = traces("1")
-    assert len(set(found)) == 4
+    assert len(set(found)) == 2
     assert traces("2") == found
 
 

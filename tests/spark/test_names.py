@@ -29,7 +29,7 @@ def uri(spark, tmp_path_factory):
 
 
 @pytest.mark.hazard("W8")
-@pytest.mark.parametrize("engine", ["arrow", "jvm"])
+@pytest.mark.parametrize("engine", [pytest.param("arrow", marks=pytest.mark.long), "jvm"])
 def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
     frame = eventlog.readers.spark.read(spark, uri, engine=engine)
     assert frame.columns == SCHEMA.names

@@ -98,7 +98,7 @@ def test_rows_without_columns_are_counted_or_refused(table, load):
             load(table.uri, columns="").count()
 
 
-@pytest.mark.parametrize("engine", ["arrow", "jvm"])
+@pytest.mark.parametrize("engine", [pytest.param("arrow", marks=pytest.mark.long), "jvm"])
 def test_a_frame_without_columns_has_as_many_rows(spark, table, engine):
     read = functools.partial(eventlog.readers.spark.read, spark, table.uri, [], engine=engine)
     assert (read().columns, read().count()) == ([], 30)
@@ -187,7 +187,7 @@ def test_a_table_without_rows(spark, local_uri, engine):
     assert found.collect() == []
 
 
-@pytest.mark.parametrize("engine", ["arrow", "jvm"])
+@pytest.mark.parametrize("engine", [pytest.param("arrow", marks=pytest.mark.long), "jvm"])
 def test_self_join_union_and_two_filters_of_one_frame(spark, table, engine):
     df = eventlog.readers.spark.read(spark, table.uri, engine=engine)
     assert df.where("id = 5").count() == 1

@@ -73,6 +73,9 @@ def run(spark, files):
 
 
 @pytest.mark.data_source
+@pytest.mark.parametrize(
+    "root_uri", ["s3", pytest.param("local", marks=pytest.mark.long)], indirect=True
+)
 def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of, root_uri):
     files.add(range(10))
     files.add(range(-5, 0))

@@ -5,6 +5,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from support import repeatable
 from support.builders import create, events
 
 from eventlog import Table, compaction, errors
@@ -166,7 +168,9 @@ def test_w7_a_number_of_the_program_is_a_number(words, tmp_path):
     pq.write_table(events(1), file)
     table = Table.create((tmp_path / "t").as_uri(), events(1).schema, time_column="at")
     verb, *rest = [word.format(file=file) for word in words]
-    for size in SIZES:
+    # Each of the verbs with some of them, and each of them with some of the verbs.
+    some = SIZES if repeatable.EXAMPLES else SIZES[crc32(words[-1].encode()) % 4 :: 4]
+    for size in some:
         answer = CliRunner().invoke(build(), [verb, table.uri, *rest, size])
         assert answer.exit_code == 2, (size, answer.output)
         assert isinstance(answer.exception, SystemExit)

@@ -1,5 +1,6 @@
 """What is published and what a leader finds: forms, names, bounds, order and requests."""
 
+from bisect import bisect_left
 from dataclasses import replace
 
 import pytest
@@ -98,8 +99,10 @@ def test_the_largest_publishable_append_can_be_read_back(store, head, version):
     each = (len(codec.encode_transaction(append(1, actions=(segment(0),) * 101), TABLE))) // 101 + 1
     actions = tuple(segment(n) for n in range(codec.MAX_INTENT_BYTES // each - 1))
     largest = append(1, until=None, actions=actions, writer="")
-    while combinable(replaced(largest, writer=largest.writer + "x")):
-        largest = replaced(largest, writer=largest.writer + "x")
+    room = range(codec.MAX_INTENT_BYTES)  # characters
+    fitting = bisect_left(room, 1, key=lambda n: not combinable(replaced(largest, writer="x" * n)))
+    largest = replaced(largest, writer="x" * (fitting - 1))
+    assert not combinable(replaced(largest, writer=largest.writer + "x"))
     if len(largest.writer) > 128:  # what is left to fill goes where there is room for it
         largest = replaced(largest, writer="", info={"note": largest.writer[:-11]})
     assert combinable(largest)

@@ -482,9 +482,21 @@ def in_turn():
 
 
 @pytest.mark.usefixtures("in_turn")
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("settings", [SMALL, CLAIMING], ids=["free", "claiming"])
-@pytest.mark.parametrize("keyframe_commits", ["64", "1"])
+@pytest.mark.parametrize(
+    ("keyframe_commits", "settings", "how"),
+    [
+        pytest.param(
+            every,
+            settings,
+            how,
+            id=f"{every}-{'claiming' if settings is CLAIMING else 'free'}-{how}",
+            marks=[pytest.mark.long] * ((settings is CLAIMING) != (every == "1")),
+        )
+        for every in ("64", "1")
+        for settings in (SMALL, CLAIMING)
+        for how in HOWS
+    ],
+)
 def test_every_store_call_may_be_the_last(keyframe_commits, settings, how):
     past = table_with_history(keyframe_commits)
     day = [s for s in live(fresh(past.store(), 50).head()) if s.chunk == "1970-01-02"]

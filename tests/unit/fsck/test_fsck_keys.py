@@ -89,9 +89,15 @@ def found(table, **options):
 
 @pytest.mark.parametrize(
     ("kind", "granularity"),
-    [("last", "all"), ("last", "day"), ("first", "all"), ("partial", "day"), ("groups", "all"),
-     ("aggregate", "day")],
-)  # fmt: skip
+    [
+        ("last", "all"),
+        pytest.param("last", "day", marks=pytest.mark.long),
+        pytest.param("first", "all", marks=pytest.mark.long),
+        ("partial", "day"),
+        pytest.param("groups", "all", marks=pytest.mark.long),
+        ("aggregate", "day"),
+    ],
+)
 def test_a_sound_table_has_no_findings(kind, granularity):
     chance = random.Random(f"{kind} {granularity}")
     small = {"bucket_bytes": "1024"} if granularity == "all" else {}
