@@ -43,10 +43,11 @@ from eventlog.model.records import (
 )
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.rule import stored_rule
+from eventlog.store.branching import within
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import each, read_ahead, threads
 from eventlog.store.port import ObjectStore
-from eventlog.store.retry import put_once, retrying
+from eventlog.store.retry import retrying
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 WINDOW = 256  # commits of the source that are planned at once
@@ -197,6 +198,8 @@ class Carrier:
         self._at_once = self._wide = at_once
         self._from = source.head()
         self._done = _Done()
+        # Whether S3 may copy segments by itself, until it shows otherwise.
+        self._within: bool = within.may_copy(source.store, target.store)
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
         self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: no keyed table
@@ -413,23 +416,42 @@ class Carrier:
         return any(self._copy_from(*place, entry, epoch) for place in places)
 
     def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
-        store = self._target.store if mine else self._source.store
+        store, clock = self._target.store if mine else self._source.store, self._target.clock
+        target = keys.segment_key(epoch, entry.chunk, entry.id)
+        if self._copied_within(store, key, entry, target):
+            return True
         for _ in range(_READS):
             try:
-                body = retrying(self._target.clock)(store.get, key)
+                body = retrying(clock)(store.get, key)
             except KeyNotFound:
                 return False
             # against damage-merged
             if len(body) == entry.bytes and codec.sha256(body) == entry.checksum:
-                target = keys.segment_key(epoch, entry.chunk, entry.id)
-                put_once(self._target.store, self._target.clock, target, body)
-                return True
-        raise DataLoss(
-            "a segment has other bytes than the log describes: run `eventlog fsck --checksums`",
-            table=store.uri,
-            key=key,
-            version=entry.version,
-        )
+                if retrying(clock)(self._target.store.put_if_absent, target, body):
+                    return True
+                # An earlier try stored it, or the store itself copied it, which nobody compared.
+                # against damage-copied-to-the-target
+                if self._target.store.get(target) == body:
+                    return True
+                raise DataLoss(
+                    "the target has other bytes under this key than the log describes, such as "
+                    "damage that was copied before: delete this object there, and merge again",
+                    table=self._target.uri,
+                    key=target,
+                    version=entry.version,
+                )
+        raise _damaged(store, key, entry)
+
+    def _copied_within(self, store: ObjectStore, key: str, entry: Segment, target: str) -> bool:
+        """Return whether the store itself copied a segment, with the checksum in the log."""
+        if not self._within or entry.bytes > within.MOST_BYTES:
+            return False
+        digest = within.copied(store, key, self._target.store, target, self._target.clock)
+        if digest is None:
+            self._within = False
+        elif digest and digest != entry.checksum:  # against damage-merged-within-the-store
+            raise _damaged(store, key, entry)
+        return bool(digest)
 
     def _commit(self, pair: Pair, carried: Carried, checked: int) -> None:
         head = self._target.head()
@@ -566,3 +588,12 @@ def _third(todo: Sequence[Step], pair: Pair) -> bool:
 
 def _replaced(pair: Pair, origins: Mapping[str, int]) -> Pair:
     return Pair(pair.source, pair.target, pair.common, pair.origin, pair.own, pair.schema, origins)
+
+
+def _damaged(store: ObjectStore, key: str, entry: Segment) -> DataLoss:
+    return DataLoss(
+        "a segment has other bytes than the log describes: run `eventlog fsck --checksums`",
+        table=store.uri,
+        key=key,
+        version=entry.version,
+    )

@@ -15,6 +15,7 @@ from eventlog.clock import Clock
 from eventlog.errors import CommitConflict, Corrupt, DataLoss, KeyNotFound
 from eventlog.format.codec import sha256
 from eventlog.replication.contents import Item
+from eventlog.store.branching import within
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import retrying
@@ -24,7 +25,6 @@ COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 _THREADS = 16
 _WINDOW = 64
 _READS = 3  # of bytes that are not those that the log describes
-_MOST_WITHIN = 5 * 2**30  # of an object that S3 copies in one request
 
 
 class Copier:
@@ -48,13 +48,9 @@ class Copier:
         self._source, self._target, self._clock = source, target, clock
         self._most = most_bytes
         # Whether bytes need not come through here, until the store shows otherwise.
-        self._within = (
-            (source, target)
-            if isinstance(source, S3Store) and isinstance(target, S3Store)
-            else None
-        )
+        self._within = within.may_copy(source, target)
         # Whether objects may be there that no follower has checked.
-        self.unchecked = self._within is not None
+        self.unchecked = self._within
         self.objects = self.bytes = 0
 
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
@@ -161,14 +157,13 @@ class Copier:
 
         Other objects are read to be checked anyway.
         """
-        if self._within is None or item.role != "segment" or item.bytes > _MOST_WITHIN:
+        if not self._within or item.role != "segment" or item.bytes > within.MOST_BYTES:
             return False
-        source, target = self._within
-        digest = retrying(self._clock)(target.copy_if_absent, source, item.key)
+        digest = within.copied(self._source, item.key, self._target, item.key, self._clock)
         if digest is None:
-            self._within = None
+            self._within = False
         elif digest and digest != item.sha256:  # against damage-copied-within-the-store
-            raise _damaged(item, source.uri)
+            raise _damaged(item, self._source.uri)
         return bool(digest)
 
     def _is_there(self, item: Item) -> bool:
@@ -177,8 +172,9 @@ class Copier:
         What a follower stored it had checked. What the store copied by itself has a checksum.
         """
         try:
-            if isinstance(self._target, S3Store) and item.role == "segment":
-                size, digest = self._target.size_and_sha256(item.key)
+            place, key = within.place_of(self._target, item.key)
+            if isinstance(place, S3Store) and item.role == "segment":
+                size, digest = place.size_and_sha256(key)
                 # against damage-taken-for-a-copy
                 return size == item.bytes and digest in (None, item.sha256)
             end = self._target.get(item.key, start=max(0, item.bytes - 1), length=2)

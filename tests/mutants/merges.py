@@ -108,4 +108,18 @@ MERGES = (
         always,
         "test_g3_a_damaged_segment_is_not_carried",
     ),
+    mutant(
+        "damage-merged-within-the-store",
+        "G3",
+        "what the store copied by itself for a merge has the checksum in the log",
+        never,
+        "test_a_damaged_segment_is_not_published",
+    ),
+    mutant(
+        "damage-copied-to-the-target",
+        "G3",
+        "what is there already under the key of a copy is compared",
+        becomes("True"),
+        "test_a_damaged_segment_is_not_published",
+    ),
 )

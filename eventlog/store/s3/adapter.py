@@ -136,12 +136,15 @@ class S3Store:
             )
         return created
 
-    def copy_if_absent(self, source: S3Store, key: str) -> str | bool | None:
-        """Copy an object of another root to the same key, within S3.
+    def copy_if_absent(
+        self, source: S3Store, key: str, new_key: str | None = None
+    ) -> str | bool | None:
+        """Copy an object of another root, or of this one, within S3.
 
         Args:
             source: where the object is.
-            key: of the object, relative to both roots.
+            key: of the object, relative to the root of the source.
+            new_key: of the copy, relative to this root; the same one if None.
 
         Returns:
             The sha256 that S3 computed of the new object, hexadecimal. False: the key exists. None:
@@ -156,8 +159,9 @@ class S3Store:
         mine, theirs = self._options, source._options
         if replace(mine, region=None) != replace(theirs, region=None):
             return None
+        new_key = key if new_key is None else new_key
         request = {
-            "Key": self._name(key),
+            "Key": self._name(new_key),
             "CopySource": {"Bucket": source._bucket, "Key": source._name(key)},
             "ChecksumAlgorithm": "SHA256",
             "IfNoneMatch": "*",
@@ -170,9 +174,9 @@ class S3Store:
                 return False
             if refusal(error.response, "copy an object", self._bucket) is not None:
                 return None  # reading and writing it may be allowed, and tells what is wrong
-            raise self._unknown(error, key) from error
+            raise self._unknown(error, new_key) from error
         except _failures() as error:
-            raise self._unknown(error, key) from error
+            raise self._unknown(error, new_key) from error
         digest = answer.get("CopyObjectResult", {}).get("ChecksumSHA256")
         return b64decode(digest).hex() if digest else None
 
