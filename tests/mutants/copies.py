@@ -22,7 +22,7 @@ COPIES = (
         "G1",
         "a copy is not started anew above a write to it",
         never,
-        "test_g1_no_write_to_the_copy_is_lost_without_a_word_while_it_is_started_anew",
+        "test_g1_a_copy_is_not_started_anew_above_a_write_to_it",
     ),
     mutant(
         "gap-in-what-takes-writes",
