@@ -331,10 +331,12 @@ class Planner:
 
     def _act(self, act: Act) -> Carried | None:
         """Return what is to be committed for one transaction, and note it."""
-        if act.restores and self._pair.own is not None:
+        if act.restores and (ours := self._own_write()) is not None:
             # What it brings back or drops the target may have rewritten with rows of its own.
             raise Conflict(
-                "it restores a version, and the target has taken writes of its own", act.version
+                "it restores a version, and the target has taken writes of its own",
+                act.version,
+                ours.version,
             )
         changes = self._changes(act)
         if act.rewrites and not self._applies(act):  # against rewrite-of-what-is-not-there
@@ -367,6 +369,16 @@ class Planner:
             (act.transaction.operation,),
             act.count,
         )
+
+    def _own_write(self) -> Act | None:
+        """Return what the target did itself to its segments, the first of it."""
+        if self._pair.own is None:
+            return None
+        if self._past is None:
+            raise PastNeeded
+        acts = (act for step in self._past.target for act in step.acts)
+        own = (act for act in acts if self._pair.origin not in act.origins)
+        return next((act for act in own if act.adds or act.drops), None)
 
     def _applies(self, act: Act) -> bool:
         return all(drop.id in self._live for drop in act.drops)

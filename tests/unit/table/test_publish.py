@@ -87,6 +87,22 @@ def test_branches_that_were_merged_into_each_other_are_published_and_brought_up_
     assert numbers(table) == numbers(two) == [*range(8), 50, 100, 200, 500, 600]
 
 
+def test_a_restore_on_a_branch_is_published_unless_the_table_was_written(table):
+    b = table.branch("audit")  # its pin is a commit of the table
+    append(b, events(1, first=100))
+    before = b.refresh().version
+    overwrite(b, events(0), **DAY_1)
+    b.restore(before)
+    append(b, events(1, first=200))
+    table.merge(b)
+    assert numbers(table) == numbers(b) == [*range(8), 100, 200]
+    b.restore(before)
+    append(table, events(1, first=300))
+    with pytest.raises(errors.CommitConflict, match="restores a version"):
+        table.merge(b)
+    assert numbers(table) == [*range(8), 100, 200, 300]
+
+
 def test_a_conflict_commits_nothing(table):
     b = table.branch("audit")
     append(b, events(1, first=100))
