@@ -162,7 +162,8 @@ class Copier:
         digest = within.copied(self._source, item.key, self._target, item.key, self._clock)
         if digest is None:
             self._within = False
-        elif digest and digest != item.sha256:  # against damage-copied-within-the-store
+            return False
+        if digest and digest != item.sha256:  # against damage-copied-within-the-store
             raise _damaged(item, self._source.uri)
         return bool(digest)
 
