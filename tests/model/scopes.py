@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from model.checker import Model
 from model.combining import Combining
 from model.commits import Commits
+from model.copying import Copies
 from model.leases import Leases, Worker
 from model.vacuums import Vacuums
 
@@ -31,6 +32,10 @@ class Scope:
 
 def _vacuums(actors: str, **options):
     return lambda: Vacuums(actors.split(), name=actors.replace(" ", "+"), **options)
+
+
+def _copies(actors: str, **options):
+    return lambda: Copies(actors.split(), name=actors.replace(" ", "+"), **options)
 
 
 def _commits(jobs: str, **options):
@@ -75,6 +80,10 @@ SCOPES = (
     ),
     Scope(_leases("segments", *SEGMENTS, faults=CALM, tries=1), None, 6_000),
     Scope(_combining("publish publish pass", "two"), None, 8_000),
+    Scope(_copies("follow replace vacuum", faults=NONE_LOST), 100_000, 3_000),
+    Scope(_copies("follow empty replace vacuum", faults=CALM), 100_000, 3_000),
+    Scope(_copies("branch delete replace vacuum", faults=CALM), None, 3_000),
+    Scope(_copies("branch delete delete replace vacuum", faults=CALM), 200_000, 0),
     Scope(_combining("publish once once", "three"), None, 6_000),
 )
 
@@ -94,6 +103,8 @@ def _control(off: str, build, *args, says: str, **options) -> Control:
     return Control(guards, build(*args, off=guards, **options), says)
 
 
+LOST = "data loss at a version that was not given up"
+FORKED = "a branch reads object"
 GONE = "is gone, and live at a version"
 TWICE = "took effect 2 times"
 TOLD = "was told that nothing was committed, and it was"
@@ -127,6 +138,12 @@ CONTROLS = (
     _control("restore_above_horizon", _vacuums, "replace restore vacuum", says=GONE),
     _control("add_once", _vacuums, "append twin", says="live twice"),
     _control("live_is_done", _vacuums, "append twin vacuum", says="live twice"),
+    _control("horizon_replicas", _copies, "follow replace vacuum", says=LOST),
+    _control("copied_first", _copies, "follow replace vacuum", says=LOST),
+    _control("pin_above_horizon", _copies, "follow replace vacuum", says=LOST),
+    _control("horizon_pins", _copies, "branch replace vacuum", says=GONE),
+    _control("pin_first", _copies, "branch replace vacuum", says=FORKED),
+    _control("unpin_last", _copies, "branch delete replace vacuum", says=FORKED),
     _control("claim_held", _leases, "held", WORK, HIGH, says="a claim that was lost"),
     _control("claim_token", _leases, "token", WORK, HIGH, BREAK, says="a claim that is lost"),
     _control("break_renewal", _leases, "renewal", WORK, BREAK, says="not as it was seen"),

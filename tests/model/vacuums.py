@@ -97,12 +97,12 @@ class Vacuums(Programs):
         head, (_, lag, _, runs) = state[0], actor[3]
         now = self._state(head)
         fence, wanted = (now.version + 1 - below for below in lag)
-        horizon = min([wanted, *(pin.version for pin in now.pins)])
+        pins = () if "horizon_pins" in self.off else (pin.version for pin in now.pins)
+        acked = () if "horizon_replicas" in self.off else (r.acked for r in now.replicas)
+        horizon = min([wanted, *pins, *acked])
         actions = []
         if fence > now.fence:
             actions.append(Fence(fence))
-        if "horizon_pins" in self.off:
-            horizon = wanted
         if horizon > now.horizon and "horizon_committed" not in self.off:
             actions.append(Horizon(horizon))
         if not actions:
