@@ -6,6 +6,7 @@ and be started again, and several may run at once (FORMAT.md "Merging histories"
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -204,6 +205,7 @@ class Carrier:
         self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: no keyed table
         self._in_one = at_once
+        self._own: str | None = None  # the name of what the target did since they parted
         self._looked = common  # up to here there is nothing left to carry
         self._gone: tuple[Segment, str] | None = None
 
@@ -216,12 +218,12 @@ class Carrier:
             VersionVacuumed: segments that have to be carried were deleted by a vacuum.
             Unavailable: a store does not answer.
         """
-        origin = self._source.log.hash_at(self._from, self._common + 1)
-        if origin is None:
-            return self._merged(self._target.head())
         tries = 0
         while True:
             head = self._target.refresh()
+            origin = self._parted(head)
+            if origin is None:
+                return self._merged(head)
             first = max(self._looked, self._carried_up_to(head, origin)) + 1
             if first > self._from.version:
                 return self._merged(head)
@@ -234,6 +236,31 @@ class Carrier:
                 if tries > TRIES:
                     raise overtaken.conflict from None
                 self._target.clock.sleep(0.01 * tries * self._target.clock.uniform())
+
+    def _parted(self, head: Snapshot) -> str | None:
+        """Return the name of what the source did since they parted; None if it did nothing.
+
+        A target that did nothing of its own may have followed the source since, so that they share
+        more than was known.
+        """
+        mine, theirs = self._target.log, self._source.log
+        origin = theirs.hash_at(self._from, self._common + 1)
+        if origin is None:
+            return None
+        if self._own is None:  # else it stays
+            self._own = mine.hash_at(head, self._common + 1)
+        if self._own != origin:  # against target-that-followed-the-source
+            return origin
+        versions = range(self._common + 1, min(head.version, self._from.version) + 1)
+        more = bisect_left(
+            versions,
+            True,
+            key=lambda v: mine.hash_at(head, v) != theirs.hash_at(self._from, v),
+        )
+        self._common += more
+        self._looked = max(self._looked, self._common)
+        self._own = mine.hash_at(head, self._common + 1)
+        return theirs.hash_at(self._from, self._common + 1)
 
     def _round(self, head: Snapshot, origin: str, first: int) -> None:
         """Carry what the next versions of the source did, on this head of the target.
@@ -268,7 +295,7 @@ class Carrier:
             self._wide = True  # what is gone may have been replaced later
 
     def _pair(self, head: Snapshot, origin: str) -> Pair:
-        own = self._target.log.hash_at(head, self._common + 1)
+        own = self._own
         mark = None if own is None else origins_of(self._from.meta).get(own)
         # against another-fork-taken-for-the-target
         if mark and self._target.log.hash_at(head, mark.version) != mark.commit:

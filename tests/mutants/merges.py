@@ -18,6 +18,13 @@ MERGES = (
         "test_g3_a_third_copy_is_merged_once_by_whatever_way",
     ),
     mutant(
+        "target-that-followed-the-source",
+        "G3",
+        "what a target has because it followed the source is not carried",
+        always,
+        "test_g3_a_branch_that_its_parent_followed_is_published_from_there_on",
+    ),
+    mutant(
         "rest-of-several-logs-left-out",
         "G3",
         "of several logs that were carried at once none is left out because the target has another",

@@ -237,6 +237,20 @@ def test_g3_a_copy_of_what_was_merged_is_no_new_source(pair):
 
 
 @pytest.mark.hazard("G3")
+def test_g3_a_branch_that_its_parent_followed_is_published_from_there_on(pair):
+    one, _ = pair
+    branch = one.branch("b")
+    append(branch, events(1, first=100))
+    append(branch, events(1, first=200))
+    assert replication.merge(branch, one).common == 3  # the parent did nothing: it has the log now
+    rewritten(one)  # so it is not the ids of segments that tell
+    append(branch, events(1, first=300))
+    assert one.merge(branch).common == 5
+    assert names(one) == rows(*range(12), 100, 200, 300)
+    assert one.merge(branch).commits == 0
+
+
+@pytest.mark.hazard("G3")
 def test_g3_a_damaged_segment_is_not_carried(pair):
     one, two = pair
     append(one, events(1, first=100))
