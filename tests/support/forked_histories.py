@@ -212,7 +212,8 @@ class ForkedHistory:
         if self.calm or self.chance.random() < 0.6:
             return
         t = side.handle()
-        versions = range(t.head().meta.horizon, t.head().version)
+        held = [fork.held for fork in t.store.forks] if side.branch else []
+        versions = range(max(t.head().meta.horizon, *held, 0), t.head().version)
         if versions:
             t.restore(self.chance.choice(versions))
             self.exact = False
