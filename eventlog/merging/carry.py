@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Protocol
 
@@ -339,7 +339,11 @@ class Carrier:
         known = self._ties is not None or _third(todo, pair)
         before = self._source.log.snapshot(first - 1).meta if known else None
         origins = {} if before is None else origins_of(before)
-        pair = _replaced(pair, {name: mark.version for name, mark in origins.items()})
+        told = (*origins.items(), *origins_of(self._from.meta).items())
+        marks = {(name, mark.version, mark.commit) for name, mark in told}
+        marks.update(history.marks(act for step in todo for act in step.acts))
+        versions = {name: mark.version for name, mark in origins.items()}
+        pair = replace(pair, origins=versions, marks=frozenset(marks))
         past: Past | None = None
         while True:
             planner = self._planner(pair, head, todo, past)
@@ -611,10 +615,6 @@ def _third(todo: Sequence[Step], pair: Pair) -> bool:
     """Return whether one of the commits carries from a third log."""
     names = {name for step in todo for act in step.acts for name in act.origins}
     return bool(names - {pair.own})
-
-
-def _replaced(pair: Pair, origins: Mapping[str, int]) -> Pair:
-    return Pair(pair.source, pair.target, pair.common, pair.origin, pair.own, pair.schema, origins)
 
 
 def _damaged(store: ObjectStore, key: str, entry: Segment) -> DataLoss:

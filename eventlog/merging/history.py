@@ -28,6 +28,9 @@ _MANY = 2  # where a writer has not said how many
 # Sequences of an app: the first and the last of each run, in order.
 Runs = tuple[tuple[int, int], ...]
 
+# Of a log that was merged: its origin, one of its versions, and the hash of that commit.
+Mark = tuple[str, int, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -113,6 +116,25 @@ def union(some: Runs, others: Runs) -> Runs:
         else:
             found.append((first, last))
     return tuple(found)
+
+
+def marks(acts: Iterable[Act]) -> Iterator[Mark]:
+    """Yield what these transactions say of the logs that they carried from."""
+    for act in acts:
+        for action in act.transaction.actions:
+            if isinstance(action, SetOrigin):
+                yield action.id, action.version, action.commit
+
+
+def agreed(some: Iterable[Mark], others: Iterable[Mark]) -> dict[str, int]:
+    """Return up to which version of a merged log two sides are known to have merged the same one.
+
+    Logs that differ above the first version that an origin names have that origin in common.
+    """
+    found: dict[str, int] = {}
+    for name, version, _ in set(some).intersection(others):
+        found[name] = max(version, found.get(name, version))
+    return found
 
 
 class Units:

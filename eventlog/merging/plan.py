@@ -78,6 +78,7 @@ class Pair:
         own: the name of what the target did since; None if it did nothing.
         schema: the source's newest schema.
         origins: what the source has of other logs at the version from which on it is carried.
+        marks: what the source says of other logs there and in what is carried, and at its head.
     """
 
     source: str
@@ -87,6 +88,7 @@ class Pair:
     own: str | None
     schema: Schema
     origins: Mapping[str, int] = field(default_factory=dict)
+    marks: frozenset[history.Mark] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +189,18 @@ class Planner:
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
         self._units = history.Units(())  # what the target has
+        self._touched: set[str] = set()  # segments that it has added or dropped since they parted
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
         if past is not None:
             self._rows = Rows(pair.own, pair.origin, past.source, past.target)
             own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
             self._units = history.Units(a for s in past.target for a in s.acts)
             self._had = _values(own)
+            acts = [a for s in past.target for a in s.acts]
+            self._touched.update(s.id for a in acts for s in a.adds)
+            self._touched.update(d.id for a in acts for d in a.drops)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
+        self._agreed = history.agreed(*_marks(pair, meta, past))
         self._known_up_to = dict(self._origins)  # with what needs no record of its own
         self._theirs = dict(pair.origins)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
@@ -305,7 +312,35 @@ class Planner:
             return True
         known = self._known_up_to.get(name)
         # against third-log-carried-twice
-        return known is not None and known >= act.origins[name].version
+        if known is None or known < act.origins[name].version:
+            return False
+        return self._is_same(act, name)
+
+    def _is_same(self, act: Act, name: str) -> bool:
+        """Return True where the target has this version from the log that the source merged.
+
+        A log and a fork of it have one origin, so that both have a version does not say it.
+        """
+        if act.origins[name].version <= self._agreed.get(name, -1):
+            return True
+        if act.rewrites or not self._does_anything(act):  # the rows are the same without it
+            return True
+        if self._past is None:
+            raise PastNeeded
+        ids = [s.id for s in act.adds] or [d.id for d in act.drops]
+        if ids and self._touched.issuperset(ids):  # where it was carried together with others
+            return True
+        if act.unit is not None and self._units.shared(act) is not None:
+            return True
+        # against fork-of-a-third-log-taken-for-it
+        raise Conflict(
+            f"the target has merged versions of a third log (origin {name[:16]}…), and it is not "
+            "certain that this is one of them: it may be of another log that shares the first ones "
+            "with it. Merge that third log into the source as far as into the target, and then "
+            "this one again; where there are two such logs, merge the one into the other, and "
+            "that one into the target",
+            act.version,
+        )
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a unit of work itself."""
@@ -498,6 +533,15 @@ class Planner:
         layout = msgspec.structs.replace(layout, granularity=action.new)
         self._meta = msgspec.structs.replace(self._meta, layout=layout)
         return action
+
+
+def _marks(pair: Pair, meta: Meta, past: Past | None) -> tuple[set[history.Mark], ...]:
+    """Return what the source says of other logs, and what the target says."""
+    theirs, ours = set(pair.marks), {(n, o.version, o.commit) for n, o in origins_of(meta).items()}
+    if past is not None:
+        theirs.update(history.marks(act for step in past.source for act in step.acts))
+        ours.update(history.marks(act for step in past.target for act in step.acts))
+    return theirs, ours
 
 
 _GRANULARITY = "\0granularity"  # no property is called so

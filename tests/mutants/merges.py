@@ -1,6 +1,6 @@
 """Mutants of merging histories: nothing twice, nothing lost, conflicts are told."""
 
-from mutants.swap import always, becomes, mutant, never
+from mutants.swap import always, becomes, instead, mutant, never
 
 MERGES = (
     mutant(
@@ -14,8 +14,15 @@ MERGES = (
         "third-log-carried-twice",
         "G3",
         "what both have of a third log is not carried",
-        never,
+        always,
         "test_g3_a_third_copy_is_merged_once_by_whatever_way",
+    ),
+    mutant(
+        "fork-of-a-third-log-taken-for-it",
+        "G3",
+        "versions of a log are not taken for those of another one that shares its beginning",
+        instead("return True"),
+        "test_g3_of_two_logs_with_one_beginning_neither_is_taken_for_the_other",
     ),
     mutant(
         "target-that-followed-the-source",

@@ -237,6 +237,42 @@ def test_g3_a_copy_of_what_was_merged_is_no_new_source(pair):
 
 
 @pytest.mark.hazard("G3")
+def test_g3_of_two_logs_with_one_beginning_neither_is_taken_for_the_other(pair):
+    one, two = pair
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    for n, table in enumerate((one, two, three)):
+        append(table, events(1, first=100 * n + 100))
+    four = Table.open("", store=copied(three.store), clock=ManualClock(START_MS + 10**7, 79))
+    append(three, events(1, first=400))
+    for n in (500, 600):
+        append(four, events(1, first=n))
+    replication.merge(three, one)
+    replication.merge(four, two)
+    for source, target in ((one, two), (two, one)):  # of both the first new version is the same
+        with pytest.raises(errors.CommitConflict, match="of another log that shares the first"):
+            replication.merge(source, target)
+    assert names(one) == rows(*range(12), 100, 200, 300, 400)
+    assert names(two) == rows(*range(12), 100, 200, 300, 500, 600)
+    replication.merge(four, three)
+    replication.merge(three, one)
+    assert names(one) == rows(*range(12), 100, 200, 300, 400, 500, 600)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_part_of_a_log_that_the_target_has_as_a_whole_is_known(pair):
+    one, _ = pair
+    two, branch = one.branch("a"), one.branch("b", at=2)
+    for n in (100, 200):
+        append(branch, events(1, first=n))
+    replication.merge(branch, two)
+    append(one, events(1, first=400))
+    append(branch, events(1, first=300))
+    one.merge(branch)  # in one version
+    replication.merge(two, one)
+    assert names(one) == rows(*range(12), 100, 200, 300, 400)
+
+
+@pytest.mark.hazard("G3")
 def test_g3_a_branch_that_its_parent_followed_is_published_from_there_on(pair):
     one, _ = pair
     branch = one.branch("b")
