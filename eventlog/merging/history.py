@@ -126,14 +126,17 @@ def marks(acts: Iterable[Act]) -> Iterator[Mark]:
                 yield action.id, action.version, action.commit
 
 
-def agreed(some: Iterable[Mark], others: Iterable[Mark]) -> dict[str, int]:
-    """Return up to which version of a merged log two sides are known to have merged the same one.
+def agreed(theirs: Iterable[Mark], ours: Iterable[Mark]) -> dict[str, int]:
+    """Return up to which version of the logs that they have merged we have merged them, too.
 
-    Logs that differ above the first version that an origin names have that origin in common.
+    A commit tells it, and not an origin: logs that differ above the first version that an origin
+    names have it in common, and one log has several, for targets that share more or less with it.
     """
+    commits = {(version, commit) for _, version, commit in ours}
     found: dict[str, int] = {}
-    for name, version, _ in set(some).intersection(others):
-        found[name] = max(version, found.get(name, version))
+    for name, version, commit in theirs:
+        if (version, commit) in commits:
+            found[name] = max(version, found.get(name, version))
     return found
 
 

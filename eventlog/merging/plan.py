@@ -201,6 +201,8 @@ class Planner:
             self._touched.update(d.id for a in acts for d in a.drops)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
         self._agreed = history.agreed(*_marks(pair, meta, past))
+        self._had_before = dict(self._origins)
+        self._merged_others = bool(self._origins.keys() - {pair.origin})
         self._known_up_to = dict(self._origins)  # with what needs no record of its own
         self._theirs = dict(pair.origins)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
@@ -304,14 +306,36 @@ class Planner:
                     f"{act.origins[name].version} at once: merge that log into the target first",
                     act.version,
                 )
+        return self._came_by_another_name(act, parts)
+
+    def _came_by_another_name(self, act: Act, parts: Sequence[str]) -> bool:
+        """Return whether the target has what none of the origins says.
+
+        Where several logs were forked from each other one commit has several origins.
+        """
+        new = any(name not in self._known_up_to for name in parts)
+        apart = [name for name in parts if self._may_be_apart(name)]
+        if apart or (new and self._merged_others):  # against carried-under-another-name
+            if self._past is None:
+                raise PastNeeded
+            if self._is_there(act):
+                return True
+        if apart:
+            raise self._uncertain(act, apart[0])
         return False
+
+    def _may_be_apart(self, name: str) -> bool:
+        """Return whether what the target has of an origin may not be what the source has of it."""
+        had = self._had_before.get(name, -1)
+        return had > self._agreed.get(name, -1) and self._known_up_to.get(name) == had
 
     def _has(self, act: Act, name: str) -> bool:
         """Return whether the target has what a transaction carried of a log."""
         if name == self._pair.own:  # against own-rows-carried-back
             return True
+        if act.origins[name].version <= self._agreed.get(name, -1):
+            return True  # against third-log-carried-twice
         known = self._known_up_to.get(name)
-        # against third-log-carried-twice
         if known is None or known < act.origins[name].version:
             return False
         return self._is_same(act, name)
@@ -321,19 +345,26 @@ class Planner:
 
         A log and a fork of it have one origin, so that both have a version does not say it.
         """
-        if act.origins[name].version <= self._agreed.get(name, -1):
-            return True
         if act.rewrites or not self._does_anything(act):  # the rows are the same without it
             return True
-        if self._past is None:
-            raise PastNeeded
-        ids = [s.id for s in act.adds] or [d.id for d in act.drops]
-        if ids and self._touched.issuperset(ids):  # where it was carried together with others
+        if self._is_there(act):
             return True
         if act.unit is not None and self._units.shared(act) is not None:
             return True
         # against fork-of-a-third-log-taken-for-it
-        raise Conflict(
+        raise self._uncertain(act, name)
+
+    def _is_there(self, act: Act) -> bool:
+        """Return whether the target has the segments of a transaction, whoever carried them."""
+        if self._past is None or self._rows is None:
+            raise PastNeeded
+        ids = [s.id for s in act.adds] or [d.id for d in act.drops]
+        # What the source adds once more, as a restore does, tells nothing.
+        return bool(ids) and self._touched.issuperset(ids) and self._rows.is_first(ids)
+
+    @staticmethod
+    def _uncertain(act: Act, name: str) -> Conflict:
+        return Conflict(
             f"the target has merged versions of a third log (origin {name[:16]}…), and it is not "
             "certain that this is one of them: it may be of another log that shares the first ones "
             "with it. Merge that third log into the source as far as into the target, and then "

@@ -93,6 +93,10 @@ class Rows:
         for segment in act.adds:
             self._fresh.pop(segment.id, None)
 
+    def is_first(self, ids: Iterable[str]) -> bool:
+        """Return whether the source has added none of these before."""
+        return self._arrived.isdisjoint(ids)
+
     def relate(self, ids: Iterable[str]) -> None:
         """Note that these are of one group."""
         first, *others = [self._find(i) for i in ids] or [""]

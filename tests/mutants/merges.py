@@ -14,7 +14,7 @@ MERGES = (
         "third-log-carried-twice",
         "G3",
         "what both have of a third log is not carried",
-        always,
+        instead("return False"),
         "test_g3_a_third_copy_is_merged_once_by_whatever_way",
     ),
     mutant(
@@ -23,6 +23,13 @@ MERGES = (
         "versions of a log are not taken for those of another one that shares its beginning",
         instead("return True"),
         "test_g3_of_two_logs_with_one_beginning_neither_is_taken_for_the_other",
+    ),
+    mutant(
+        "carried-under-another-name",
+        "G3",
+        "what the target has is known under any of its origins",
+        never,
+        "test_g3_what_comes_from_one_log_under_two_origins_is_there_once",
     ),
     mutant(
         "target-that-followed-the-source",

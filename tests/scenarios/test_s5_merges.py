@@ -259,6 +259,28 @@ def test_g3_of_two_logs_with_one_beginning_neither_is_taken_for_the_other(pair):
 
 
 @pytest.mark.hazard("G3")
+def test_g3_what_comes_from_one_log_under_two_origins_is_there_once(pair):
+    one, two = pair
+    append(one, events(1, first=100))
+    append(two, events(1, first=200))
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    four = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 79))
+    five = Table.open("", store=copied(two.store), clock=ManualClock(START_MS + 10**7, 80))
+    rewritten(four)
+    rewritten(four)
+    replication.merge(four, five)
+    append(three, events(1, first=300))
+    replication.merge(three, four)  # above version 3, which both have
+    append(three, events(1, first=350))
+    replication.merge(three, two)
+    replication.merge(five, two)
+    rewritten(two)  # so it is not the ids of segments that tell
+    replication.merge(four, five)
+    replication.merge(five, two)
+    assert names(two) == rows(*range(12), 100, 200, 300, 350)
+
+
+@pytest.mark.hazard("G3")
 def test_g3_a_part_of_a_log_that_the_target_has_as_a_whole_is_known(pair):
     one, _ = pair
     two, branch = one.branch("a"), one.branch("b", at=2)
