@@ -282,7 +282,7 @@ class Carrier:
         if conflict is not None and self._at_once:
             raise self._refusal(conflict)
         try:
-            finished = self._commit_all(pair, planned, head.version)
+            finished = self._commit_all(pair, planned, head)
         except CommitConflict as conflicting:
             raise _Overtaken(conflicting) from None
         if conflict is not None:
@@ -391,19 +391,26 @@ class Carrier:
             asked.update((drop.id, drop.chunk) for drop in act.drops)
         return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
 
-    def _commit_all(self, pair: Pair, planned: Sequence[Carried], checked: int) -> bool:
-        """Commit what was planned on this version, in order; return whether that was all.
+    def _commit_all(self, pair: Pair, planned: Sequence[Carried], head: Snapshot) -> bool:
+        """Commit what was planned on this head, in order; return whether that was all.
 
         What a vacuum of the source has deleted is left out together with what replaced it later.
         """
         if self._in_one and planned:
             planned = [reduce(Carried.then, planned)]
         pending: Carried | None = None
+        mark = origins_of(head.meta).get(pair.origin)
+        old = None if mark is None else mark.version
+        # A target that did nothing of its own may be made to follow the source meanwhile: it has
+        # everything then, under no origin.
+        alone = [SameSegments(head.hash_sum())] if pair.own is None else []
         for carried in planned:
             pending = carried if pending is None else pending.then(carried)
             if self._copied(pending):
-                self._commit(pair, pending, checked)
-                pending = None
+                # against planned-on-another-head
+                guards = [*(alone if old is None else []), *_guards(pending, head)]
+                self._commit(pair, pending, head.version, old, guards)
+                old, pending = pending.version, None
         return pending is None
 
     def _copied(self, carried: Carried) -> bool:
@@ -484,13 +491,13 @@ class Carrier:
             raise _damaged(store, key, entry)
         return bool(digest)
 
-    def _commit(self, pair: Pair, carried: Carried, checked: int) -> None:
+    def _commit(
+        self, pair: Pair, carried: Carried, checked: int, old: int | None, guards: Sequence[Action]
+    ) -> None:
         head = self._target.head()
         live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
         if len(live) < len(carried.drops):
             raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
-        mark = origins_of(head.meta).get(pair.origin)
-        old = None if mark is None else mark.version
         known = any(r.old is not None and r.first <= r.old for r in carried.apps.values())
         origin = SetOrigin(
             pair.origin,
@@ -506,7 +513,7 @@ class Carrier:
         ]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
-            *_guards(carried, head),
+            *guards,
             origin,  # first: the others raise what it is compared with
             *carried.origins,
             *carried.changes,
@@ -521,7 +528,8 @@ class Carrier:
             history.COUNT: str(carried.transactions),
             "version": str(carried.version),
         }
-        read = head.version if carried.seen is None else carried.seen
+        read = checked if carried.still else head.version
+        read = read if carried.seen is None else carried.seen
         self._target.commit(
             self._target.transaction("merge", actions, read_version=read, info=info)
         )

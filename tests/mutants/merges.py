@@ -39,6 +39,13 @@ MERGES = (
         "test_g3_a_branch_that_its_parent_followed_is_published_from_there_on",
     ),
     mutant(
+        "planned-on-another-head",
+        "G3",
+        "what was planned is void where the target was made to follow meanwhile",
+        becomes("[*_guards(pending, head)]"),
+        "test_g3_a_target_that_is_made_to_follow_while_it_is_merged_into_has_everything_once",
+    ),
+    mutant(
         "rest-of-several-logs-left-out",
         "G3",
         "of several logs that were carried at once none is left out because the target has another",

@@ -1,6 +1,7 @@
 """S5.3 and S5.4: two copies took writes while cut off from each other, and are one again."""
 
 import io
+from contextlib import suppress
 from datetime import timedelta
 
 import pyarrow as pa
@@ -175,6 +176,26 @@ def test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time(pair):
         replication.merge(one, Table.open("", store=paused))
         assert names(Table.open("", store=store)) == rows(*range(12), 100, 101, 300)
     assert len(times) == 9  # as many calls has a merge
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_target_that_is_made_to_follow_while_it_is_merged_into_has_everything_once(pair):
+    one, _ = pair
+    one.branch("audit")
+    append(one, events(2, first=100))
+    for pause in range(1, 25):
+        store = copied(one.store)
+
+        def meanwhile(store=store):
+            branch = Table.open("", store=store, branch="audit")
+            with suppress(errors.CommitConflict):  # the merge was first
+                replication.follow(Table.open("", store=store), branch)
+                rewritten(branch)
+
+        paused = MortalStore(store, pause=pause, meanwhile=meanwhile)
+        replication.merge(Table.open("", store=store), Table.open("", store=paused, branch="audit"))
+        found = names(Table.open("", store=store, branch="audit"))
+        assert found == rows(*range(12), 100, 101)
 
 
 @pytest.mark.hazard("G3")
