@@ -95,8 +95,10 @@ simulate: $(STAMP) ## the protocol under a deterministic scheduler: SEEDS=20000 
 histories: $(STAMP) ## keyed tables against a dictionary: HISTORIES=10000 fresh ones, three a second
 	@$(PYTHON) tests/property/histories.py $(HISTORIES)
 
-forks: $(STAMP) ## copies that are merged, with a key and without: HISTORIES=10000 fresh ones, two a second
+forks: $(STAMP) ## copies and branches that are merged, with a key and without: HISTORIES=10000 fresh ones, two a second
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of forks
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of branches
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of deep
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of keyed-forks
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `property`
 
 from support import forked_histories as forked  # noqa: E402 - found by the line before
+from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
 
 MAX_TOLD = 5
@@ -25,6 +26,7 @@ KINDS = {
     "keyed": (play, rare),
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
+    "deep": (play_deep, rare_deep),
     "keyed-forks": (forked.play_keyed_forks, forked.rare_keyed),
 }
 

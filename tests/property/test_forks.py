@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 from support.builders import check_sound
+from support.deep_histories import play_deep, rare_deep
 from support.forked_histories import play_forks, play_keyed_forks, rare, rare_keyed
 from support.repeatable import EXAMPLES
 
@@ -52,3 +53,13 @@ def test_hundreds_of_forks(play, too_rare):
         counts.update(play(seed).counts)
     print(f"forks: {dict(counts.most_common())}")  # noqa: T201
     assert too_rare(counts) == {}
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("seeds", [1, pytest.param(LONG, marks=pytest.mark.long)])
+def test_no_merge_of_copies_of_copies_and_branches_of_branches_loses_a_row(seeds):
+    counts = Counter()
+    for seed in range(1003, 1003 + seeds):
+        counts.update(play_deep(seed).counts)
+    assert counts["rows compared"] >= seeds
+    assert not rare_deep(counts)
