@@ -193,10 +193,9 @@ class Planner:
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
         if past is not None:
             self._rows = Rows(pair.own, pair.origin, past.source, past.target)
-            own = [a for s in past.target for a in s.acts if pair.origin not in a.origins]
-            self._units = history.Units(a for s in past.target for a in s.acts)
-            self._had = _values(own)
-            acts = [a for s in past.target for a in s.acts]
+            acts = [act for step in past.target for act in step.acts]
+            self._units = history.Units(acts)
+            self._had = _values([act for act in acts if pair.origin not in act.origins])
             self._touched.update(s.id for a in acts for s in a.adds)
             self._touched.update(d.id for a in acts for d in a.drops)
         self._origins = {name: mark.version for name, mark in origins_of(meta).items()}

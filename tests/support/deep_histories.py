@@ -4,15 +4,11 @@ Each merge that succeeds is compared with a book: the target then has every row 
 and nobody removed, whether the histories converge in the end or not. See `forked_histories`.
 """
 
-from unittest import mock
-
 from support.builders import START_MS
-from support.crashes import quick
-from support.forked_histories import BranchedHistory, ForkedHistory, Side, rare
+from support.forked_histories import BranchedHistory, ForkedHistory, Side, played, rare
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.merging import carry
 from eventlog.replication import follow
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.memory import MemoryStore
@@ -70,6 +66,7 @@ class DeepHistory(BranchedHistory):
 
     def __init__(self, seed):
         ForkedHistory.__init__(self, seed)
+        self.calm = False  # many ends are refusals
         self.sides = [Nested(side.number, side.store) for side in self.sides]
 
     def fork(self, side):
@@ -111,13 +108,9 @@ class DeepHistory(BranchedHistory):
         return done
 
 
-def play_deep(seed, steps=18):
+def play_deep(seed):
     """Play a history and return it."""
-    with quick(), mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2):
-        history = DeepHistory(seed)
-        history.calm = False  # many ends are refusals
-        history.play(steps)
-    return history
+    return played(DeepHistory, seed, steps=18)
 
 
 def rare_deep(counts):

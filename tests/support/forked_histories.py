@@ -426,24 +426,23 @@ class Stuck(Exception):
     """The sides cannot be merged any more."""
 
 
-def play_forks(seed, steps=14):
-    """Play a history and return it."""
-    with (
-        quick(),
-        mock.patch.object(spills, "SPILL_BYTES", spills.SPILL_BYTES if seed % 5 else 700),
-        mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2),
-    ):
-        history = ForkedHistory(seed)
-        history.play(steps)
-    return history
-
-
-def play_branches(seed, steps=14):
-    """Play a history of branches and return it."""
+def played(kind, seed, steps=14):
+    """Play a history of a kind and return it."""
     with quick(), mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2):
-        history = BranchedHistory(seed)
+        history = kind(seed)
         history.play(steps)
     return history
+
+
+def play_forks(seed):
+    """Play a history and return it."""
+    with mock.patch.object(spills, "SPILL_BYTES", spills.SPILL_BYTES if seed % 5 else 700):
+        return played(ForkedHistory, seed)
+
+
+def play_branches(seed):
+    """Play a history of branches and return it."""
+    return played(BranchedHistory, seed)
 
 
 def rare_branched(counts):
@@ -654,12 +653,9 @@ class KeyedFork(ForkedHistory):
         return t.log.hash_at(t.head(), version)
 
 
-def play_keyed_forks(seed, steps=14):
+def play_keyed_forks(seed):
     """Play a history of a keyed table and return it."""
-    with quick(), mock.patch.object(carry, "WINDOW", 256 if seed % 3 else 2):
-        history = KeyedFork(seed)
-        history.play(steps)
-    return history
+    return played(KeyedFork, seed)
 
 
 def rare_keyed(counts):
