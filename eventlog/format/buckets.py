@@ -53,20 +53,6 @@ def _turned(bits: int) -> pa.Array:
     return pa.array([int(f"{n:0{bits}b}"[::-1], 2) for n in range(2**bits)], pa.int64())
 
 
-def bucket_of(values: Sequence[pa.Scalar], buckets: int, splits: int = 0) -> int:
-    """Return the bucket of one key.
-
-    Args:
-        values: the values of its columns, in order, of the columns' types.
-        buckets: the number of buckets.
-        splits: how many times it was doubled since the table was created.
-    """
-    table = pa.table(
-        [pa.repeat(value, 1) for value in values], [str(n) for n in range(len(values))]
-    )
-    return int(buckets_of(table, table.column_names, buckets, splits)[0].as_py())
-
-
 def murmur3(data: bytes) -> int:
     """Return `murmur3_x86_32` of the bytes, with seed 0 (Austin Appleby, public domain)."""
     h = 0

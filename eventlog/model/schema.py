@@ -47,6 +47,8 @@ _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
 _MAX_DEPTH = limits.TYPE_DEPTH
 _MAX_NAME = limits.NAME_CHARACTERS
 _TOO_DEEP = f"it is nested too deeply: at most {_MAX_DEPTH} levels of lists, maps and structs"
+# Names that readers give to columns beside the table's: a table that has one cannot be read so.
+RESERVED = frozenset({"_change", "_version", "_time"})
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -54,8 +56,8 @@ def from_arrow(schema: pa.Schema) -> Schema:
     """Return the first schema of a table with these Arrow fields; ids run from 1.
 
     Raises:
-        InvalidInput: there are no columns, a name is not a valid column name, or the format does
-            not have a type.
+        InvalidInput: there are no columns, a name is not a valid column name or is reserved, or the
+            format does not have a type.
     """
     return _build(1, [(None, field) for field in schema], last_column_id=0)
 
@@ -67,8 +69,8 @@ def extend(schema: Schema, wanted: pa.Schema) -> Schema:
     may become nullable.
 
     Raises:
-        InvalidInput: a column is missing from `wanted`, has another type, or is new but not
-            nullable.
+        InvalidInput: a column is missing from `wanted`, has another type, or is new and not
+            nullable, or has a reserved name.
     """
     wanted = arguments.schema(wanted)
     old = {column.name: column for column in schema.columns}
@@ -244,10 +246,16 @@ def _build(
         _check_name(field.name, "a column")
         if field.name.lower() in seen:
             raise InvalidInput(
-                f"column {field.name!r} occurs twice (names differ by more than case)"
+                f"column {field.name!r} occurs twice, perhaps in other capitals: capitals alone do "
+                "not tell columns apart. Rename one"
             )
         seen.add(field.name.lower())
         if old is None:
+            if field.name.lower() in RESERVED:
+                raise InvalidInput(
+                    f"{field.name!r} cannot be the name of a column: the changes of a table have a "
+                    f"column {field.name.lower()!r} of their own. Rename it"
+                )
             last_column_id += 1
         kind = stored_type(field.type, field.name)  # bounds the depth of the next check
         _check_fields(field.type, field.name)
@@ -293,8 +301,8 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
     twice = [name for name in field_names if lower.count(name.lower()) > 1]
     if twice:
         raise InvalidInput(
-            f"column {column!r}: field {twice[0]!r} of its struct occurs twice "
-            "(names differ by more than case)"
+            f"column {column!r}: field {twice[0]!r} of its struct occurs twice, perhaps in other "
+            "capitals: capitals alone do not tell fields apart. Rename one"
         )
 
 

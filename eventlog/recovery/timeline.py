@@ -66,7 +66,8 @@ class Timeline:
     Args:
         online: the members that exist.
         lost: members that arrived and no longer exist.
-        known: further members that are known, but have not arrived.
+        known: further members that are known, but have not arrived. Without them an overshadowed
+            member stays visible where the generation between it and a newer one never arrives.
 
     Raises:
         InvalidInput: the members do not fit together; see `add`.
@@ -127,27 +128,6 @@ class Timeline:
         Does not include members that never arrived.
         """
         return frozenset(self._missing)
-
-    @property
-    def unknown(self) -> frozenset[str]:
-        """The overshadowed ids that are not known, nor is what they overshadow in turn.
-
-        If one of them replaced a member that arrived, that member stays visible; call `know` to
-        prevent it. A replica has to do so, since it may never receive an intermediate generation
-        that its source has vacuumed.
-        """
-        return frozenset(name for name in self._over if name not in self._group)
-
-    def state(self, member_id: str) -> State | None:
-        """Return the state of a member; None if it is not online."""
-        return self._states.get(member_id)
-
-    def know(self, member: Member) -> Swap:
-        """Make a member known that has not arrived, such as one that is offered to a replica.
-
-        Raises: see `add`.
-        """
-        return self._step(member.id) if self._learn(member) else Swap()
 
     def add(self, member: Member) -> Swap:
         """Add a member that arrived, or came back. Idempotent.

@@ -304,7 +304,15 @@ def _castable(value: pa.Array, kind: pa.DataType) -> bool:
 def _advice(unknown: list[str], wanted: pa.Schema) -> str:
     """Return what to do about columns that the table lacks."""
     if any(name.startswith("__index_level_") for name in unknown):
-        return "Drop the index of a pandas frame with frame.reset_index(drop=True)"
+        return (
+            "That is the index of a pandas frame: drop it with frame.reset_index(drop=True), or "
+            "write the file without it, as frame.to_parquet(path, index=False) does"
+        )
+    if "" in unknown:  # as pandas writes an index to CSV
+        return (
+            "A column without a name is often the index of a pandas frame: write the file without "
+            "it, as frame.to_csv(path, index=False) does"
+        )
     spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
     if spelled:
         return f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"

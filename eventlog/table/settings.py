@@ -55,9 +55,18 @@ def add_columns(table: OpenTable, schema: pa.Schema) -> int:
 
 def set_granularity(table: OpenTable, granularity: str) -> int:
     """See `Table.set_granularity`."""
-    wanted, now = check_granularity(granularity), table.refresh().layout.granularity
+    wanted, layout = check_granularity(granularity), table.refresh().layout
+    now = layout.granularity
     if wanted == now:
         return table.head().version
+    if keyed_of(layout) is not None:
+        raise InvalidInput(
+            f"the granularity of a keyed table is fixed at its creation, here {now!r}: a key is "
+            "unique within its time chunk. Create a table of granularity "
+            f"{wanted!r} with Table.create(..., key=..., granularity={wanted!r}), and upsert the "
+            "rows of this one there",
+            table=table.uri,
+        )
     change = SetGranularity(now, wanted)
     return table.commit(table.transaction("granularity", [change]))
 

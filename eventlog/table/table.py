@@ -570,7 +570,8 @@ class Table:
 
         Raises:
             CommitConflict: another writer changed the schema in the meantime.
-            InvalidInput: a column is missing, has another type, or is new but not nullable.
+            InvalidInput: a column is missing, has another type, or is new and not nullable, or has
+                a name that is reserved.
         """
         return settings.add_columns(self, schema)
 
@@ -585,7 +586,8 @@ class Table:
 
         Raises:
             CommitConflict: another writer changed it in the meantime.
-            InvalidInput: there is no such granularity.
+            InvalidInput: there is no such granularity; or the table has a key, whose granularity is
+                fixed at creation.
         """
         return settings.set_granularity(self, granularity)
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from golden.keyed_reader import bucket, exact
 from golden.vectors import TABLES
+from support.buckets import bucket_of
 
 import eventlog
 from eventlog import Table
 from eventlog.format import keys, segments
-from eventlog.format.buckets import bucket_of
 from eventlog.model import entries, records
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Action, Meta, Slice

@@ -10,7 +10,7 @@ PLAIN = [
     "\U0001f600", "\u4e2d\u6587", "select", "null", "true", "NaN", "rowid", "count(*)", "*", "?",
     "{c}", "(c)", "[c]", "<c>", "@c", "#c", "$c", "&c", "a:b", ";", "--", "/*c*/", "-1", "1", "1e5",
     "0x1",
-    "__index_level_0__", "_metadata", "_c0", "_op", "_version", "key", "value", "element", "list",
+    "__index_level_0__", "_metadata", "_c0", "_op", "key", "value", "element", "list",
     "n" * 255,
 ]  # fmt: skip
 # The names of columns that Arrow's dataset scanner adds.

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.buckets import bucket_of
 from support.builders import replaced
 
 from eventlog import Table
@@ -20,7 +21,7 @@ from eventlog.compaction.rewriting import slices as rewriting
 from eventlog.compaction.tasks import Buckets
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.format.buckets import bucket_of, buckets_of
+from eventlog.format.buckets import buckets_of
 from eventlog.fsck.check import fsck
 from eventlog.model.records import Segment, Slice
 from eventlog.readers import scan

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from support.buckets import bucket_of
 
-from eventlog.format.buckets import bucket_of, buckets_of, murmur3
+from eventlog.format.buckets import buckets_of, murmur3
 
 MASK = 0xFFFFFFFF
 

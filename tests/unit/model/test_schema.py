@@ -9,7 +9,7 @@ from eventlog import Table, errors, limits
 from eventlog.fsck.check import fsck
 from eventlog.model import schema, schema_text
 from eventlog.model.records import Column
-from eventlog.readers import scan
+from eventlog.readers import changes, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
@@ -200,8 +200,20 @@ def test_the_time_column_is_a_time(name):
 def test_columns_that_differ_by_case_alone_are_refused():
     table = create()
     taken = table.head().schema.names[1].upper()
-    with pytest.raises(errors.InvalidInput):
+    with pytest.raises(errors.InvalidInput, match="capitals alone do not tell columns apart"):
         table.add_columns(table.head().schema.append(pa.field(taken, pa.int64())))
+
+
+@pytest.mark.hazard("W8")
+@pytest.mark.parametrize("name", ["_change", "_version", "_time", "_Time"])
+def test_names_that_changes_have_of_their_own_are_refused(name):
+    table = create()
+    wider = SCHEMA.append(pa.field(name, pa.int64()))
+    for make in (lambda: table.add_columns(wider), lambda: create(schema=wider)):
+        with pytest.raises(errors.InvalidInput, match=f"'{name}' cannot be the name"):
+            make()
+    assert table.refresh().version == 0
+    assert changes(table, 0).to_table().num_rows == 0
 
 
 def test_the_fields_of_a_struct_s_field_have_one_order():

@@ -29,12 +29,18 @@ def keyed(**options):
     return create(schema=SCHEMA, **options)
 
 
-@pytest.mark.parametrize("name", ["_op", "_version"])
-def test_a_column_of_merges_cannot_be_added(name):
+def test_a_column_of_merges_cannot_be_added():
     table = keyed()
-    with pytest.raises(InvalidInput, match=f"'{name}': rename"):
-        table.add_columns(table.head().schema.append(pa.field(name, pa.string())))
-    assert create().add_columns(create().head().schema.append(pa.field(name, pa.string()))) == 1
+    with pytest.raises(InvalidInput, match="'_op': rename"):
+        table.add_columns(table.head().schema.append(pa.field("_op", pa.string())))
+    assert create().add_columns(create().head().schema.append(pa.field("_op", pa.string()))) == 1
+
+
+def test_the_granularity_of_a_keyed_table_is_refused_with_a_way_on():
+    table = keyed()
+    with pytest.raises(InvalidInput, match=r"fixed at its creation, here 'all'.*Table\.create"):
+        table.set_granularity("day")
+    assert table.set_granularity("all") == table.refresh().version == 0
 
 
 @pytest.mark.parametrize("name", ["id", "at"])

@@ -1461,3 +1461,13 @@ def test_the_index_of_a_frame_is_named(table):
     frame = pa.Table.from_pandas(frame, preserve_index=True)
     with pytest.raises(InvalidInput, match=r"__index_level_0__.*reset_index\(drop=True\)"):
         append(table(), frame)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_the_index_in_a_file_is_named_with_the_way_to_write_none(form, tmp_path, table):
+    frame = pd.DataFrame({"at": [HOUR, HOUR], "id": [1, 2]})
+    frame = frame[frame.id > 1]
+    path = tmp_path / f"rows.{form}"
+    getattr(frame, f"to_{form}")(path)
+    with pytest.raises(InvalidInput, match=rf"to_{form}\(path, index=False\)"):
+        load(table(), path)
