@@ -170,8 +170,10 @@ def break_hold(action: Break, meta: Meta) -> Meta | str:
     target = held.get(action.name)
     if target is None or target.token != action.token:  # against break-of-another-token
         return f"there is no {action.kind} {action.name!r} made in version {action.token}"
-    if getattr(target, "renewed", 0) != action.renewed:  # against break-ignores-renewal
-        return f"{action.kind} {action.name!r} was renewed in version {target.renewed}"
+    renewed = getattr(target, "renewed", 0)  # pins and replicas are never renewed
+    if renewed != action.renewed:  # against break-ignores-renewal
+        known = f"was renewed in version {renewed}" if renewed else "is never renewed"
+        return f"{action.kind} {action.name!r} {known}"
     return msgspec.structs.replace(meta, **{field: _without(held, action.name)})
 
 

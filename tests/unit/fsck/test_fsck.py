@@ -4,14 +4,16 @@ import msgspec
 import pyarrow as pa
 import pytest
 from support import builders
+from support.builders import commit
 from support.damage import Damaged, rows
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.errors import TableNotFound
+from eventlog.errors import CommitConflict, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Commit, Transaction
+from eventlog.model.actions import Attach
+from eventlog.model.records import Break, Commit, SetPin, Transaction
 from eventlog.state import fold
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
@@ -72,6 +74,24 @@ def test_void_transactions_are_reported_with_their_reason(damaged):
     (void,) = report.void
     assert (void.version, void.transaction) == (11, "a" * 32)
     assert void.reason
+
+
+@pytest.mark.parametrize("kind", ["pin", "replica"])
+def test_a_break_that_names_a_renewal_of_what_is_never_renewed_is_void(damaged, kind):
+    table = damaged.table
+    hold = SetPin("keep", 3, "w") if kind == "pin" else Attach("keep", 3, "w")
+    token = commit(table, hold)
+    with pytest.raises(CommitConflict, match="renewed"):
+        commit(table, Break(kind, "keep", token, 7))
+    forged = table.transaction("break", [Break(kind, "keep", token, 7)])
+    _put_commit(damaged, table.refresh(), [forged])
+    report = damaged.fsck()
+    assert report.ok
+    assert [(void.version, void.transaction) for void in report.void] == [(token + 1, forged.id)]
+    assert Table(damaged.store).find_transaction(forged.id) is None
+    commit(table, Break(kind, "keep", token))
+    assert not table.refresh().meta.pins
+    assert not table.head().meta.replicas
 
 
 def test_changed_byte_in_any_commit_is_found(damaged):
