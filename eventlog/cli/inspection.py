@@ -47,7 +47,9 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 @click.command()
 @common
 @click.option("--log-only", is_flag=True, help="Check neither segments nor leftovers.")
-@click.option("--checksums", is_flag=True, help="Also read every live segment and compare sha256.")
+@click.option(
+    "--checksums", is_flag=True, help="Also read every live or held segment and compare sha256."
+)
 @click.option("--keys", is_flag=True, help="Also check the keys in them; of a keyed table.")
 @click.option(
     "--from", "start", type=click.IntRange(min=0), metavar="VERSION",

@@ -58,7 +58,8 @@ def fsck(
         table: a handle; `Table(store)` creates one without reading a head that may be damaged.
         objects: also check that every live segment exists and has the right size, and count the
             objects that nothing refers to: one listing of everything but the log.
-        checksums: also read those segments and compare their sha256; implies `objects`.
+        checksums: also read those segments, and those that pins and replicas hold, and compare
+            their sha256; implies `objects`.
         keys: in a keyed table also read the keys in those segments: whether each is unique in
             its base, lies in its bucket, in order and within the statistics, and stands in one time
             chunk only; implies `objects`. The memory does not depend on the size of the table.
@@ -120,6 +121,9 @@ class _Run:
         wanted = None if self._version == listed.head else self._version
         self._walk = Walk(table.store, listed, self._findings, start=start, wanted=wanted)
         self._sought: Mapping[str, Segment] | None = None
+        # Segments that are held, besides those sought: those to look for, and those found.
+        self._unseen: dict[str, tuple[Hold, Segment]] = {}
+        self._held: dict[str, tuple[Hold, Segment]] = {}
         self._pending_seen = False
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
@@ -148,12 +152,12 @@ class _Run:
         """Compare the live segments with a listing, and count objects that nothing refers to."""
         self._sought = self._segments()
         wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
-        held = self._held(wanted)
+        self._unseen = self._held_besides(wanted)
         total, at_head = len(wanted), self._walk.audit.version == self._listed.head
         for place in PLACES:
             for row in self._store.list(place):
                 segment = wanted.pop(row.key, None)
-                held.pop(row.key, None)
+                self._look_at_held(row)
                 if segment is not None:
                     self._compare_size(segment, row)
                     self._progress("segments", total - len(wanted), total)
@@ -161,12 +165,8 @@ class _Run:
                     self._count_leftover(place, row)
         if wanted:
             self._report_missing(wanted)
-        for key, (hold, _) in held.items():
-            message = (
-                f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} protects, "
-                "is missing"
-            )
-            self._findings.add("error", message, key, hold.version)
+        for key, (hold, _) in self._unseen.items():
+            self._findings.add("error", f"{_protected(hold)} is missing", key, hold.version)
         pending = self._pending()
         if pending is not None and not self._pending_seen and not self._is_inherited(pending):
             message = "the last vacuum's record is missing: the next vacuum starts without it"
@@ -176,19 +176,24 @@ class _Run:
                 self._findings.add(severity, message, key, self._listed.head)
 
     def compare_checksums(self) -> None:
-        """Read the segments and compare their sha256."""
-        sought = (self._sought or {}).values()
-        total, done = sum(segment.bytes for segment in sought), 0
-        live = sorted(sought, key=lambda s: (s.version, s.partition))
-        for segment, digest in each(self._digest, live):
+        """Read the segments, also those that are only held, and compare their sha256."""
+        held = {segment.id: hold for hold, segment in self._held.values()}
+        both = [*(self._sought or {}).values(), *(segment for _, segment in self._held.values())]
+        total, done = sum(segment.bytes for segment in both), 0
+        for segment, digest in each(self._digest, sorted(both, key=_by_age)):
             done += segment.bytes
             self._progress("bytes", done, total)
             if digest is None:
                 continue  # reported as missing
             self._checksummed += segment.bytes
-            if digest != segment.checksum:
-                problem = f"the segment's sha256 is {digest}, but {segment.checksum} in the log"
-                self._lost.append((problem, segment))
+            if digest == segment.checksum:
+                continue
+            problem = f"sha256 is {digest}, but {segment.checksum} in the log"
+            if hold := held.get(segment.id):
+                key, message = keys.key_of(segment), f"{_protected(hold)} is damaged: its {problem}"
+                self._findings.add("error", message, key, hold.version)
+            else:
+                self._lost.append((f"the segment's {problem}", segment))
 
     def require_key(self) -> None:
         """Check that the table has a key.
@@ -291,7 +296,7 @@ class _Run:
         self._version = self._version if known is None else known
         return {} if known is None else audit.live
 
-    def _held(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
+    def _held_besides(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
         """Return the segments, besides `known`, that pins and replicas protect, by key.
 
         Also checks that the last vacuum's record has those that were dropped; the next vacuum would
@@ -326,6 +331,16 @@ class _Run:
         if row.size != segment.bytes:
             problem = f"the segment has {row.size:,} bytes, but {segment.bytes:,} in the log"
             self._lost.append((problem, segment))
+
+    def _look_at_held(self, row: ObjectInfo) -> None:
+        if row.key not in self._unseen:
+            return
+        hold, segment = self._unseen.pop(row.key)
+        if row.size == segment.bytes:
+            self._held[row.key] = hold, segment
+        else:
+            problem = f"has {row.size:,} bytes, but {segment.bytes:,} in the log"
+            self._findings.add("error", f"{_protected(hold)} {problem}", row.key, hold.version)
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
@@ -369,6 +384,14 @@ class _Run:
             return segment, object_checksum(self._store, keys.key_of(segment))
         except KeyNotFound:
             return segment, None
+
+
+def _protected(hold: Hold) -> str:
+    return f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} protects,"
+
+
+def _by_age(segment: Segment) -> tuple[int, int]:
+    return segment.version, segment.partition
 
 
 def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:

@@ -13,6 +13,7 @@ from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.format import codec, keys
 from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
+from eventlog.model.actions import Attach
 from eventlog.model.records import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
 from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite
@@ -205,6 +206,39 @@ def test_record_of_the_last_vacuum_is_named(damaged):
     damaged.store.delete([keys.frame_key(codec.sha256(body))])
     (found,) = damaged.fsck().findings
     assert (found.severity, found.key) == ("warning", keys.frame_key(codec.sha256(body)))
+
+
+# ------------------------------------------------------------------------------ what is held
+
+
+@pytest.mark.parametrize("holder", ["pin", "replica", "branch"])
+@pytest.mark.parametrize("change", ["byte", "size", "missing"])
+def test_segments_that_are_only_held_are_checked(damaged, holder, change):
+    """Version 10 has a segment that the newest version does not have."""
+    table = damaged.table
+    if holder == "pin":
+        table.pin("keep", 10)
+    elif holder == "replica":
+        builders.commit(table, Attach("copy", 10, "elsewhere"))
+    else:
+        table.branch("audit", at=10)
+    overwrite(table, rows(2, 5), start="1970-01-03", end="1970-01-04")
+    (gone,) = table.diff(10, table.refresh().version).dropped
+    report = damaged.fsck(checksums=True)
+    assert report.findings == ()
+    assert report.checksummed == table.head().totals.bytes + gone.bytes
+    key = keys.key_of(gone)
+    body = damaged.store.get(key)
+    changed = {"byte": bytes([body[0] ^ 1]) + body[1:], "size": body + b"x"}
+    damaged.store.delete([key])
+    if change in changed:
+        damaged.store.put_if_absent(key, changed[change])
+    (found,) = damaged.fsck(checksums=True).findings
+    assert (found.severity, found.key, found.version) == ("error", key, 10)
+    assert {"pin": "pin 'keep'", "replica": "replica 'copy'", "branch": "audit'"}[
+        holder
+    ] in found.message
+    assert damaged.fsck().ok == (change == "byte")
 
 
 # ------------------------------------------------------------------------------ restore
