@@ -23,9 +23,18 @@ _ROOT = "root"
 _HEAD_BYTES = 256 * 1024
 
 
-def store_filesystem(store: ObjectStore) -> tuple[FileSystem, str]:
-    """Return a read-only pyarrow file system over `store`, and the path of its root there."""
-    return PyFileSystem(StoreFiles(store)), _ROOT
+# From a key to the size of the object; None if there is none.
+SizeOf = Callable[[str], int | None]
+
+
+def store_filesystem(store: ObjectStore, size_of: SizeOf | None = None) -> tuple[FileSystem, str]:
+    """Return a read-only pyarrow file system over `store`, and the path of its root there.
+
+    Args:
+        store: what is read.
+        size_of: of its objects; if None, they are listed.
+    """
+    return PyFileSystem(StoreFiles(store, size_of)), _ROOT
 
 
 class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
@@ -35,8 +44,9 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     store pass through pyarrow unchanged.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, size_of: SizeOf | None = None) -> None:
         self.store = store
+        self._size_of = size_of or self._listed_size
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StoreFiles) and other.store is self.store
@@ -61,7 +71,7 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Return the object for random access."""
-        return pa.PythonFile(_StoreFile(self.store, _key(path)), mode="r")
+        return pa.PythonFile(_StoreFile(self.store, _key(path), self._size_of), mode="r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         """Return the object for reading from start to end."""
@@ -111,19 +121,25 @@ class StoreFiles(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if path.rstrip("/") == _ROOT:
             return FileInfo(path, FileType.Directory)
         key = _key(path)
-        # The object itself sorts first among the keys that start with its key.
-        for row in self.store.list(key, limit=1):
-            if row.key == key:
-                return FileInfo(path, FileType.File, size=row.size)
+        size = self._size_of(key)
+        if size is not None:
+            return FileInfo(path, FileType.File, size=size)
         for _ in self.store.list(f"{key}/", limit=1):
             return FileInfo(path, FileType.Directory)
         return FileInfo(path, FileType.NotFound)
+
+    def _listed_size(self, key: str) -> int | None:
+        # The object itself sorts first among the keys that start with its key.
+        for row in self.store.list(key, limit=1):
+            if row.key == key:
+                return row.size
+        return None
 
 
 class _StoreFile(io.RawIOBase):
     """One object as a seekable file; its first bytes are kept."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, size_of: SizeOf) -> None:
         super().__init__()
         self._get: Callable[..., bytes] = store.get
         self._key = key
@@ -132,7 +148,7 @@ class _StoreFile(io.RawIOBase):
             self._head = store.get(key, length=_HEAD_BYTES)
             self._size = len(self._head)
             if self._size == _HEAD_BYTES:
-                self._size = self._object_size(store)
+                self._size = self._object_size(store, size_of)
         except KeyNotFound as error:
             raise FileNotFoundError(str(error)) from error
 
@@ -169,10 +185,10 @@ class _StoreFile(io.RawIOBase):
         self._position += len(body)
         return body
 
-    def _object_size(self, store: ObjectStore) -> int:
-        for row in store.list(self._key, limit=1):
-            if row.key == self._key:
-                return row.size
+    def _object_size(self, store: ObjectStore, size_of: SizeOf) -> int:
+        size = size_of(self._key)
+        if size is not None:
+            return size
         # A listing may be stale; the object itself is not.
         self._head += store.get(self._key, start=len(self._head))
         return len(self._head)

@@ -4,6 +4,9 @@ An object is written to a temporary file, synced, and then linked to its name by
 fails if the name exists: this is the atomic create of FORMAT.md "What the storage must provide".
 Directories are kept when their last object is deleted. Temporary files that a crash left in `.tmp`
 may be removed while there are no writers.
+
+The root may be a symbolic link; none below it is followed. Every directory on the way to an object
+is opened by its name in the one above, so that a link made at any moment leads nowhere.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ import contextlib
 import errno
 import heapq
 import os
+import shlex
+import stat
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSystem
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.store.files import store_filesystem
 from eventlog.store.port import (
     TEMPORARY,
     Body,
@@ -32,6 +38,9 @@ from eventlog.store.port import (
 
 _SKIPPED = TEMPORARY.encode() + b"/"
 _ATTEMPTS = 8
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+# O_NONBLOCK: to open a named pipe does not wait for a writer.
+_OBJECT = os.O_RDONLY | os.O_NONBLOCK
 _NO_LINKS = {
     errno.EPERM: "it has no hard links (as FAT, exFAT and many FUSE mounts), or forbids them here",
     errno.EOPNOTSUPP: "it has no hard links",
@@ -94,12 +103,14 @@ class LocalStore:
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         check_range(start, length)
-        path = self._path_of(key)
+        check_key(key)
         try:
-            with open(path, "rb") as file:  # noqa: PTH123 - Path.open costs twice the time
-                if start:
-                    file.seek(start)
-                return file.read(-1 if length is None else length)
+            descriptor = self._open_object(key)
+            try:
+                left = max(0, os.fstat(descriptor).st_size - start)
+                return _read(descriptor, start, left if length is None else min(left, length))
+            finally:
+                os.close(descriptor)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise KeyNotFound("no such object", table=self.uri, key=key) from None
         except OSError as error:
@@ -113,24 +124,26 @@ class LocalStore:
             Unavailable: the file could not be written; nothing was created.
             OutcomeUnknown: the file was created, but the directory could not be synced.
         """
-        path = self._path_of(key)
+        check_key(key)
         try:
-            temporary = self._write_temporary(body)
+            scratch, temporary = self._write_temporary(body)
         except OSError as error:
             raise self._unavailable("write", error, key) from error
         try:
-            created = self._link(temporary, path, key)  # against local-put-overwrites
-            if created:
-                self._sync_name(path, key)
+            return self._link(scratch, temporary, key)  # against local-put-overwrites
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-        return created
+                os.unlink(temporary, dir_fd=scratch)
+            os.close(scratch)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
-        """See `ObjectStore.list`; every directory is read once, when the listing reaches it."""
+        """See `ObjectStore.list`; every directory is read once, when the listing reaches it.
+
+        Raises:
+            InvalidInput: the listing reaches a symbolic link.
+        """
         check_prefix(prefix)
         check_limit(limit)
         start = prefix[: prefix.rfind("/") + 1].encode()
@@ -142,38 +155,105 @@ class LocalStore:
     def delete(self, keys: Iterable[str]) -> None:
         """See `ObjectStore.delete`."""
         for key in keys:
-            path = self._path_of(key)
+            directory, _, name = check_key(key).rpartition("/")
             try:
-                os.unlink(path)  # noqa: PTH108
+                parent = self._open_directory(directory)
+                try:
+                    if not stat.S_ISDIR(_status(name, parent).st_mode):
+                        os.unlink(name, dir_fd=parent)
+                finally:
+                    os.close(parent)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if os.path.isdir(path):  # noqa: PTH112
-                    continue
                 raise self._unavailable("delete", error, key) from error
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        """See `ObjectStore.filesystem`."""
-        return LocalFileSystem(use_mmap=False), self._root
+        """See `ObjectStore.filesystem`; pyarrow's own would follow symbolic links."""
+        return store_filesystem(self, self._size)
 
     def now_ms(self) -> int | None:
         """Return None: a directory has no clock of its own."""
         return None
 
-    def _path_of(self, key: str) -> str:
-        return f"{self._root}/{check_key(key)}"
+    def _size(self, key: str) -> int | None:
+        """Return the size of an object, or None if there is none."""
+        check_key(key)
+        try:
+            descriptor = self._open_object(key)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unavailable("read", error, key) from error
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
 
-    def _write_temporary(self, body: Body) -> str:
-        directory = f"{self._root}/{TEMPORARY}"
+    def _open_object(self, key: str) -> int:
+        """Return a descriptor of an object's file.
+
+        Raises:
+            InvalidInput: it is a symbolic link, or lies behind one.
+            OSError: it cannot be opened.
+            IsADirectoryError: it is no file.
+        """
+        directory, _, name = key.rpartition("/")
+        parent = self._open_directory(directory)
+        try:
+            descriptor = self._open_at(name, _OBJECT, parent, key)
+        finally:
+            os.close(parent)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise IsADirectoryError(key)
+        return descriptor
+
+    def _open_directory(self, path: str) -> int:
+        """Return a descriptor of the directory at `path` below the root; "" is the root.
+
+        Raises:
+            InvalidInput: a part of the path is a symbolic link.
+            OSError: it cannot be opened.
+        """
+        descriptor, place = os.open(self._root, _DIRECTORY), ""
+        for name in path.split("/") if path else ():
+            place = f"{place}/{name}" if place else name
+            try:
+                inner = self._open_at(name, _DIRECTORY, descriptor, place)
+            finally:
+                os.close(descriptor)
+            descriptor = inner
+        return descriptor
+
+    def _open_at(self, name: str, flags: int, parent: int, place: str) -> int:
+        """Open `name` in a directory, unless it is a symbolic link; `place` is its whole path."""
+        try:
+            # against link-leads-out-of-the-root
+            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                if stat.S_ISLNK(_status(name, parent).st_mode):
+                    raise self._is_link(place) from None
+            raise
+
+    def _write_temporary(self, body: Body) -> tuple[int, str]:
+        """Return the directory of a new file, as a descriptor, and the name there."""
+        scratch = self._make(TEMPORARY)
+        try:
+            return scratch, self._write_new(scratch, body)
+        except BaseException:
+            os.close(scratch)
+            raise
+
+    def _write_new(self, scratch: int, body: Body) -> str:
         # Not a retry of one request: each attempt uses another name, without a pause.
         for attempt in range(_ATTEMPTS):
-            path = f"{directory}/{self._clock.token()}"
+            name = self._clock.token()
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            except FileNotFoundError:
-                self._known.clear()
-                self._make(directory)
-                continue
+                descriptor = os.open(
+                    name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=scratch
+                )
             except FileExistsError:
                 # The same token was drawn before, with the same seed; the next one differs.
                 if attempt == _ATTEMPTS - 1:
@@ -183,46 +263,53 @@ class LocalStore:
                 _write_durably(descriptor, body)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(path)  # noqa: PTH108
+                    os.unlink(name, dir_fd=scratch)
                 raise
             finally:
                 os.close(descriptor)
-            return path
-        raise FileNotFoundError(directory)
+            return name
+        raise AssertionError("unreachable")
 
-    def _link(self, temporary: str, path: str, key: str) -> bool:
-        directory = path.rpartition("/")[0]
+    def _link(self, scratch: int, temporary: str, key: str) -> bool:
+        """Give a temporary file the name of the object, unless the name exists."""
+        directory, _, name = key.rpartition("/")
         try:
-            self._make(directory)
-            try:
-                os.link(temporary, path)
-            except FileNotFoundError:
-                # The directory was removed since this process created it.
-                self._known.clear()
-                self._make(directory)
-                os.link(temporary, path)
-        except FileExistsError:
-            return self._is_own(temporary, path, key)
+            parent = self._make(directory)
         except NotADirectoryError:
             raise InvalidInput("the key is under another object", key=key) from None
+        except OSError as error:
+            raise self._unavailable("write", error, key) from error
+        try:
+            os.link(temporary, name, src_dir_fd=scratch, dst_dir_fd=parent, follow_symlinks=False)
+            self._sync_name(parent, key)
+        except FileExistsError:
+            if not self._is_own(scratch, temporary, parent, key):
+                return False
+            self._sync_name(parent, key)
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise self._without_links(error, key) from error
             raise self._unavailable("write", error, key) from error
+        finally:
+            os.close(parent)
         return True
 
-    def _is_own(self, temporary: str, path: str, key: str) -> bool:
+    def _is_own(self, scratch: int, temporary: str, parent: int, key: str) -> bool:
         # NFS may apply a link twice, and answer only the second time.
-        if os.path.isdir(path):  # noqa: PTH112
-            raise InvalidInput("there are other objects under this key", key=key)
         try:
-            return os.path.samestat(os.stat(temporary), os.stat(path))  # noqa: PTH116
+            there = _status(key.rpartition("/")[2], parent)
+            own = os.path.samestat(_status(temporary, scratch), there)
         except OSError:
             return False
+        if stat.S_ISLNK(there.st_mode):
+            raise self._is_link(key)
+        if not stat.S_ISREG(there.st_mode):
+            raise InvalidInput("there are other objects under this key", key=key)
+        return own
 
-    def _sync_name(self, path: str, key: str) -> None:
+    def _sync_name(self, parent: int, key: str) -> None:
         try:
-            _sync_directory(path.rpartition("/")[0])
+            os.fsync(parent)
         except OSError as error:
             raise OutcomeUnknown(
                 f"the object was created, but its directory could not be synced: {error}",
@@ -230,17 +317,42 @@ class LocalStore:
                 key=key,
             ) from error
 
-    def _make(self, directory: str) -> None:
-        """Create and sync the directory and its parents.
+    def _make(self, path: str) -> int:
+        """Create and sync the directory at `path` below the root; return a descriptor of it.
 
         Existing ones are synced too: another writer may have created them and not synced them yet.
         """
+        try:
+            return self._make_once(path)
+        except FileNotFoundError:
+            # One of them was removed since this process created it.
+            self._known.clear()
+            return self._make_once(path)
+
+    def _make_once(self, path: str) -> int:
+        self._make_root(self._root)
+        descriptor, place = os.open(self._root, _DIRECTORY), ""
+        for name in path.split("/") if path else ():
+            place = f"{place}/{name}" if place else name
+            try:
+                if place not in self._known:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=descriptor)
+                    os.fsync(descriptor)
+                    self._known.add(place)
+                inner = self._open_at(name, _DIRECTORY, descriptor, place)
+            finally:
+                os.close(descriptor)
+            descriptor = inner
+        return descriptor
+
+    def _make_root(self, directory: str) -> None:
+        """Create and sync the root, and what is above it."""
         if directory in self._known:
             return
         parent = os.path.dirname(directory)  # noqa: PTH120
-        inside = directory.startswith(f"{self._root}/")
-        if inside or not os.path.isdir(directory):  # noqa: PTH112
-            self._make(parent)
+        if not os.path.isdir(directory):  # noqa: PTH112
+            self._make_root(parent)
             try:
                 os.mkdir(directory)  # noqa: PTH102
             except FileExistsError:
@@ -252,44 +364,66 @@ class LocalStore:
     def _walk(
         self, directory: bytes, prefix: bytes, after: bytes, limit: int | None
     ) -> Iterator[ObjectInfo]:
-        names = self._matching(directory, prefix, after)
-        for name in sorted(names) if limit is None else _popped(names):
-            if name.endswith(b"/"):
-                yield from self._walk(name, prefix, after, limit)
-            elif info := self._stat(name):
-                yield info
+        try:
+            descriptor = self._open_directory(os.fsdecode(directory).rstrip("/"))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._unavailable("list", error, os.fsdecode(directory)) from error
+        try:
+            names = self._matching(descriptor, directory, prefix, after)
+            for name in sorted(names) if limit is None else _popped(names):
+                if name.endswith(b"/"):
+                    yield from self._walk(name, prefix, after, limit)
+                elif info := self._info(descriptor, name):
+                    yield info
+        finally:
+            os.close(descriptor)
 
-    def _matching(self, directory: bytes, prefix: bytes, after: bytes) -> _Names:
+    def _matching(self, descriptor: int, directory: bytes, prefix: bytes, after: bytes) -> _Names:
         """Return the keys of matching files, and of directories with matches (trailing `/`)."""
         names: _Names = []
         try:
-            with os.scandir(os.fsencode(self._root) + b"/" + directory) as entries:
+            with os.scandir(descriptor) as entries:
                 for entry in entries:
-                    name = directory + entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        name += b"/"
+                    name = directory + os.fsencode(entry.name)
+                    below = name + b"/"
+                    inside = entry.is_dir(follow_symlinks=False)
+                    if inside or entry.is_symlink():
                         # All keys below start with the name: skipped unless `after` is among them.
-                        wanted = name > after or after.startswith(name)
-                        wanted &= name != _SKIPPED
+                        wanted = below > after or after.startswith(below)
+                        wanted &= below != _SKIPPED
                     else:
                         wanted = name > after
+                    name = below if inside else name
                     if wanted and name.startswith(prefix):
                         names.append(name)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         except OSError as error:
             raise self._unavailable("list", error, os.fsdecode(directory)) from error
         return names
 
-    def _stat(self, name: bytes) -> ObjectInfo | None:
+    def _info(self, descriptor: int, name: bytes) -> ObjectInfo | None:
         try:
-            size = os.stat(os.fsencode(self._root) + b"/" + name).st_size  # noqa: PTH116
-            return ObjectInfo(name.decode(), size)
-        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
-            # Deleted in the meantime, a dangling link, or a name that is not a valid key.
+            key = name.decode()
+            found = _status(key.rpartition("/")[2], descriptor)
+        except (FileNotFoundError, UnicodeDecodeError):
+            # Deleted in the meantime, or a name that is not a valid key.
             return None
         except OSError as error:
             raise self._unavailable("list", error, os.fsdecode(name)) from error
+        if stat.S_ISLNK(found.st_mode):
+            raise self._is_link(key)
+        return ObjectInfo(key, found.st_size) if stat.S_ISREG(found.st_mode) else None
+
+    def _is_link(self, place: str) -> InvalidInput:
+        path = f"{self._root}/{place}"
+        return InvalidInput(
+            f"{path} is a symbolic link, and no link below the root of a table is followed: what "
+            f"it refers to may be another's. `rm {shlex.quote(path)}` removes the link alone; if "
+            "the files belong to this table, move them to its place",
+            table=self.uri,
+            key=place,
+        )
 
     def _without_links(self, error: OSError, key: str) -> InvalidInput:
         return InvalidInput(
@@ -314,6 +448,23 @@ def _popped(names: _Names) -> Iterator[bytes]:
     heapq.heapify(names)
     while names:
         yield heapq.heappop(names)
+
+
+def _status(name: str, parent: int) -> os.stat_result:
+    """Return what is at `name` in a directory, also if it is a symbolic link."""
+    return os.stat(name, dir_fd=parent, follow_symlinks=False)
+
+
+def _read(descriptor: int, start: int, size: int) -> bytes:
+    """Return `size` bytes of a file, or all to its end."""
+    body = os.pread(descriptor, size, start)
+    if not body or len(body) == size:
+        return body
+    pieces, left = [body], size - len(body)
+    while left and (piece := os.pread(descriptor, left, start + size - left)):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def _write_durably(descriptor: int, body: Body) -> None:

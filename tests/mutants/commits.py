@@ -87,6 +87,14 @@ COMMITS = (
         "test_second_put_is_refused_and_changes_nothing",
     ),
     mutant(
+        "link-leads-out-of-the-root",
+        "W12",
+        "no symbolic link below the root of a directory is followed",
+        becomes("os.open(name, flags, dir_fd=parent)"),
+        "test_w12_no_link_below_the_root_is_followed",
+        "test_w12_a_vacuum_deletes_nothing_of_another_table",
+    ),
+    mutant(
         "chain-not-checked",
         "C5 C6",
         "the next commit names the hash of the one known",

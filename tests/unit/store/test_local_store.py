@@ -1,8 +1,10 @@
 """What is particular to a directory: durability, errors of the system, and cost."""
 
+import contextlib
 import errno
 import os
 import pickle
+import shutil
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +22,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.readers import scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
@@ -121,8 +124,8 @@ def test_a_failure_after_the_name_is_unknown(store, root, monkeypatch):
 def test_a_replayed_link_is_own_success(store, monkeypatch):
     real = os.link
 
-    def link(source, target):
-        real(source, target)
+    def link(*names, **places):
+        real(*names, **places)
         raise FileExistsError(errno.EEXIST, "the server carried it out twice")
 
     monkeypatch.setattr(os, "link", link)
@@ -164,9 +167,10 @@ def test_short_writes_are_completed(store, monkeypatch):
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
 def test_reads_that_fail_are_unavailable(store, monkeypatch, number):
     store.put_if_absent("a/key", b"body")
-    monkeypatch.setattr("builtins.open", fail(number))
-    with pytest.raises(Unavailable, match="cannot read"):
-        store.get("a/key")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail(number))
+        with pytest.raises(Unavailable, match="cannot read"):
+            store.get("a/key")
     monkeypatch.setattr(os, "scandir", fail(number))
     with pytest.raises(Unavailable, match="cannot list"):
         list(store.list(""))
@@ -201,10 +205,12 @@ def test_directories_that_somebody_removed_are_made_again(store, root, gone):
 def test_names_that_no_key_can_have_are_not_listed(store, root):
     store.put_if_absent("key", b"x")
     (root / ".tmp" / "left").write_bytes(b"by a crash")
-    (root / "dangling").symlink_to(root / "none")
+    os.mkfifo(root / "pipe")
     (Path(os.fsdecode(os.fsencode(root) + b"/\xff"))).write_bytes(b"")
     assert [row.key for row in store.list("")] == ["key"]
     assert list(store.list(".tmp/")) == []
+    with pytest.raises(KeyNotFound):
+        store.get("pipe")
 
 
 def test_a_limited_listing_reads_only_the_directories_it_needs(store, monkeypatch):
@@ -267,17 +273,129 @@ def test_without_hard_links_no_table_is_created_or_written(root, linkless):
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 
-def test_a_link_inside_a_directory_is_not_followed(tmp_path):
-    outside = tmp_path / "outside" / "2013-01-01"
-    outside.mkdir(parents=True)
-    stranger = outside / ("a" * 32 + ".parquet")
-    stranger.write_bytes(b"mine")
-    uri = str(tmp_path / "t")
+# Where a link stands, what it refers to there, and a key that leads over it.
+LINKS = {
+    "above": ("data", "data", "data/e/x"),
+    "between": ("data/e", "data/e", "data/e/x"),
+    "branch": ("_branches/b", "data", "_branches/b/e/x"),
+    "object": ("data/e/x", "data/e/x", "data/e/x"),
+    "nothing": ("data/e/x", "data/e/none", "data/e/x"),
+    "loop": ("data/e/x", "data/e/x/y", "data/e/x"),
+    "own": ("data/e", "../own/e", "data/e/x"),
+}
+
+
+@pytest.mark.hazard("W12")
+@pytest.mark.parametrize("where", LINKS)
+def test_w12_no_link_below_the_root_is_followed(store, root, tmp_path, where):
+    place, to, key = LINKS[where]
+    outside = LocalStore(tmp_path / "outside")
+    outside.put_if_absent("data/e/x", b"another's")
+    store.put_if_absent("own/e/x", b"its own")
+    (root / place).parent.mkdir(parents=True, exist_ok=True)
+    (root / place).symlink_to(tmp_path / "outside" / to if where != "own" else to)
+    before = files(tmp_path / "outside")
+    there, base = store.filesystem()
+    attempts = [
+        lambda: store.get(key),
+        lambda: store.put_if_absent(key, b"mine"),
+        lambda: list(store.list("")),
+        lambda: list(store.list(key[:-1])),
+        lambda: there.open_input_file(f"{base}/{key}"),
+        lambda: there.get_file_info([f"{base}/{key}"]),
+    ]
+    if where not in ("object", "nothing", "loop"):
+        attempts.append(lambda: store.delete([key]))
+    for attempt in attempts:
+        with pytest.raises(InvalidInput, match=r"symbolic link.*`rm .*`") as caught:
+            attempt()
+        assert caught.value.key == place
+    if place == key:
+        store.delete([key])  # the link itself is below the root
+        assert not os.path.lexists(root / place)
+    assert files(tmp_path / "outside") == before
+    assert outside.get("data/e/x") == b"another's"
+
+
+@pytest.mark.hazard("W12")
+def test_w12_temporary_files_stay_below_the_root(store, root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    root.mkdir()
+    (root / ".tmp").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInput, match="symbolic link"):
+        store.put_if_absent("key", b"x")
+    assert files(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.hazard("W12")
+def test_w12_a_link_that_comes_between_two_calls_leads_nowhere(store, root, tmp_path, monkeypatch):
+    """Whenever the directory is exchanged for a link, what is outside is neither read nor gone."""
+    outside = LocalStore(tmp_path / "outside")
+    outside.put_if_absent("data/e/x", b"another's")
+    calls = {
+        "get": lambda: store.get("data/e/x"),
+        "put": lambda: store.put_if_absent("data/e/y", b"mine"),
+        "delete": lambda: store.delete(["data/e/x"]),
+        "list": lambda: [(row.key, row.size) for row in store.list("data/")],
+    }
+    for call in calls.values():
+        for moment in range(20):
+            store.put_if_absent("data/e/x", b"own")
+            seen = []
+
+            def spied(real, seen=seen, moment=moment):
+                def spy(*arguments, **options):
+                    if len(seen) == moment:
+                        (root / "data").rename(root / "away")
+                        (root / "data").symlink_to(tmp_path / "outside" / "data")
+                    seen.append(real)
+                    return real(*arguments, **options)
+
+                return spy
+
+            with monkeypatch.context() as patch:
+                for name in ("open", "stat", "unlink", "link", "mkdir", "scandir"):
+                    patch.setattr(os, name, spied(getattr(os, name)))
+                with contextlib.suppress(InvalidInput, KeyNotFound):
+                    assert call() in (b"own", True, None, [("data/e/x", 3)])
+            if (root / "away").exists():
+                (root / "data").unlink()
+                (root / "away").rename(root / "data")
+            store.delete(["data/e/y"])
+            assert files(tmp_path / "outside") == ["data/e/x"]
+
+
+@pytest.mark.hazard("W12")
+def test_w12_the_root_itself_may_be_a_link(root, tmp_path):
+    (tmp_path / "real").mkdir()
+    root.symlink_to(tmp_path / "real")
+    store = LocalStore(root)
+    assert store.put_if_absent("a/b", b"x") is True
+    assert [row.key for row in store.list("")] == ["a/b"]
+    there, base = store.filesystem()
+    with there.open_input_file(f"{base}/a/b") as file:
+        assert file.read() == store.get("a/b") == b"x"
+    store.delete(["a/b"])
+    assert files(tmp_path / "real") == []
+
+
+@pytest.mark.hazard("W12")
+@pytest.mark.parametrize("place", ["data", "data/000000000000"])
+def test_w12_a_vacuum_deletes_nothing_of_another_table(tmp_path, place):
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
-    table = Table.create(uri, schema, time_column="at")
-    append(table, pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))}))
-    append(table, pa.table({"at": pa.array([1], pa.timestamp("us", "UTC"))}))
-    (tmp_path / "t" / "data" / "000000000000" / "x").mkdir()
-    (tmp_path / "t" / "data" / "000000000000" / "2013-01-01").symlink_to(outside)
-    vacuum(table, dry_run=False, full=True, **NOW)
-    assert stranger.exists()
+    victim, table = (
+        Table.create(str(tmp_path / name), schema, time_column="at") for name in ("victim", "t")
+    )
+    rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    for each in (victim, table):
+        append(each, rows)
+    shutil.rmtree(tmp_path / "t" / place)
+    (tmp_path / "t" / place).symlink_to(tmp_path / "victim" / place)
+    with contextlib.suppress(InvalidInput):
+        append(table, rows)
+        vacuum(table, dry_run=False, **NOW)
+    with pytest.raises(InvalidInput, match="symbolic link"):
+        vacuum(table, dry_run=False, full=True, **NOW)
+    assert scan(victim).to_table() == rows
+    with pytest.raises(InvalidInput, match="symbolic link"):
+        scan(table).to_table()
