@@ -7,6 +7,7 @@ bisection: a few headers are read, whatever the length of the history.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -71,18 +72,21 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
             "table have a common history. Check both roots; a new copy needs an empty one"
         )
     shorter = min(head.version, other_head.version)
+    young: list[str] = []  # roots of the copies that lack a version
 
-    def agree(version: int) -> bool:
-        return log.hash_at(head, version) == other.hash_at(other_head, version)
+    def agree(version: int) -> bool | None:
+        hashes = []
+        for one, newest in ((log, head), (other, other_head)):
+            try:
+                hashes.append(one.hash_at(newest, version))
+            except VersionNotFound:
+                young.append(one.store.uri)
+                return None
+        return hashes[0] == hashes[1]
 
-    try:
-        common = shorter if agree(shorter) else last_common(agree, shorter)
-    except VersionNotFound as missing:
-        raise InvalidInput(
-            f"{log.store.uri} and {other.store.uri} have nothing in common in the versions that "
-            f"both have ({missing.message}): copy the missing ones with `eventlog replicate "
-            "--backfill`"
-        ) from None
+    common = shorter if agree(shorter) else last_common(agree, shorter)
+    if common is None:
+        raise InvalidInput(_nothing_known(log.store.uri, other.store.uri, young[-1]))
     if common < 0:
         raise InvalidInput(
             f"{log.store.uri} and {other.store.uri} differ from version 0 on: they have the same "
@@ -96,22 +100,52 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
     return Relation(kind, common, head.version, other_head.version)
 
 
-def last_common(agree: Callable[[int], bool], different: int) -> int:
+def _nothing_known(one: str, other: str, young: str) -> str:
+    """Return why it is not known which versions two logs share, and what to do.
+
+    Args:
+        one: root URI of a log.
+        other: that of the other one.
+        young: which of the two lacks the versions.
+    """
+    there = shlex.quote(other if young == one else one)
+    copy = shlex.quote(young)
+    return (
+        f"{one} and {other} have nothing in common in the versions that both have: {young} begins "
+        "above the versions that they share. Copy the missing ones from the table that it is a "
+        f"copy of, TABLE: `eventlog replicate TABLE {copy} --backfill`. If that one does not have "
+        f"them, or is a branch, merge by way of it: `eventlog merge {there} TABLE` (with "
+        f"--target-option for its storage), then `eventlog merge TABLE {copy}`"
+    )
+
+
+def last_common(agree: Callable[[int], bool | None], different: int) -> int | None:
     """Return the greatest version at which two logs agree; -1 if there is none.
 
     Steps back from the end in growing steps first: logs have mostly diverged a short time ago.
 
     Args:
         agree: whether they agree at a version. Where they do, they agree at all lower versions.
+            None where one of them lacks it: it begins above, so that the search goes on there.
         different: a version at which they do not.
+
+    Returns:
+        The version; None if they differ at all versions that both have, which are not all.
     """
-    high, step = different, 1
+    high, step, known = different, 1, True
     low = high - step
-    while low >= 0 and not agree(low):
+    while low >= 0 and (found := agree(low)) is not True:
+        if found is None:  # against step-over-the-start-of-a-copy
+            known = False
+            break
         high, step = low, step * 2
         low = high - step
     low = max(low, -1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if agree(middle) else (low, middle)
-    return low
+        found = agree(middle)
+        if found is False:
+            high = middle
+        else:
+            low, known = middle, found is True
+    return low if known else None

@@ -11,6 +11,13 @@ COPIES = (
         "test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon",
     ),
     mutant(
+        "step-over-the-start-of-a-copy",
+        "W18",
+        "what two logs share is searched above the start of the younger one",
+        never,
+        "test_a_copy_that_began_late_is_merged_however_much_was_written_since",
+    ),
+    mutant(
         "gap-left-open",
         "G1",
         "nobody can write the first version that a copy leaves out",
