@@ -46,6 +46,8 @@ from eventlog.state.keyed.slices import (
     span,
     taken_in,
 )
+from eventlog.state.small.timing import effective
+from eventlog.store.port import store_time_ms
 
 _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
 _GROUP_BYTES = 4 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
@@ -112,6 +114,10 @@ def merge_slices(
 def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
     """Return the version up to which tombstones may be forgotten; -1: none may.
 
+    `tombstone_hours` must have passed twice, up to a commit and again after it: one wrong clock
+    makes one step in the times of commits, and can shorten one of the two only. And it must have
+    passed twice by the clock of this program. Where it is not, tombstones are kept.
+
     An older value that lies above the merge was hidden by its tombstone, so nothing may lie there
     that was committed when the merge was planned (FORMAT.md R15.14). What a restore brings back was
     committed in the versions of its span.
@@ -121,9 +127,14 @@ def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
         return -1
     planned = t.snapshot(task.version)
     hours = setting(planned.properties, "tombstone_hours")
+    # against forgotten-by-the-times-of-commits-alone
+    now_ms = min(planned.header.time, store_time_ms(t.store, t.clock))
     try:
         # One of exactly that age is kept.
-        return version_at(t.log, planned, planned.header.time - hours * _HOUR_MS - 1)
+        between = version_at(t.log, planned, now_ms - hours * _HOUR_MS - 1)
+        between_ms = effective(planned.meta.clock, between, t.log.header(between).time)
+        # against forgotten-by-one-step-of-time
+        return version_at(t.log, planned, between_ms - hours * _HOUR_MS - 1)
     except VersionNotFound:
         return -1
 

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Setting] = {
         32_768, 4096, 2**20, "size of a commit at which a key frame falls due"
     ),
     "app_retention_days": Setting(
-        90, 1, 36_500, "days for which an app id's last sequence is kept"
+        90, 1, 36_500, "days for which an app id's last sequence is kept, at least"
     ),
     "retention_hours": Setting(168, 0, 876_000, "hours for which vacuum keeps versions readable"),
     "staging_hours": Setting(24, 0, 876_000, "hours that an upload may take before it is fenced"),
@@ -48,7 +48,7 @@ SETTINGS: dict[str, Setting] = {
         8 * 2**20, 2**10, 2**30, "Arrow bytes above which an upsert writes a segment a bucket"
     ),
     "tombstone_hours": Setting(
-        168, 0, 876_000, "hours for which a delete hides older rows that arrive later"
+        168, 0, 876_000, "hours for which a delete hides older rows that arrive later, at least"
     ),
 }
 TEXT_SETTINGS = {"stats_columns": "leading columns, or names (a,b or JSON), that get statistics"}

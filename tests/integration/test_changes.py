@@ -63,8 +63,9 @@ def test_what_a_forgotten_tombstone_had_hidden_is_told():
     table = table_of(MemoryStore(), key="id", **settings)
     upsert(table, arrow((1, "a"), days=1))
     delete(table, keys=arrow((1, "a"), days=9).select(["id", "at"]))
-    table.clock.advance(2 * 3_600_000)
-    append(table, arrow((2, "b")))
+    for _ in range(2):
+        table.clock.advance(2 * 3_600_000)
+        append(table, arrow((2, "b")))
     planned = compaction.plan(table, policy=POLICY)
     upsert(table, arrow((1, "late"), days=5))
     assert scan(table, where="id = 1").count() == 0
@@ -86,8 +87,9 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
     table = table_of(MemoryStore(), key="id", **settings)
     upsert(table, arrow((1, "a"), days=1))
     delete(table, keys=arrow((1, "a"), days=9).select(["id", "at"]))
-    table.clock.advance(2 * 3_600_000)
-    append(table, arrow((2, "b")))
+    for _ in range(2):
+        table.clock.advance(2 * 3_600_000)
+        append(table, arrow((2, "b")))
     planned = compaction.plan(table, policy=POLICY)
     upsert(table, arrow((1, "late"), days=5))
 

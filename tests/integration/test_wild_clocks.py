@@ -134,7 +134,9 @@ def test_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(early):
     assert rows(table) == ["row 0", "row 1", "row 2", "row 50"]
     table.clock.advance(91 * DAY_MS)
     append(table, events(1, first=51), app_id="a third", app_seq=1)
-    assert set(table.head().meta.apps) == {"another", "a third"}
+    table.clock.advance(91 * DAY_MS)
+    append(table, events(1, first=52), app_id="a fourth", app_seq=1)
+    assert set(table.head().meta.apps) == {"another", "a third", "a fourth"}
 
 
 def test_times_that_are_right_cannot_be_set(late):

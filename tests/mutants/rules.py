@@ -25,6 +25,13 @@ RULES = (
         "test_an_app_goes_forward_only",
     ),
     mutant(
+        "mark-forgotten-by-one-step-of-time",
+        "R10.7 W13",
+        "a wrong clock forgets no unit of work",
+        becomes("time_ms - retention"),
+        "test_a_unit_of_work_by_a_clock_that_is_behind_is_young",
+    ),
+    mutant(
         "carried-twice",
         "G3",
         "a commit of another log is carried once",

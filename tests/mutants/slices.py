@@ -4,6 +4,20 @@ from mutants.swap import becomes, keep, mutant, never
 
 SLICES = (
     mutant(
+        "forgotten-by-the-times-of-commits-alone",
+        "R15.14 W13",
+        "a delete is old by the clock of the compaction, too",
+        becomes("planned.header.time"),
+        "test_a_delete_is_not_forgotten_before_its_time_by_the_clock_of_the_compaction",
+    ),
+    mutant(
+        "forgotten-by-one-step-of-time",
+        "R15.14 W13",
+        "the time of a delete has passed twice",
+        becomes("between"),
+        "test_a_delete_by_a_clock_that_is_behind_is_young",
+    ),
+    mutant(
         "children-left-behind",
         "F11",
         "after a split a segment has rows of both buckets that one of its became",

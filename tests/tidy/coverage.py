@@ -77,6 +77,7 @@ HAZARDS = {
     "W9": "a handle whose table was replaced by another notices before it commits or deletes",
     "W10": "a store that breaks its contract is detected before the second writer's first row",
     "W12": "no path leaves the root: get, put and delete refuse a key behind a symbolic link",
+    "W13": "a time in the log decides no answer: one wrong clock changes no row",
     "W18": "from any state that commands reach, those that the message names make copies one again",
 }
 

@@ -7,6 +7,7 @@ fold").
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 
 import msgspec
 
@@ -336,17 +337,20 @@ def mark_app(meta: Meta, app: App, version: int, time_ms: int) -> Meta:
     """Return the small state with the app's sequence.
 
     A new app id removes ids that are past the retention, and the oldest ones beyond `MAX_APPS`.
-    Time alone never removes an id committed in the last `APP_VERSIONS` versions.
+    Time alone never removes an id committed in the last `APP_VERSIONS` versions, and the retention
+    must have passed twice, up to the mark of another id and again after it: one wrong clock makes
+    one step in the times of commits (FORMAT.md R10.7, hazard W13).
     """
     apps = {**meta.apps, app.id: AppMark(app.seq, version, time_ms)}
     if app.id not in meta.apps:
-        oldest = time_ms - setting(meta.properties, "app_retention_days") * DAY_MS
+        retention = setting(meta.properties, "app_retention_days") * DAY_MS
+        times = {n: timing.effective(meta.clock, m.version, m.time) for n, m in apps.items()}
+        past = [at for at in times.values() if at < time_ms - retention]
+        # against mark-forgotten-by-one-step-of-time
+        oldest = max(past) - retention if past else -inf
         recent = version - APP_VERSIONS
         kept = [
-            name
-            for name, mark in apps.items()
-            if timing.effective(meta.clock, mark.version, mark.time) >= oldest
-            or mark.version > recent
+            name for name, mark in apps.items() if times[name] >= oldest or mark.version > recent
         ]
         kept = sorted(kept, key=lambda n: (apps[n].version, n.encode()))[-MAX_APPS:]
         apps = {name: apps[name] for name in sorted(kept, key=str.encode)}
