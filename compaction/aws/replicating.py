@@ -68,7 +68,9 @@ class Settings(Struct, frozen=True, kw_only=True):
                 "EVENTLOG_REPLICAS is not set: give the tables and their copies as JSON, such as "
                 '{"s3://bucket/flights": "s3://other/flights"}'
             )
+        options = _texts(environ, "EVENTLOG_REPLICA_OPTIONS")
         for source, target in places.items():
+            open_store(source), open_store(target, options)  # refuses credentials, unshown
             if is_within(target, [source]) or is_within(source, [target]):
                 raise InvalidInput(
                     f"EVENTLOG_REPLICAS: {target!r} and {source!r} lie in each other: every copy "
@@ -77,8 +79,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return cls(
             places=places,
             name=environ.get("EVENTLOG_REPLICA_NAME") or None,
-            options=_texts(environ, "EVENTLOG_REPLICA_OPTIONS"),
+            options=options,
         )
+
+    def __repr__(self) -> str:
+        # The values of the options may be secret.
+        return f"Settings(places={self.places!r}, name={self.name!r}, options={[*self.options]!r})"
 
     def target_of(self, table: str) -> str | None:
         """Return the root of a table's copy; None if it is not to be copied."""

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, NoReturn, TypeVar
 
@@ -48,7 +48,7 @@ class Place:
     """
 
     uri: str
-    storage_options: dict[str, str]
+    storage_options: dict[str, str] = field(repr=False)
     as_json: bool
 
     def open(self) -> Table:
@@ -198,7 +198,8 @@ def pairs(
     for value in values:
         name, separator, text = value.partition("=")
         if not separator or not name:
-            raise click.BadParameter(f"{value!r} is not of the form NAME=VALUE", param=parameter)
+            # The value is not shown: it may be a secret.
+            raise click.BadParameter("give it in the form NAME=VALUE", param=parameter)
         parsed[name] = text
     return parsed
 

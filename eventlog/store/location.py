@@ -63,7 +63,8 @@ def _store_at(
         return MemoryStore(location)
     if scheme == "file":
         return LocalStore(_file_path(location), clock)
-    raise InvalidInput(f"scheme {scheme[:40]!r} is not supported: write {_FORMS}")
+    shown = repr(scheme[:40]) if "@" not in scheme else "of this URI"  # not a password
+    raise InvalidInput(f"scheme {shown} is not supported: write {_FORMS}")
 
 
 def _is_path(location: str) -> bool:
@@ -167,5 +168,5 @@ def _file_path(uri: str) -> str:
     # Hadoop writes file:/path.
     parts = urlsplit(uri)
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise InvalidInput(f"{uri[:80]!r} is not of the form file:///path")
+        raise InvalidInput("a file: URI must be file:///path, without a host, a query or #")
     return os.path.abspath(unquote(parts.path))  # noqa: PTH100

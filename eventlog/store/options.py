@@ -35,6 +35,32 @@ class StoreOptions:
     region: str | None = None
     profile: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse an endpoint with credentials in it."""
+        if self.endpoint_url is not None:
+            check_endpoint(self.endpoint_url, "storage option endpoint_url")
+
+
+def check_endpoint(url: str, what: str) -> None:
+    """Refuse a user name, a password or a query in the URL of an endpoint.
+
+    The URL names the place of a store: in the log, if a copy is attached under a name, in errors,
+    and in what replicas are listed as. So no part of it may be secret.
+
+    Args:
+        url: of the endpoint.
+        what: where it is set, for the error, which does not show the URL.
+
+    Raises:
+        InvalidInput: it has one.
+    """
+    if not {"@", "?", "#"}.isdisjoint(url):  # against secret-in-an-endpoint
+        raise InvalidInput(
+            f"{what} must be a scheme, a host and a port alone, without a user name, a password or "
+            "a query: it is shown, and written into logs. Give credentials as storage options "
+            "access_key_id and secret_access_key, or by the AWS environment"
+        )
+
 
 NAMES = tuple(option.name for option in fields(StoreOptions))
 

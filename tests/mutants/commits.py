@@ -95,6 +95,13 @@ COMMITS = (
         "test_w12_a_vacuum_deletes_nothing_of_another_table",
     ),
     mutant(
+        "secret-in-an-endpoint",
+        "W8",
+        "the URL of an endpoint has no password",
+        never,
+        "test_no_password_of_an_endpoint_gets_anywhere",
+    ),
+    mutant(
         "chain-not-checked",
         "C5 C6",
         "the next commit names the hash of the one known",

@@ -30,7 +30,14 @@ from eventlog.store.port import (
     check_range,
 )
 from eventlog.store.retry import MAX_TRIES, retrying
-from eventlog.store.s3.answers import date_ms, delete_error, read_error, refusal, status_of
+from eventlog.store.s3.answers import (
+    date_ms,
+    delete_error,
+    read_error,
+    refusal,
+    status_of,
+    text_of,
+)
 from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
@@ -377,7 +384,8 @@ class S3Store:
 
     def _unknown(self, error: Exception, key: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"S3 did not say whether the object was created ({type(error).__name__}: {error})",
+            "S3 did not say whether the object was created "
+            f"({type(error).__name__}: {text_of(error)})",
             table=self.uri,
             key=key,
         )
@@ -386,7 +394,9 @@ class S3Store:
         wrong = _configuration_error(error)
         return self._placed(
             wrong
-            or Unavailable(f"S3 did not answer a request to {verb} ({error}): try again later"),
+            or Unavailable(
+                f"S3 did not answer a request to {verb} ({text_of(error)}): try again later"
+            ),
             key,
         )
 
@@ -445,5 +455,5 @@ def _configuration_error(error: Exception) -> InvalidInput | None:
         exceptions.InvalidEndpointConfigurationError,
     )
     if isinstance(error, before):
-        return InvalidInput(f"the S3 configuration is wrong: {error}")
+        return InvalidInput(f"the S3 configuration is wrong: {text_of(error)}")
     return None

@@ -5,6 +5,7 @@ No I/O: takes the plain dicts of boto3's answers and errors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -14,6 +15,8 @@ from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, Unavailabl
 
 # Worth a retry, although these statuses are client errors.
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
+# What stands before the host of a URL.
+_CREDENTIALS = re.compile(r"//[^'\"]*@")
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
 _CREDENTIAL_CODES = frozenset(
     {
@@ -24,6 +27,11 @@ _CREDENTIAL_CODES = frozenset(
         "TokenRefreshRequired",
     }
 )
+
+
+def text_of(error: Exception) -> str:
+    """Return the text of a library's error, without the credentials of a URL, as of a proxy."""
+    return _CREDENTIALS.sub("//***@", str(error))
 
 
 def status_of(answer: Mapping[str, Any]) -> int:

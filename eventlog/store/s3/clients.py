@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import InvalidInput
 from eventlog.store.options import StoreOptions
 from eventlog.store.s3 import endpoints
+from eventlog.store.s3.answers import text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -171,7 +172,7 @@ def _connect(options: StoreOptions) -> Clients:
             for attempts in (READ_ATTEMPTS, 1)
         )
     except (BotoCoreError, ValueError) as error:
-        raise InvalidInput(f"the S3 configuration is wrong: {error}") from error
+        raise InvalidInput(f"the S3 configuration is wrong: {text_of(error)}") from None
     return Clients(session, read, write, custom, region, ca_path)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from eventlog.errors import InvalidInput
+from eventlog.store.options import check_endpoint
 
 _KEY = "key"
 # The hosts that pyarrow's client derives from the region.
@@ -37,7 +38,7 @@ class Way:
     host: str | None
     virtual: bool
     ca_path: str | None = None
-    proxy: dict[str, Any] | None = None
+    proxy: dict[str, Any] | None = field(default=None, repr=False)
 
 
 def find(client: Any, bucket: str, ca_path: str | None) -> Way:
@@ -64,9 +65,10 @@ def check(endpoint_url: str, path: str | None) -> None:
         path: path of the certificates to trust, or None.
 
     Raises:
-        InvalidInput: the endpoint has a path, the proxy is not an HTTP proxy, or the certificates
-            are not a file.
+        InvalidInput: the endpoint has a path or credentials, the proxy is not an HTTP proxy, or the
+            certificates are not a file.
     """
+    check_endpoint(endpoint_url, "the S3 endpoint (AWS_ENDPOINT_URL, or endpoint_url of a profile)")
     _proxy(endpoint_url)
     endpoint_path = urlsplit(endpoint_url).path.rstrip("/")
     if endpoint_path:
@@ -120,6 +122,13 @@ def _proxy(endpoint_url: str) -> dict[str, Any] | None:
     if not setting:
         return None
     url = urlsplit(setting if "//" in setting else f"http://{setting}")
+    try:
+        port = url.port
+    except ValueError:  # its text may be a part of the password
+        raise InvalidInput(
+            "the environment sets a proxy (HTTP_PROXY, HTTPS_PROXY) that is no URL: its port is "
+            "not a number, or its password has a character such as / that is to be percent-encoded"
+        ) from None
     if url.scheme not in ("http", "https") or not url.hostname:
         raise InvalidInput(
             f"the environment sets a proxy of scheme {url.scheme[:20]!r}, which is not supported: "
@@ -128,7 +137,7 @@ def _proxy(endpoint_url: str) -> dict[str, Any] | None:
     proxy: dict[str, Any] = {
         "scheme": url.scheme,
         "host": url.hostname,
-        "port": url.port or (443 if url.scheme == "https" else 80),
+        "port": port or (443 if url.scheme == "https" else 80),
     }
     if url.username:
         proxy |= {"username": unquote(url.username), "password": unquote(url.password or "")}
