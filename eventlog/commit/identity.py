@@ -13,7 +13,7 @@ from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Header
-from eventlog.store.branching.roots import check_there
+from eventlog.store.branching.roots import check_there, unless_deleted
 from eventlog.store.location import check_promise
 from eventlog.store.retry import retrying
 
@@ -71,12 +71,13 @@ class Identity:
             check_there(self._log.store)
             raise self._missing(header) from None
         if stored != header:
-            raise Corrupt(
-                f"version {header.version} differs from the one read before: the log was forked or "
-                "changed; run `eventlog fsck`, and open the table again",
-                table=self._log.store.uri,
-                version=header.version,
-            )
+            with unless_deleted(self._log.store):
+                raise Corrupt(
+                    f"version {header.version} differs from the one read before: the log was "
+                    "forked or changed; run `eventlog fsck`, and open the table again",
+                    table=self._log.store.uri,
+                    version=header.version,
+                )
         self.seen()
 
     def confirm(self) -> None:

@@ -42,7 +42,7 @@ from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
-from eventlog.store.branching.roots import check_there, held_from
+from eventlog.store.branching.roots import check_there, held_from, unless_deleted
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
@@ -106,8 +106,8 @@ class Log:
         versions, frames, last = self._listed()
         gaps = chain.gaps([*versions, -1] if last else versions)
         if gaps:  # against gap-not-checked
-            check_there(self.store)  # what was committed late to a deleted branch lies alone
-            chain.check_explained(gaps, self.starts(), self.store.uri)
+            with unless_deleted(self.store):  # what was committed late to it lies alone
+                chain.check_explained(gaps, self.starts(), self.store.uri)
         return versions[0], versions[0] in frames
 
     def _listed(self) -> tuple[list[int], list[int], bool]:
@@ -268,6 +268,10 @@ class Log:
         Raises:
             Corrupt: the commits themselves do not add up.
         """
+        with unless_deleted(self.store):
+            return self._resolved(commit, body)
+
+    def _resolved(self, commit: Commit, body: bytes) -> Snapshot:
         pending: list[tuple[Commit, bytes]] = []
         while True:
             try:
@@ -302,16 +306,19 @@ class Log:
             commit, body = self.read(known.version + 1)
         except VersionNotFound:
             return known
-        chain.check_follows(known, commit, self.store.uri)
+        with unless_deleted(self.store):
+            chain.check_follows(known, commit, self.store.uri)
         try:
             head = self.head_version()
         except TableNotFound:
+            check_there(self.store)
             head = -1
         # A stale LIST may be behind, but a session never goes backwards.
         if head > commit.header.version:  # against session-goes-backwards
             before, before_body = commit, body
             commit, body = self.read(head)
-            chain.check_later(before, before_body, commit, self.store.uri)
+            with unless_deleted(self.store):
+                chain.check_later(before, before_body, commit, self.store.uri)
         return self.resolve(commit, body)
 
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
@@ -325,7 +332,8 @@ class Log:
         Raises:
             Corrupt: it does not follow the known snapshot.
         """
-        chain.check_follows(known, commit, self.store.uri)
+        with unless_deleted(self.store):
+            chain.check_follows(known, commit, self.store.uri)
         return self.resolve(commit, body)
 
     def took_effect(self, commit: Commit, after: Snapshot, transaction_id: str) -> bool:

@@ -180,6 +180,52 @@ def test_on_every_kind_of_store(place, request, tmp_path):
     raise AssertionError(f"more than {MOST} calls")
 
 
+class Late(MemoryStore):
+    """Calls `before` once, right before the first commit of a branch."""
+
+    before = None
+
+    def put_if_absent(self, key, body):
+        if "/_log/" in key and self.before is not None:
+            call, self.before = self.before, None
+            call()
+        return super().put_if_absent(key, body)
+
+
+QUESTIONS = {
+    "append": lambda branch: append(branch, events(1, first=60)),
+    "key frame": lambda branch: branch.write_keyframe(),
+    "head": lambda branch: branch.refresh(),
+    "version": lambda branch: scan(branch, version=FORK + 2).to_table(),
+    "history": lambda branch: list(branch.history()),
+    "vacuum": lambda branch: vacuum(branch, dry_run=False),
+    "check": lambda branch: branch.verify(),
+    "opened": lambda branch: Table(BranchStore(branch.store.parent, "audit")).head(),
+}
+
+
+@pytest.mark.hazard("W9")
+@pytest.mark.parametrize("ahead", [False, True], ids=["same head", "one ahead"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_w9_what_another_writer_stored_late_is_no_damage(question, ahead):
+    """Of two writers of a branch that is deleted, one stores a commit afterwards."""
+    store = Late("memory://late")
+    store.delete(row.key for row in list(store.list("")))
+    with_branch(store)
+    one, two = on(store, 100), on(store, 200)
+
+    def between():
+        if ahead:
+            append(one, events(1, first=50))
+        fresh(store, 300).delete_branch("audit")
+
+    store.before = between
+    with pytest.raises(errors.TableNotFound, match="was deleted"):
+        append(two, events(1, first=55))
+    with pytest.raises(errors.TableNotFound, match=r"was deleted|there is no branch"):
+        QUESTIONS[question](one)
+
+
 @pytest.mark.parametrize(
     "how", ["lost", *(pytest.param(h, marks=pytest.mark.long) for h in ("before", "after"))]
 )

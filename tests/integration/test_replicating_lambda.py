@@ -88,7 +88,7 @@ def test_a_table_that_fails_is_delivered_again_and_others_are_copied(bucket, pla
         ("", "not set"),
         ("[]", "JSON object"),
         ('{"s3://a/x": 1}', "JSON object"),
-        ('{"s3://a/x": "s3://a/x/copy"}', "in each other"),
+        ('{"s3://bucket/x": "s3://bucket/x/copy"}', "in each other"),
     ],
 )
 def test_a_wrong_setting_is_told(text, why, monkeypatch):

@@ -102,6 +102,13 @@ BRANCHES = (
         "test_a_reader_is_told_that_the_branch_was_deleted",
     ),
     mutant(
+        "deleted-branch-called-forked",
+        "W9",
+        "what was stored late under a deleted branch is not called a damaged log",
+        skip,
+        "test_w9_what_another_writer_stored_late_is_no_damage",
+    ),
+    mutant(
         "commit-to-a-branch-without-its-pin",
         "V2",
         "no branch takes rows whose parent does not hold what it reads",

@@ -7,9 +7,10 @@ before it (FORMAT.md R16.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from eventlog.errors import KeyNotFound, TableNotFound
+from eventlog.errors import Corrupt, KeyNotFound, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.model.records import Fork
 from eventlog.store.port import ObjectStore
@@ -69,6 +70,22 @@ def check_there(store: ObjectStore) -> None:
         "open its parent, or make the branch again",
         table=store.uri,
     )
+
+
+@contextmanager
+def unless_deleted(store: ObjectStore) -> Iterator[None]:
+    """A context in which damage is only told of a branch that is there; costs nothing else.
+
+    What writers stored late under a branch that was deleted looks like a log that was forked.
+
+    Raises:
+        TableNotFound: the block raised `Corrupt`, and the branch was deleted.
+    """
+    try:
+        yield
+    except Corrupt:
+        check_there(store)  # against deleted-branch-called-forked
+        raise
 
 
 def held_from(forks: Sequence[Fork]) -> int:
