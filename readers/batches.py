@@ -62,11 +62,23 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
     Raises:
         pa.ArrowException: the expression fails on a row.
     """
-    from pyarrow import acero  # noqa: PLC0415 - loads pandas where that is installed
-
-    if not table.column_names:  # acero would treat it as a table without rows
+    if not table.column_names:
         rows = filtered(pa.table({"": pa.nulls(table.num_rows)}), where).num_rows
         return pa.Table.from_batches([counted(rows)])
+    return table.filter(passing(table, where))
+
+
+def passing(table: pa.Table, where: pc.Expression) -> pa.Array:
+    """Return for each row whether the expression is true; never null.
+
+    Args:
+        table: rows of one or more columns.
+        where: the expression.
+
+    Raises:
+        pa.ArrowException: the expression fails on a row.
+    """
+    from pyarrow import acero  # noqa: PLC0415 - loads pandas where that is installed
 
     steps = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
@@ -74,7 +86,8 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
     ]
     # One thread, to keep the order; the pieces of a scan already run in parallel.
     mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-    return table.filter(mask.column(0))
+    whole = mask.column(0).combine_chunks()
+    return pc.fill_null(whole, False)
 
 
 def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

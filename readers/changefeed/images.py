@@ -5,7 +5,7 @@ Imports eventlog and readers.keyed only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,13 +28,17 @@ COLUMNS = pa.schema(
 _WINDOW_BYTES = 64 * 2**20  # of rows, each once for every version that wrote its key after it
 
 
-def of_versions(rows: pa.Table, rule: MergeRule, after: int) -> Iterator[pa.Table]:
+def of_versions(
+    rows: pa.Table, rule: MergeRule, after: int, compared: Collection[str]
+) -> Iterator[pa.Table]:
     """Yield what each version did to the keys that it wrote.
 
     Args:
         rows: the rows of those keys, as `Slices.written` returns them.
         rule: the merge rule.
         after: the version before the first one.
+        compared: the columns whose values make an update. Others, such as those that order the
+            rows of a key, may differ in a row that is not told.
 
     Returns:
         The columns of `rows` without `_op` and `AT`, then `_change` and `_version`. In the order of
@@ -50,7 +54,7 @@ def of_versions(rows: pa.Table, rule: MergeRule, after: int) -> Iterator[pa.Tabl
     rows = rows.filter(pc.greater(rows.column(AT), after))
     for window in _windows(before, rows, key):
         known = pa.concat_tables([before, window]).combine_chunks()
-        for change in _of_window(known, bare, after, key):
+        for change in _of_window(known, bare, after, key, compared):
             yield _with_keys(change, keys, key)
         # What this window did is put together, so that a key that is written again and again does
         # not cost its whole past in each.
@@ -60,7 +64,13 @@ def of_versions(rows: pa.Table, rule: MergeRule, after: int) -> Iterator[pa.Tabl
         before = before.select(known.column_names)
 
 
-def between(before: pa.Table, after: pa.Table, rule: MergeRule, version: int) -> pa.Table:
+def between(
+    before: pa.Table,
+    after: pa.Table,
+    rule: MergeRule,
+    version: int,
+    compared: Collection[str],
+) -> pa.Table:
     """Return what a version did to the rows of a keyed table, by all rows before and after it.
 
     Args:
@@ -68,6 +78,7 @@ def between(before: pa.Table, after: pa.Table, rule: MergeRule, version: int) ->
         after: the rows after it, in the same columns.
         rule: the merge rule, for the key.
         version: the version.
+        compared: as in `of_versions`.
 
     Returns:
         As `of_versions`.
@@ -89,9 +100,8 @@ def between(before: pa.Table, after: pa.Table, rule: MergeRule, version: int) ->
             ),
         }
     )
-    return _with_keys(_differences(images, touches, -1, key), keys, key).select(
-        [*before.column_names, CHANGE, VERSION]
-    )
+    changes = _with_keys(_differences(images, touches, -1, key, compared), keys, key)
+    return changes.select([*before.column_names, CHANGE, VERSION])
 
 
 def inserted(rows: pa.Table, versions: pa.Array) -> pa.Table:
@@ -200,7 +210,9 @@ def _counted(rows: pa.Table, key: str) -> dict[int, int]:
     return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
 
 
-def _of_window(known: pa.Table, rule: MergeRule, after: int, key: str) -> Iterator[pa.Table]:
+def _of_window(
+    known: pa.Table, rule: MergeRule, after: int, key: str, compared: Collection[str]
+) -> Iterator[pa.Table]:
     """Yield what the versions after `after` did, of rows that are known in commit order."""
     touches = pa.table({key: known.column(key), AT: known.column(AT)})
     touches = touches.filter(pc.greater(touches.column(AT), after))
@@ -222,10 +234,12 @@ def _of_window(known: pa.Table, rule: MergeRule, after: int, key: str) -> Iterat
     copies = known.drop_columns([AT]).take(merging.in_one_piece(spread.column("row")))
     copies = copies.append_column(AT, merging.in_one_piece(spread.column("until"))).combine_chunks()
     images = merging.shown(copies, replace(rule, key=(key, AT)))
-    yield _differences(images, touches, after, key)
+    yield _differences(images, touches, after, key, compared)
 
 
-def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> pa.Table:
+def _differences(
+    images: pa.Table, touches: pa.Table, after: int, key: str, compared: Collection[str]
+) -> pa.Table:
     """Return how the images of each key differ from one touch to the next.
 
     Args:
@@ -233,6 +247,7 @@ def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> p
         touches: `key` and `AT`; of each key one with `AT` = `after`, which is where it begins.
         after: the version before the first one.
         key: the column that numbers the keys.
+        compared: the columns whose values make an update.
     """
     numbered = pa.table(
         {
@@ -252,7 +267,7 @@ def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> p
     at, now, then = at.filter(told), now.filter(told), then.filter(told)
     values = images.drop_columns([AT])
     both = pc.and_(pc.is_valid(now), pc.is_valid(then))
-    same = _alike(values.take(then.filter(both)), values.take(now.filter(both)))
+    same = _alike(values, then.filter(both), now.filter(both), compared)
     updated = pc.replace_with_mask(both, both, pc.invert(same))
     parts = []
     for change, rows, mask in (
@@ -269,6 +284,28 @@ def _differences(images: pa.Table, touches: pa.Table, after: int, key: str) -> p
     return changes.take(pc.sort_indices(changes.select([VERSION, key, CHANGE]), sort_keys=order))
 
 
+def of_view(changes: pa.Table, passes: pa.Array, columns: Sequence[str]) -> pa.Table:
+    """Return the changes of a filtered view: those of the rows that pass, in some columns.
+
+    An update of which one row passes is told by that row. One of which both pass is told if they
+    differ in these columns.
+
+    Args:
+        changes: in which each `update_before` stands directly before its `update_after`.
+        passes: whether each row passes the filter.
+        columns: the columns of the view.
+    """
+    before = pc.equal(merging.in_one_piece(changes.column(CHANGE)), BEFORE)
+    firsts = pc.indices_nonzero(before)
+    seconds = pc.add(firsts, pa.scalar(1, firsts.type))
+    both = pc.and_(passes.take(firsts), passes.take(seconds))
+    firsts, seconds = firsts.filter(both), seconds.filter(both)
+    same = _alike(changes, firsts, seconds, columns)
+    hidden = pa.concat_arrays([firsts.filter(same), seconds.filter(same)])
+    numbers = pc.indices_nonzero(passes)
+    return changes.take(numbers.filter(pc.invert(pc.is_in(numbers, value_set=hidden))))
+
+
 def _with_keys(changes: pa.Table, keys: pa.Table, key: str) -> pa.Table:
     """Return changes with the key columns in place of their number."""
     numbers = merging.in_one_piece(changes.column(key))
@@ -283,11 +320,21 @@ def _marked(rows: pa.Table, change: pa.Array, versions: pa.Array) -> pa.Table:
     return rows.append_column(COLUMNS.field(VERSION), versions)
 
 
-def _alike(left: pa.Table, right: pa.Table) -> pa.Array:
-    """Return which rows are the same in all columns, bit by bit."""
-    same = pa.repeat(pa.scalar(True), left.num_rows)
-    for one, other in zip(left.columns, right.columns, strict=True):
-        a, b = _comparable(one), _comparable(other)
+def _alike(rows: pa.Table, left: pa.Array, right: pa.Array, columns: Iterable[str]) -> pa.Array:
+    """Return which pairs of rows are the same in some columns, bit by bit.
+
+    Args:
+        rows: the rows.
+        left: the number of one row of each pair.
+        right: the number of the other.
+        columns: the columns; those that `rows` does not have are left out.
+    """
+    same = pa.repeat(pa.scalar(True), len(left))
+    for name in columns:
+        if name not in rows.column_names:
+            continue
+        column = rows.column(name)
+        a, b = _comparable(column.take(left)), _comparable(column.take(right))
         equal = pc.fill_null(pc.equal(a, b), False)
         same = pc.and_(same, pc.or_(equal, pc.and_(pc.is_null(a), pc.is_null(b))))
     return same

@@ -263,7 +263,8 @@ class _Planner:
         added = [s for s in between.added if self._in_time(s)]
         rule = self.question.rule
         if rule is None:
-            self.found += steps.exchanged(after.version, dropped, added)
+            timed = self.question.time_column.name in self.question.schema.names
+            self.found += steps.exchanged(after.version, dropped, added, timed=timed)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
             self.found.append(steps.replaced(after.version, old, new, rule.splits))

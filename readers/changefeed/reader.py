@@ -23,7 +23,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.batches import filtered
+from eventlog.readers.batches import passing
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
@@ -74,24 +74,33 @@ class ChangeReading:
         for step in found:
             for portion in steps.portions(step, self.portion_bytes):
                 for changes in self._of(portion):
-                    yield from self._wanted(changes)
+                    yield from self._told(changes)
 
     def _of(self, step: Step) -> Iterator[pa.Table]:
+        """Yield the changes that pass the filter, with at least the columns of the result."""
         match step:
             case Appended(segments):
-                yield from self._inserted(segments)
+                for rows in self._inserted(segments):
+                    yield self._passing(rows)
             case Exchanged(version, dropped, added):
                 yield from self._exchanged(version, dropped, added)
+            case Written() | Replaced():
+                for changes in self._of_keys(step):
+                    yield self._passing(changes)
+
+    def _of_keys(self, step: Written | Replaced) -> Iterator[pa.Table]:
+        """Yield the changes of keys, also those of rows that do not pass the filter."""
+        slices = self._slices()
+        # What else is read, such as a column that orders the rows of a key, makes no update.
+        compared = {*self.reading.schema.names, *self.reading.filter_columns}
+        match step:
             case Written(after, runs):
-                slices = self._slices()
                 rows = slices.written(runs, after)
-                yield from images.of_versions(rows, slices.rule, after)
+                yield from images.of_versions(rows, slices.rule, after, compared)
             case Replaced(version, before, after_it, int(above)):
-                slices = self._slices()
                 old, new = (slices.known(runs, above) for runs in (before, after_it))
-                yield images.between(old, new, slices.rule, version)
+                yield images.between(old, new, slices.rule, version, compared)
             case Replaced(version, before, after_it):
-                slices = self._slices()
                 schema = slices.reading.schema
                 if not any(run.segments for run in before):
                     for batch in slices.merged(after_it):
@@ -102,7 +111,7 @@ class ChangeReading:
                     pa.Table.from_batches(slices.merged(runs), schema)
                     for runs in (before, after_it)
                 )
-                yield images.between(old, new, slices.rule, version)
+                yield images.between(old, new, slices.rule, version, compared)
 
     def _slices(self) -> Slices:
         """Return how the rows of slices are read: with key and filter columns, unfiltered."""
@@ -138,7 +147,8 @@ class ChangeReading:
     def _exchanged(
         self, version: int, dropped: Sequence[Segment], added: Sequence[Segment]
     ) -> Iterator[pa.Table]:
-        reading = self._unfiltered()
+        # Only rows that pass are compared, and only in the columns of the result.
+        reading = self.reading
         if not dropped:
             for batch in reading.batches(added):
                 rows = pa.Table.from_batches([batch])
@@ -153,21 +163,26 @@ class ChangeReading:
             for old, new in _divided(reading, (dropped, added), count):
                 yield images.exchanged(old, new, version)
 
-    def _wanted(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that pass the filter, with exactly the schema of the result."""
+    def _passing(self, changes: pa.Table) -> pa.Table:
+        """Return the changes that pass the filter, as those of a filtered view."""
         reading = self.reading
-        if reading.filter is not None:
-            try:
-                changes = filtered(changes, reading.filter)
-            except (pa.ArrowException, ValueError) as error:
-                why = str(error).split("\n", 1)[0][:300]
-                raise InvalidInput(
-                    f"the predicate fails on the rows: {why}", table=reading.store.uri
-                ) from error
+        if reading.filter is None:
+            return changes
+        try:
+            passes = passing(changes, reading.filter)
+        except (pa.ArrowException, ValueError) as error:
+            why = str(error).split("\n", 1)[0][:300]
+            raise InvalidInput(
+                f"the predicate fails on the rows: {why}", table=reading.store.uri
+            ) from error
+        return images.of_view(changes, passes, reading.schema.names)
+
+    def _told(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield changes with exactly the schema of the result."""
         if changes.num_rows:
             changes = changes.append_column(TIME, self._times(changes.column(VERSION)))
             changes = changes.select(self.schema.names).cast(self.schema)
-            yield from changes.to_batches(max_chunksize=reading.batch_rows)
+            yield from changes.to_batches(max_chunksize=self.reading.batch_rows)
 
     def _times(self, versions: pa.ChunkedArray) -> pa.Array:
         known = sorted(self.times)
@@ -250,10 +265,10 @@ def changes(
         t: the table, or its root.
         start: the version that is known already; 0, in which a table has no rows, or later.
         end: the last version to tell of; the newest if None.
-        columns: names of the table's columns to read; all if None. Only their values are compared,
-            beside those of the filter.
-        where: SQL text or a pyarrow expression that selects rows, of those before and those after
-            each change. An update of a row that no longer passes has its `update_before` only.
+        columns: names of the table's columns to read; all if None. Only their values are compared:
+            an update of others is none, and without a key rows that are alike in these cancel out.
+        where: SQL text or a pyarrow expression that selects rows, of those before and after each
+            change: a row that leaves it has an `update_before` only, one that enters it the other.
         batch_rows: the largest number of rows in a batch.
         storage_options: with a root: see `eventlog.store.options`.
 

@@ -160,7 +160,7 @@ def appeared(version: int, found: Sequence[Run]) -> Replaced:
 
 
 def exchanged(
-    version: int, dropped: Iterable[Segment], added: Iterable[Segment]
+    version: int, dropped: Iterable[Segment], added: Iterable[Segment], *, timed: bool
 ) -> list[Exchanged]:
     """Return the steps of a version that took rows away, one for each time that they are of.
 
@@ -168,6 +168,7 @@ def exchanged(
         version: the version.
         dropped: the segments that were live before it only.
         added: the segments that are live after it only.
+        timed: whether rows that are alike are of one time; if not, there is one step for all.
     """
     marked = [(parse_chunk(s.chunk), 0, s) for s in dropped]
     marked += [(parse_chunk(s.chunk), 1, s) for s in added]
@@ -175,7 +176,7 @@ def exchanged(
     steps: list[Exchanged] = []
     end = None
     for chunk, side, segment in marked:
-        if end is None or chunk.start >= end:
+        if end is None or (timed and chunk.start >= end):
             steps.append(Exchanged(version, (), ()))
         end = chunk.end if end is None else max(end, chunk.end)
         last = steps[-1]

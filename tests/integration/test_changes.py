@@ -1,12 +1,15 @@
 """`changes`: what a caller sees of it, its errors, and what it costs."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from support.builders import commit
 
 from eventlog import Table, compaction, errors
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.commit import publication
 from eventlog.format import codec, keys
@@ -147,6 +150,104 @@ def test_only_columns_asked_for_are_compared():
     found = changes(table, 1, columns=["at"]).to_table()
     assert found.schema.names == ["at", "_change", "_version", "_time"]
     assert found.column("at").to_pylist() == [NOON, NOON + DAY]
+
+
+ORDERS = {
+    "order_by": {"order_by": "seq"},
+    "group": {"properties": {"merge": "partial", "merge.group.seq": "v"}},
+}
+
+
+@pytest.mark.hazard("W14")
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_orders_the_rows_of_a_key_is_compared_only_if_it_is_asked_for(tmp_path, order):
+    """By the keys that were written, by whole slices, in one range and in several."""
+    schema = SCHEMA.append(pa.field("seq", pa.int64()))
+    uri = str(tmp_path / "t")
+    table = Table.create(uri, schema, time_column="at", key="id", **ORDERS[order])
+    with_seq = lambda seq: arrow((1, "a")).append_column("seq", pa.array([seq], pa.int64()))
+    upsert(table, with_seq(1))
+    upsert(table, with_seq(2))
+    table.restore(1)
+    upsert(table, with_seq(3))
+    pairs = [
+        (kind, version, seq)
+        for version, seqs in ((2, (1, 2)), (3, (2, 1)), (4, (1, 3)))
+        for kind, seq in zip(("update_before", "update_after"), seqs, strict=True)
+    ]
+    for columns in (["id", "v"], ["v"], ["id"], []):
+        assert changes(uri, 1, columns=columns).to_table().num_rows == 0
+        assert changes(uri, 1, columns=columns, where="id = 1").to_table().num_rows == 0
+        shown = CliRunner().invoke(build(), ["changes", uri, "1", "--columns", "v,id", "--json"])
+        assert (shown.exit_code, shown.stdout) == (0, "")
+    for start, end in ((1, 4), (1, 2), (2, 3), (3, 4)):
+        found = changes(uri, start, end, columns=["seq"]).to_table().to_pylist()
+        wanted = [pair for pair in pairs if start < pair[1] <= end]
+        assert [(c["_change"], c["_version"], c["seq"]) for c in found] == wanted
+
+
+@pytest.mark.hazard("W14")
+def test_an_update_of_which_both_rows_pass_alike_is_none():
+    """What only the filter reads decides which rows there are, and makes no update."""
+    table = table_of(MemoryStore(), key="id")
+    upsert(table, arrow((1, "a")))
+    for value in ("b", "z", "y", "a"):
+        upsert(table, arrow((1, value)))
+    table.restore(4)
+    found = changes(table, 1, columns=["id"], where="v < 'c'").to_table().to_pylist()
+    assert [(c["_change"], c["_version"]) for c in found] == [
+        ("update_before", 3),
+        ("update_after", 5),
+        ("update_before", 6),
+    ]
+
+
+@pytest.mark.hazard("W14")
+@pytest.mark.parametrize("where", [None, "id > 0"])
+def test_rows_without_a_key_cancel_out_by_the_columns_asked_for(where):
+    """Whatever chunks they lie in, and whatever the filter reads."""
+    table = table_of(MemoryStore(), granularity="day")
+    append(table, arrow((1, "a")))
+    overwrite(table, arrow((2, "a"), (3, "b"), days=3))
+    found = changes(table, 1, columns=["v"], where=where).to_table().to_pylist()
+    assert [(c["_change"], c["v"]) for c in found] == [("insert", "b")]
+    assert changes(table, 1, columns=["v"], where="v = 'a'").to_table().num_rows == 0
+
+
+@pytest.mark.hazard("W14")
+@pytest.mark.parametrize("seed", range(3))
+def test_filtered_changes_that_are_applied_make_a_filtered_copy(seed):
+    """As docs/guides/streaming.md says it: in batches whose rows come in any order."""
+    chance, place = random.Random(seed), pa.field("place", pa.int64())
+    store, copied = MemoryStore(), MemoryStore()
+    table = table_of(store, key="id")
+    copy = Table.create(
+        copied.uri,
+        SCHEMA.append(place),
+        store=copied,
+        clock=ManualClock(1_700_000_000_000, 1),
+        time_column="at",
+        key="id",
+        order_by="place",
+    )
+    seen, where = 0, "v IN ('a', 'b')"
+    for _ in range(4):
+        for _ in range(3):
+            upsert(table, arrow((chance.randrange(4), chance.choice("abyz"))))
+            delete(table, keys=pa.table({"id": [chance.randrange(4)]}))
+        news = changes(table, seen, where=where)
+        found = news.to_table().to_pylist()
+        chance.shuffle(found)
+        for change in found:
+            kept = change.pop("_change") in ("insert", "update_after")
+            version = change.pop("_version")
+            change |= {"_op": "u" if kept else "d", "place": 2 * version + kept}
+        if found:
+            whole = pa.schema([*SCHEMA, place, pa.field("_op", pa.string())])
+            upsert(copy, pa.Table.from_pylist(found, schema=whole))
+        seen = news.end
+        wanted = scan(table, where=where).to_table().sort_by("id")
+        assert scan(copy, SCHEMA.names).to_table().sort_by("id").equals(wanted)
 
 
 def test_without_columns_the_rows_are_counted():

@@ -55,8 +55,8 @@ def counted(batches):
     return Counter(repr(row) for batch in batches for row in batch.to_pylist())
 
 
-def expected(table, start, end=None, where=None):
-    return counted([readers.changes(table, start, end, where=where).to_table()])
+def expected(table, start, end=None, where=None, columns=None):
+    return counted([readers.changes(table, start, end, columns, where).to_table()])
 
 
 def read(uri, **options):
@@ -107,6 +107,8 @@ def test_batch_reads_and_streams_have_the_changes(local_uri, keyed):
     assert counted(read(local_uri, targetBytes="1")) == expected(table, 0)
     some = read(local_uri, startingVersion="4", endingVersion=str(newest - 1), where="n > 1")
     assert counted(some) == expected(table, 3, newest - 1, "n > 1")
+    narrow = read(local_uri, columns="id", where="n > 1", targetBytes="1")
+    assert counted(narrow) == expected(table, 0, where="n > 1", columns=["id"])
     stream = Stream(local_uri, startingVersion="0", maxVersionsPerTrigger="2")
     assert counted(stream.drain()) == expected(table, 0)
     assert len(stream.ends) > 2
