@@ -16,6 +16,7 @@ from threading import BoundedSemaphore
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
@@ -34,6 +35,7 @@ from eventlog.readers.batches import (
 from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.readers.objects import SegmentObject
 from eventlog.readers.together import better_together, together
+from eventlog.state.keyed.rule import DELETE, OP, UPSERT
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -218,6 +220,19 @@ class _Source:
             return every  # the filter fails on a bound; it may not fail on the rows
         return [group.id for group in kept.row_groups]
 
+    def check_operations(self, rows: pa.Table) -> None:
+        """Check that rows of a keyed table are upserts or deletes, where that was read (R15.6).
+
+        Raises:
+            DataLoss: one is neither. To take it for an upsert could bring a deleted row back.
+        """
+        if OP not in rows.column_names or isinstance(self.segment.slice, UnsetType):
+            return
+        known = pc.is_in(rows.column(OP), value_set=pa.array([UPSERT, DELETE, None], pa.string()))
+        if not pc.all(known, min_count=0).as_py():
+            odd = rows.column(OP).filter(pc.invert(known))[0].as_py()
+            raise self.object.loss(f"a row has {odd[:80]!r} in {OP!r}, which is no operation")
+
     def undecodable(self, error: Exception) -> DataLoss:
         """Return the error for bytes that match the log but do not decode."""
         return self.object.loss(
@@ -267,7 +282,9 @@ class _Piece:
                 seen += batch.num_rows
                 if not batch.num_rows:
                     break
-                yield conform(pa.Table.from_batches([batch]), source.fields)
+                table = conform(pa.Table.from_batches([batch]), source.fields)
+                source.check_operations(table)
+                yield table
         except _FAILURES as error:
             if isinstance(error, EventLogError | MemoryError):
                 raise

@@ -25,6 +25,7 @@ from eventlog.model.records import (
     FORMAT_VERSION,
     KNOWN_FEATURES,
     Commit,
+    Count,
     Fork,
     Header,
     KeyFrame,
@@ -54,9 +55,9 @@ class _Format(msgspec.Struct, frozen=True):
     """The fields that say whether this release can read the rest."""
 
     format: str
-    min_reader: int
+    min_reader: Count
     features: tuple[str, ...] = ()
-    min_writer: int = FORMAT_VERSION
+    min_writer: Count = FORMAT_VERSION
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -179,6 +180,7 @@ def decode_start(body: bytes, version: int, table: str | None) -> Start:
     _check_size(body, MAX_START_BYTES)
     _check_readable(_decode(body, _Format, "start"))
     start = _decode_canonical(unsealed(body, "start"), Start, "start")
+    wellformed.check_start(start)
     if start.version != version or not -1 <= start.after < version:
         raise Corrupt(f"the start of the replica at version {version} is that of another version")
     if table is not None and start.table != table:
@@ -337,6 +339,7 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
             changed[field] = merged if merged or field not in OPTIONAL_MAPS else msgspec.UNSET
         if redundant:
             raise Corrupt(f"the commit's state repeats a value of its key frame in {field!r}")
+        wellformed.check_hashes(field, value)
         if _encoder.encode(value) != _encoder.encode(change):
             raise Corrupt(f"the commit's state field {field!r} is not in canonical form")
     return msgspec.structs.replace(old, **changed)

@@ -12,7 +12,7 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Add, Segment
+from eventlog.model.records import Add, ColumnStats, Segment, Slice
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"
@@ -119,19 +119,35 @@ def key_of(segment: Segment) -> str:
 
 
 def check_entry(segment: Segment) -> None:
-    """Check that an entry's parts are valid in a key, and that its statistics are in order.
+    """Check an entry by itself: its key, schema, statistics and place in slices (R5.2, R15.3).
 
     Raises:
-        Corrupt: they are not; a leaf could not store such an entry unchanged.
+        Corrupt: a part is not what FORMAT.md allows there.
     """
     key_of(segment)
     check_object(segment)
+    if segment.schema < 1:
+        raise Corrupt(f"segment {segment.id} was written with schema {segment.schema}")
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
         raise Corrupt(f"segment {segment.id} has statistics that are not in order of columns")
-    place = segment.slice
-    if not isinstance(place, UnsetType) and None in (place.low, place.high, place.ordinal):
+    if any(map(is_mixed, segment.stats)):
+        raise Corrupt(f"segment {segment.id} has a text and a number as bounds of one column")
+    if not isinstance(segment.slice, UnsetType):
+        _check_place(segment, segment.slice)
+
+
+def is_mixed(stat: ColumnStats) -> bool:
+    """Return whether one bound is a text and the other a number."""
+    both = stat.min is not None and stat.max is not None
+    return both and isinstance(stat.min, str) != isinstance(stat.max, str)
+
+
+def _check_place(segment: Segment, place: Slice) -> None:
+    if place.low is None or place.high is None or place.ordinal is None:
         raise Corrupt(f"segment {segment.id} has a slice without versions or ordinal")
+    if place.first > place.last or not place.low <= place.high <= segment.version:
+        raise Corrupt(f"segment {segment.id} has its buckets or its versions in the wrong order")
 
 
 def check_object(entry: Add | Segment) -> None:

@@ -62,6 +62,17 @@ _SLICE_KINDS = ("base", "late", "log")
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _SPILL_ACTION = pa.field("drop", pa.bool_())
 # Columns of unique values, for which a dictionary would only take more space.
+_PLACE = ("chunk_start", "chunk_end", "id")
+# The Parquet types of the columns, each with its logical type (FORMAT.md R9.3). An INT32 has nulls
+# only: bounds of which there is none.
+_PHYSICAL: dict[tuple[str, str], Any] = {
+    ("BOOLEAN", "None"): pa.bool_(),
+    ("INT32", "Null"): pa.null(),
+    ("INT64", "None"): pa.int64(),
+    ("BYTE_ARRAY", "String"): pa.string(),
+    ("FIXED_LEN_BYTE_ARRAY", "None"): "fixed",
+}
+_BOUND_TYPES = (pa.string(), pa.null())
 _PLAIN = ("id", "checksum", "hash", "tail_sha256")
 _TAIL = ("tail_size", "tail_sha256")
 _COUNTS = (
@@ -177,15 +188,21 @@ def _plain_bytes(table: pa.Table) -> int:
     return size
 
 
-def from_parquet(body: bytes, rows: int) -> pa.Table:
+def from_parquet(body: bytes, rows: int, *, spilled: bool = False) -> pa.Table:
     """Return the entry table in `body`.
 
+    Args:
+        body: the bytes of a leaf or spill.
+        rows: the number of its rows.
+        spilled: it is a spill, which has the column `drop`, and not a leaf.
+
     Raises:
-        Corrupt: it is not Parquet, does not have `rows` rows, or lacks columns of an entry.
+        Corrupt: it is not Parquet, does not have `rows` rows, or other columns than FORMAT.md R9.3
+            and R6.4 name, of other types or in another order.
     """
     table = read_frame(body, rows)
     try:
-        return _conform(table)
+        return _conform(table, spilled=spilled)
     except UnicodeDecodeError:
         raise Corrupt("a frame object has text that is not valid UTF-8") from None
 
@@ -194,7 +211,8 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
     """Return the table in the bytes of an object under `_frames/`, whatever its columns.
 
     Raises:
-        Corrupt: it is not Parquet, or does not have `rows` rows.
+        Corrupt: it is not Parquet, does not have `rows` rows, or has a column of a type that no
+            object there has.
     """
     try:
         file = pq.ParquetFile(io.BytesIO(body))
@@ -208,7 +226,10 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
                 f"a frame object has {file.metadata.num_rows} rows instead of {rows}, or more than "
                 f"{_MAX_FRAME_BYTES} bytes"
             )
-        return file.read()
+        plain = _plain_schema(file.schema, file.schema_arrow.names)
+        table = file.read()
+        # Other programs note types of their own beside those of Parquet.
+        return table if table.schema.types == plain.types else table.cast(plain)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
@@ -276,14 +297,15 @@ def from_spill(
         Corrupt: a row is neither an add nor a drop, or the versions and partitions of adds are not
             of one form.
     """
-    if _SPILL_ACTION.name not in table.column_names:
-        raise Corrupt("a spill object lacks the column 'drop'")
     marks = table.column(_SPILL_ACTION.name)
     table = table.drop_columns([_SPILL_ACTION.name])
-    _check_filled(table, ("chunk_start", "chunk_end", "id"))
+    _check_filled(table, _PLACE)
     gone = table.filter(marks)
     kept = table.filter(pa.compute.invert(marks))
+    _check_filled(gone, ("hash",))
+    _check_empty(gone, [name for name in gone.column_names if name not in (*_PLACE, "hash")])
     _check_filled(kept, ("epoch", "rows", "bytes", "checksum", "schema"))
+    _check_empty(kept, ["hash", *(("version", "partition") if actions else ())])
     try:
         chunks = _chunk_names(
             gone.column("chunk_start").to_pylist(), gone.column("chunk_end").to_pylist()
@@ -298,9 +320,10 @@ def from_spill(
         if given and versions.null_count:
             raise Corrupt("a spill object says only of some adds that its commit made them")
         ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
-        kept = kept.set_column(4, _FIXED.field(4), versions.fill_null(version))
         partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
-        kept = kept.set_column(5, _FIXED.field(5), partitions)
+        for name, values in (("version", versions.fill_null(version)), ("partition", partitions)):
+            at = kept.schema.get_field_index(name)  # columns of statistics may stand before it
+            kept = kept.set_column(at, _FIXED.field(name), values)
         return to_segments(kept if actions else _with_spans(kept, version)), drops
     except (TypeError, AttributeError) as error:
         raise Corrupt(f"a spill object has rows that violate the format: {error}") from None
@@ -444,6 +467,35 @@ def _chunk_names(starts: list[int], ends: list[int]) -> list[str]:
         raise Corrupt(f"a frame object has an invalid time chunk: {error}") from None
 
 
+def _plain_schema(schema: Any, names: Sequence[str]) -> pa.Schema:
+    """Return the columns by their Parquet types, before anything is decoded.
+
+    Raises:
+        Corrupt: one has a type that no column of these objects has.
+    """
+    fields = []
+    for place in range(len(schema)):
+        column = schema.column(place)
+        plain = _PHYSICAL.get((column.physical_type, str(column.logical_type)))
+        flat = len(schema) == len(names) and column.max_repetition_level == 0
+        if not flat or column.max_definition_level > 1 or plain is None:
+            raise Corrupt(
+                f"a frame object has a column {column.path[:80]!r} of the Parquet type "
+                f"{column.physical_type} {column.logical_type}"
+            )
+        fields.append(
+            pa.field(column.name, pa.binary(column.length) if plain == "fixed" else plain)
+        )
+    return pa.schema(fields)
+
+
+def _check_empty(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse values where FORMAT.md R6.4 has nulls."""
+    for name in names:
+        if table.column(name).null_count != table.num_rows:
+            raise Corrupt(f"a spill object has values in its column {name!r} that mean nothing")
+
+
 def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
     """Refuse nulls in columns that every entry must fill."""
     for name in names:
@@ -451,10 +503,10 @@ def _check_filled(table: pa.Table, names: Iterable[str]) -> None:
             raise Corrupt(f"a frame object has nulls in its column {name!r}")
 
 
-def _conform(table: pa.Table) -> pa.Table:
-    """Check the columns of a decoded frame object, and cast them to their exact types."""
-    exact = _exact(table.schema)
-    if _SPILL_ACTION.name not in table.column_names:
+def _conform(table: pa.Table, *, spilled: bool) -> pa.Table:
+    """Check the columns of a decoded frame object, and give them exactly their types."""
+    exact = _exact(table.schema, spilled=spilled)
+    if not spilled:
         _check_filled(table, (name for name in _FIXED.names if name not in _TAIL))
         starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
         _chunk_names(starts, ends)
@@ -467,16 +519,30 @@ def _conform(table: pa.Table) -> pa.Table:
             table = table.cast(exact)
     except (pa.ArrowException, ValueError) as error:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
-    _check_slices(table)
+    _check_slices(table, spilled=spilled)
     _check_counts(table)
+    if not spilled:
+        _check_entries(table)
     return table
 
 
-def _check_slices(table: pa.Table) -> None:
+def _check_entries(table: pa.Table) -> None:
+    """Refuse entries of a leaf as `keys.check_entry` does those of JSON."""
+    columns = [(table.column("tail_size"), table.column("bytes"))]
+    columns.append((pa.scalar(1, pa.int64()), table.column("schema")))
+    if "slice_kind" in table.column_names:
+        names = (("first", "last"), ("low", "high"))
+        columns += [tuple(table.column(f"slice_{name}") for name in pair) for pair in names]
+        columns.append((table.column("slice_high"), table.column("version")))
+    for least, most in columns:
+        if pc.any(pc.greater(least, most), min_count=0).as_py():
+            raise Corrupt("a frame object has an entry whose parts contradict each other")
+
+
+def _check_slices(table: pa.Table, *, spilled: bool) -> None:
     """Refuse places in slices of which a part is missing, or of an unknown kind."""
     if "slice_kind" not in table.column_names:
         return
-    spilled = _SPILL_ACTION.name in table.column_names
     kinds = table.column("slice_kind")
     absent = pc.is_null(kinds)
     for name in _SLICE.names:
@@ -506,19 +572,16 @@ def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
 
 
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
-def _exact(schema: pa.Schema) -> pa.Schema:
+def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
     """Check the columns of a decoded frame object, and return them with their exact types."""
     fixed, fields = {field.name: field for field in (*_FIXED, *_SLICE, _SPLITS)}, []
+    known = fixed | ({_SPILL_ACTION.name: _SPILL_ACTION} if spilled else {})
     for field in schema:
         stem, _, number = field.name.partition("_")
-        if field.name in fixed:
-            fields.append(fixed[field.name])
-        elif field.name == _SPILL_ACTION.name:
-            fields.append(_SPILL_ACTION)
+        if field.name in known:
+            fields.append(known[field.name])
         elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
-            kept = stem != "nulls" and (
-                pa.types.is_string(field.type) or pa.types.is_null(field.type)
-            )
+            kept = stem != "nulls" and field.type in _BOUND_TYPES
             fields.append(pa.field(field.name, field.type if kept else pa.int64()))
         else:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
@@ -527,11 +590,18 @@ def _exact(schema: pa.Schema) -> pa.Schema:
         [*_FIXED.names, *_SLICE.names],
         [*_FIXED.names, *_SLICE.names, _SPLITS.name],
     ):
-        raise Corrupt("a frame object lacks a column of a segment entry")
+        raise Corrupt("a frame object lacks a column of an entry, or has them in another order")
+    odd = next((f.name for f, to in zip(schema, fields, strict=True) if f.type != to.type), None)
+    if odd is not None:
+        raise Corrupt(f"a frame object has a column {odd!r} of the wrong type")
     wanted = {f"{stem}_{n}" for n in _stats_ids(schema.names) for stem in ("min", "max", "nulls")}
     stats = [name for name in schema.names if name not in fixed and name != _SPILL_ACTION.name]
-    if sorted(stats) != sorted(wanted) or schema.names.count(_SPILL_ACTION.name) > 1:
-        raise Corrupt("a frame object has incomplete statistics")
+    if sorted(stats) != sorted(wanted) or schema.names.count(_SPILL_ACTION.name) != int(spilled):
+        raise Corrupt("a frame object has incomplete statistics, or a spill lacks 'drop'")
+    for number in _stats_ids(schema.names):
+        kinds = {schema.field(f"{stem}_{number}").type for stem in ("min", "max")} - {pa.null()}
+        if len(kinds) > 1:
+            raise Corrupt(f"a frame object has texts and numbers as bounds of column {number}")
     return pa.schema(fields)
 
 

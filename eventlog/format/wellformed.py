@@ -18,6 +18,8 @@ from eventlog.format import keys
 from eventlog.format.places import entry_key, first_key
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import (
+    Analysed,
+    Claim,
     Commit,
     Drop,
     Fork,
@@ -25,11 +27,14 @@ from eventlog.model.records import (
     KeyFrame,
     Leaf,
     Meta,
+    Origin,
     Schema,
     Segment,
     SetOrigin,
     SetSchema,
     Spill,
+    Start,
+    Sweep,
     Transaction,
 )
 
@@ -50,6 +55,7 @@ def check_header(header: Header, version: int | None) -> None:
         )
     _check_form(header.table, header.version, header.time, "commit")
     _check_hash(header.state_hash)
+    _check_features(header.features)
     if (header.prev is None) != (header.version == 0):
         raise Corrupt("`prev` must be null in version 0, and only there", version=header.version)
     if header.prev is not None:
@@ -106,6 +112,39 @@ def check_transaction(transaction: Transaction) -> None:
     _check_spill(transaction.spill)
 
 
+def check_start(start: Start) -> None:
+    """Check the start of a replica, except its version (see `codec.decode_start`).
+
+    Raises:
+        Corrupt: a part is malformed.
+    """
+    if not keys.is_segment_id(start.table):
+        raise Corrupt(f"{start.table[:80]!r} is not a table id")
+    _check_features(start.features)
+
+
+def check_hashes(field: str, value: Any) -> None:
+    """Check the forms of the ids and hashes in a field of the small state (FORMAT.md R5.2).
+
+    Args:
+        field: its name.
+        value: its value; of a map also the names that changed, with None for one that is gone.
+
+    Raises:
+        Corrupt: one of them is malformed. The names of maps are not looked at.
+    """
+    if isinstance(value, Sweep):
+        _check_spill(value.pending)
+    elif isinstance(value, Analysed):
+        _check_hash(value.policy)
+    elif isinstance(value, dict) and field in ("claims", "origins"):
+        for entry in value.values():
+            if isinstance(entry, Origin):
+                _check_hash(entry.commit)
+            elif isinstance(entry, Claim):
+                _check_ids(entry.segments)
+
+
 def check_fork(fork: Fork, name: str) -> None:
     """Check where a branch forks.
 
@@ -157,10 +196,13 @@ def check_root(root: KeyFrame) -> None:
     """
     _check_form(root.table, root.version, root.time, "key frame")
     _check_hash(root.commit)
-    for field in _MAPS:
-        names = getattr(root.state, field)
-        if not isinstance(names, UnsetType):
-            _check_ordered(names, field)
+    _check_hash(root.state_hash)
+    _check_features(root.features)
+    for field in _FIELDS:
+        value = getattr(root.state, field)
+        if field in _MAPS and not isinstance(value, UnsetType):
+            _check_ordered(value, field)
+        check_hashes(field, value)
     if root.state.origins == {}:  # absent, and never empty (R5.1)
         raise Corrupt("a key frame has an empty map of origins", version=root.version)
     _check_types(root.state.schema, 6)
@@ -182,6 +224,7 @@ def _check_leaf(leaf: Leaf) -> None:
         or not start < end <= leaf.end <= MAX_MS
         or leaf.segments == 0
         or columns != sorted(set(columns))
+        or any(keys.is_mixed(stat) for stat in leaf.stats)
     ):
         raise Corrupt(
             "a key frame has an invalid entry for a leaf", key=keys.frame_key(leaf.sha256)
@@ -201,6 +244,16 @@ def _check_form(table: str, version: int, time_ms: int, what: str) -> None:
 
 def _check_hash(text: str) -> None:
     keys.frame_key(text)
+
+
+def _check_ids(segments: Sequence[str]) -> None:
+    wrong = next((i for i in segments if not keys.is_segment_id(i)), None)
+    if wrong is not None:
+        raise Corrupt(f"a claim names {wrong[:80]!r}, which is not a segment id")
+
+
+def _check_features(features: Sequence[str]) -> None:
+    _check_rising(features, "features")
 
 
 def _check_spill(spill: Spill | None) -> None:

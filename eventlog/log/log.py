@@ -283,7 +283,7 @@ class Log:
                     raise
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
                 pending.append((commit, body))
-                below, below_body = self.read(start)
+                below, below_body = self._below(start)
                 # against stepped-back-into-another-log
                 chain.check_later(below, below_body, commit, self.store.uri)
                 commit, body = below, below_body
@@ -292,6 +292,25 @@ class Log:
             delta = spills.delta_of(later, self.spill)
             state = resolve.over(state, later, later_body, delta, meta)
         return self._snapshot(state)
+
+    def _below(self, version: int) -> tuple[Commit, bytes]:
+        """Return the commit of a version whose key frame is unusable.
+
+        Raises:
+            VersionNotReplicated: this replica does not have it.
+            Corrupt: it is missing.
+        """
+        try:
+            return self.read_below(version)
+        except VersionNotReplicated:
+            raise
+        except VersionNotFound:
+            raise Corrupt(
+                f"the key frame of version {version} is unusable, and its commit is missing: run "
+                "`eventlog fsck`, and put both back from a copy",
+                table=self.store.uri,
+                version=version,
+            ) from None
 
     def newer(self, known: Snapshot) -> Snapshot:
         """Return the head, given an earlier head. One GET if there is no newer version.
@@ -504,7 +523,7 @@ class Log:
         Raises:
             Corrupt: it is missing or damaged. Unlike a key frame, it cannot be recomputed.
         """
-        return segments.from_parquet(self.frame(spill), spill.adds + spill.drops)
+        return segments.from_parquet(self.frame(spill), spill.adds + spill.drops, spilled=True)
 
     def frame(self, spill: Spill) -> bytes:
         """Return the bytes of a spill object under `_frames/`. One GET.

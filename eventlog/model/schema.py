@@ -7,6 +7,7 @@ are normalised; any other type is refused, with advice what to cast it to (FORMA
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,6 +45,7 @@ _NORMALISED: dict[pa.DataType, pa.DataType] = {
     pa.date64(): pa.date32(),
 }
 _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _MAX_DEPTH = limits.TYPE_DEPTH
 _MAX_NAME = limits.NAME_CHARACTERS
 _TOO_DEEP = f"it is nested too deeply: at most {_MAX_DEPTH} levels of lists, maps and structs"
@@ -311,13 +313,21 @@ def _form_problem(schema: Schema) -> str | None:
     columns = schema.columns
     if any(
         len(set(names)) != len(columns)
-        for names in ([c.id for c in columns], [c.name.lower() for c in columns])
+        for names in ([c.id for c in columns], [_ascii_lower(c.name) for c in columns])
     ):
         return "a column id or a column name occurs twice"
     for column in columns:
         if problem := type_problem(column.type):
             return f"column {column.name!r}: {problem}"
     return None
+
+
+def _ascii_lower(name: str) -> str:
+    """Return a name with `a` to `z` for `A` to `Z`: the same in every language and release (R7.2).
+
+    Writers refuse more: names that are equal in the lower case of the Unicode that they know.
+    """
+    return name.translate(_ASCII_LOWER)
 
 
 def _struct_field(part: Any, depth: int) -> pa.Field:

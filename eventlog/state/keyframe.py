@@ -163,9 +163,11 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
     Raises:
         Corrupt: the bytes or the entries are not those that the root describes.
     """
-    if codec.sha256(body) != leaf.sha256:  # against leaf-hash-not-checked
+    # against leaf-hash-not-checked
+    if codec.sha256(body) != leaf.sha256 or len(body) != leaf.size:
         raise Corrupt(
-            "the leaf's bytes do not have the hash in its name", key=keys.frame_key(leaf.sha256)
+            "the leaf's bytes do not have the hash and size in its root",
+            key=keys.frame_key(leaf.sha256),
         )
     table = segments.from_parquet(body, leaf.segments)
     # Lookups and pruning trust what the root says about a leaf.

@@ -137,8 +137,10 @@ def where(body: bytes) -> None:
 
 def leaf(body: bytes) -> None:
     """A frame object: a key frame's leaf, or a spill."""
-    table = segments.from_parquet(body, _claimed_rows(body))
-    if "drop" in table.column_names:
+    rows = _claimed_rows(body)
+    spilled = "drop" in segments.read_frame(body, rows).column_names
+    table = segments.from_parquet(body, rows, spilled=spilled)
+    if spilled:
         adds, drops = segments.from_spill(table, 7)
         if len(adds) + len(drops) != table.num_rows:
             # Whoever names a spill names these counts, and refuses others.

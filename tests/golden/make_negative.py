@@ -1,6 +1,6 @@
 """Write the negative vectors: small changes to golden tables, and what a reader has to do then.
 
-    .venv/bin/python tests/golden/make_negative.py
+    PYTHONPATH=tests .venv/bin/python tests/golden/make_negative.py
 
 writes `negative.json`; `README.md` says what its fields mean. A change of a commit or of a root is
 a list of texts to find and to put; where only what stands behind the digests is to be wrong, the
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from golden import negative_log
 
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"
@@ -856,6 +857,7 @@ def main() -> int:
         for one in [
             *(*commits(), *limits(), *deltas(), *histories()),
             *(*frames(), *own_roots(), *objects(), *keyed(), *split(), *merged()),
+            *negative_log.all_cases(),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -130,7 +130,7 @@ def test_the_rows_of_the_spill_stand_for_what_the_text_says():
     commit = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())
     spill = commit["delta"]["spill"]
     body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
-    adds, _ = segments.from_spill(segments.from_parquet(body, spill["adds"]), 5)
+    adds, _ = segments.from_spill(segments.from_parquet(body, spill["adds"], spilled=True), 5)
     shown = [row for row in rows(section("2.7")) if len(row) == 6 and row[0] == "false"]
     stored = pq.read_table(io.BytesIO(body)).to_pylist()
     for row, raw, add in zip(shown, stored, adds, strict=True):

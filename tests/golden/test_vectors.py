@@ -1,15 +1,14 @@
 """What a second implementation compares itself with is what this one answers."""
 
-import base64
 import functools
 import json
 
 import pytest
-from golden import vectors
+from golden import checks, vectors
 from support import builders
 
 from eventlog import Table
-from eventlog.errors import Corrupt, DataLoss, UnsupportedFormat
+from eventlog.errors import Corrupt, DataLoss, UnsupportedFormat, VersionVacuumed
 from eventlog.format import keys
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
@@ -74,30 +73,9 @@ def test_there_is_a_void_transaction_for_every_rule_that_voids_one():
 
 
 def changed(case):
-    """The objects of a table after the changes of a negative vector."""
-    contents = dict(objects(case["table"]))
-    for change in case["changes"]:
-        key = change["key"]
-        body = contents.get(key, b"")
-        for find, put in change.get("text", ()):
-            assert body.count(find.encode()) == 1, (case["name"], find)
-            body = body.replace(find.encode(), put.encode())
-        if "times" in change:
-            text, count = change["times"]
-            assert body.count(text.encode()) == 1, case["name"]
-            body = body.replace(text.encode(), text.encode() * count)
-        if "at" in change:
-            put = bytes.fromhex(change["hex"])
-            body = body[: change["at"]] + put + body[change["at"] + len(put) :]
-        body = body[: change["cut"]] if "cut" in change else body
-        body = change["new"].encode() if "new" in change else body
-        body = base64.b64decode(change["base64"]) if "base64" in change else body
-        if "absent" in change:
-            del contents[key]
-        else:
-            assert contents.get(key) != body
-            contents[key] = body
-    return stored(contents)
+    """The store of a table, or of a branch of it, after the changes of a negative vector."""
+    branches = checks.branches_of(case["table"])
+    return functools.reduce(BranchStore, branches, stored(checks.changed(case)))
 
 
 def read(store, version):
@@ -138,6 +116,11 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
     elif case["what"] == "lost":
         with pytest.raises(DataLoss):
             read(store, version)
+    elif case["what"] == "vacuumed":
+        table = Table.open("memory:", store=store)
+        assert table.snapshot(version).entries().num_rows
+        with pytest.raises(VersionVacuumed):
+            scan(table, version=version).to_table()
     elif case["what"] == "chain":
         with pytest.raises(Corrupt):
             chained(store, version)
@@ -150,7 +133,7 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
         found = vectors.answer(Table.open("memory:", store=store), version, effect)
         if case["what"] in ("older key frame", "either"):
             assert version_of_base(store, version) != version_of_base(
-                stored(objects(case["table"])), version
+                store_of(case["table"]), version
             )
         for field in ("state_hash", "totals", "live", "transactions", "rows"):
             assert found[field] == answer[field]

@@ -450,7 +450,8 @@ def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, version)
     older = [s for s in older if s.version != version]
     table = segments.spill([*older, *mine], gone, version)
     body = segments.to_parquet(table)
-    again = segments.from_parquet(body, len(older) + len(mine) + len(gone))
+    count = len(older) + len(mine) + len(gone)
+    again = segments.from_parquet(body, count, spilled=True)
     assert segments.from_spill(again, version) == ([*older, *mine], gone)
     moved, _ = segments.from_spill(segments.spill(own, gone), version + 5)
     assert moved == [msgspec.structs.replace(s, version=version + 5) for s in mine]

@@ -30,7 +30,7 @@ from eventlog.model.records import (
     Slice,
     Transaction,
 )
-from eventlog.state.keyed.rule import keyed_of, splits_of
+from eventlog.state.keyed.rule import MergeRule, keyed_of, splits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,18 @@ def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
     if more < 0:
         raise Corrupt(f"segment {entry.id} lies in buckets that the table does not have")
     return finer(place.first, place.last, more)
+
+
+def check_places(entries: Iterable[Segment], rule: MergeRule) -> None:
+    """Check that segments lie in buckets that the table has (FORMAT.md R15.3).
+
+    Raises:
+        Corrupt: one does not.
+    """
+    for entry in entries:
+        last = reach(entry, rule.splits)[1]
+        if last >= rule.buckets:
+            raise Corrupt(f"segment {entry.id} lies in bucket {last} of {rule.buckets}")
 
 
 def in_each(segment: Segment, run: Run) -> float:

@@ -230,6 +230,13 @@ class BranchStore:
                 key=key,
                 version=fork.version,
             )
+        if codec.decode_header(body[: codec.HEADER_BYTES]).table != fork.table:
+            raise Corrupt(
+                f"the fork of branch {self.name!r} has the id of another table than its parent's "
+                "commits: put `_fork.json` back from a copy, or delete the branch",
+                table=self.uri,
+                version=fork.version,
+            )
 
     def _placed(self, key: str, call: Callable[[], _Answer]) -> _Answer:
         try:

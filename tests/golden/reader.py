@@ -1,0 +1,1203 @@
+"""A second reader of tables, from the text of FORMAT.md: it shares no code with the package.
+
+It takes the objects of a table, opens a version and reads all entries and rows, as slowly as it
+can. Each check is one call of `need`, `readable` or `intact`, with the rule that it is for:
+`checks.py` takes them out one at a time, and looks which negative vectors notice. The fold is not
+here, and the rows of keyed tables are merged by `keyed_reader.py`.
+"""
+
+import hashlib
+import io
+import json
+import re
+import zlib
+from datetime import UTC, datetime
+from functools import cache
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TOP = 999_999_999_999
+FEATURES = {"keyed", "merged", "split"}
+PRIME = 2**256
+MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_800_000
+KIB, MIB = 2**10, 2**20
+
+
+class Refused(Exception):
+    """The read fails as corrupt, or an object of a key frame is not used."""
+
+
+class Unsupported(Exception):
+    """The read fails because a newer reader is needed."""
+
+
+class Lost(Exception):
+    """Rows cannot be returned: data loss."""
+
+
+class Vacuumed(Exception):
+    """The version is below the horizon."""
+
+
+def need(condition, rule):
+    """Refuse as corrupt unless the condition holds."""
+    if not condition:
+        raise Refused(rule)
+
+
+def readable(condition, rule):
+    """Refuse as unsupported unless the condition holds."""
+    if not condition:
+        raise Unsupported(rule)
+
+
+def intact(condition, rule):
+    """Refuse as data loss unless the condition holds."""
+    if not condition:
+        raise Lost(rule)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def canonical(value):
+    """The one encoding of a value (R5.1)."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def sha256(body):
+    """The sha256 of bytes or text, in hexadecimal."""
+    return hashlib.sha256(body.encode() if isinstance(body, str) else body).hexdigest()
+
+
+def digest(text):
+    """The sha256 of a text as a number."""
+    return int(sha256(text), 16)
+
+
+def inside(value):
+    """How many arrays and objects lie inside one another."""
+    if not isinstance(value, dict | list):
+        return 0
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(inside, parts), default=0)
+
+
+def has_float(value):
+    """Whether there is a float anywhere inside."""
+    if isinstance(value, dict | list):
+        return any(map(has_float, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float)
+
+
+def loaded(body, limit):
+    """The text of an object, and its value."""
+    need(len(body) <= limit, "R5.3")
+    try:
+        text = body.decode()
+        return text, json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refused("R5.3") from None
+
+
+def gate(value):
+    """Whether this reader can read the rest (R5.4)."""
+    need(isinstance(value, dict) and value.get("format") == "eventlog", "R5.4")
+    named = value.get("features", [])
+    need(isinstance(named, list) and all(isinstance(name, str) for name in named), "R5.4")
+    for field in ("min_reader", "min_writer"):
+        count(value.get(field, 1))
+    count(value.get("min_reader"))
+    readable(value["min_reader"] <= 1, "R5.4")
+    readable(set(named) <= FEATURES, "R5.4")
+
+
+def unsealed(text, before=""):
+    """A text without its digest, which must be right (section 1.6)."""
+    bare, found, last = text.rpartition(',"digest":"')
+    need(found and last == sha256(before + bare + "}") + '"}', "1.6")
+    return bare + "}"
+
+
+def strict(text, form):
+    """The value of a text without digest, in the one encoding of its form."""
+    value = json.loads(text)
+    need(inside(value) <= 40, "R5.3")
+    form(value)
+    need(canonical(value) == text, "R5.1")
+    return value
+
+
+# --- forms of fields ------------------------------------------------------------------------------
+
+
+def text(value):
+    """A text of Unicode."""
+    need(isinstance(value, str), "R5.2")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused("R5.2") from None
+
+
+def integer(value):
+    """An integer of 64 bits."""
+    need(type(value) is int, "R5.2")
+    need(-(2**63) < value < 2**63, "R5.2")
+
+
+def count(value):
+    """An integer that is not negative."""
+    integer(value)
+    need(value >= 0, "R5.2")
+
+
+def boolean(value):
+    """True or false."""
+    need(type(value) is bool, "R5.2")
+
+
+def splits(value):
+    """How often buckets were split."""
+    integer(value)
+    need(1 <= value <= 12, "R5.2")
+
+
+def is_hex(value, digits):
+    """Whether a text is so many lower-case hexadecimal digits."""
+    return re.fullmatch(f"[0-9a-f]{{{digits}}}", value, re.ASCII) is not None
+
+
+def hex32(value):
+    """An id."""
+    text(value)
+    need(is_hex(value, 32), "R5.2")
+
+
+def hex64(value):
+    """A hash."""
+    text(value)
+    need(is_hex(value, 64), "R5.2")
+
+
+def choice(*names):
+    """One of a few texts."""
+
+    def check(value):
+        need(value in names, "R5.2")
+
+    return check
+
+
+def maybe(form):
+    """A value or null."""
+    return lambda value: None if value is None else form(value)
+
+
+def many(form):
+    """A list."""
+
+    def check(value):
+        need(isinstance(value, list), "R5.2")
+        for one in value:
+            form(one)
+
+    return check
+
+
+def mapped(form):
+    """An object of any names, in their order."""
+
+    def check(value):
+        need(isinstance(value, dict), "R5.2")
+        need([*value] == sorted(value, key=str.encode), "R5.1")
+        for one in value.values():
+            form(one)
+
+    return check
+
+
+ABSENT = ("slice", "keyed", "splits", "origins")
+
+
+def record(**forms):
+    """An object of these fields in this order."""
+
+    def check(value):
+        need(isinstance(value, dict), "R5.2")
+        wanted = [name for name in forms if name in value or name not in ABSENT]
+        need([*value] == wanted, "R5.1")
+        for name in wanted:
+            forms[name](value[name])
+
+    return check
+
+
+def array(*forms):
+    """A list of so many values."""
+
+    def check(value):
+        need(isinstance(value, list) and len(value) == len(forms), "R5.2")
+        for form, one in zip(forms, value, strict=True):
+            form(one)
+
+    return check
+
+
+def bound(value):
+    """A bound of statistics."""
+    if not isinstance(value, str):
+        maybe(integer)(value)
+
+
+def column_type(value):
+    """The type of a column, whatever it is."""
+    need(isinstance(value, str | dict), "2.8.1")
+    need(not has_float(value), "R5.1")
+
+
+def free(value):
+    """Any value of JSON."""
+
+
+def fields(**forms):
+    """The fields of an action."""
+    return forms
+
+
+granularity = choice("hour", "day", "month", "year", "all")
+totals = record(segments=count, rows=count, bytes=count)
+changes = record(
+    operation=text, writer=text, transactions=count, adds=count, drops=count, rows=integer,
+    bytes=integer,
+)  # fmt: skip
+header = record(
+    format=text, min_reader=count, min_writer=count, features=many(text), table=hex32,
+    version=count, prev=maybe(hex64), time=integer, keyframe=maybe(count), totals=totals,
+    state_hash=hex64, changes=changes,
+)  # fmt: skip
+stats = many(array(count, bound, bound, count))
+tail = record(size=count, sha256=text)
+place = record(
+    kind=choice("base", "late", "log"), first=count, last=count, low=maybe(count),
+    high=maybe(count), level=count, ordinal=maybe(count), splits=splits,
+)  # fmt: skip
+entry = record(
+    id=text, chunk=text, epoch=count, version=count, partition=count, rows=count, bytes=count,
+    checksum=text, schema=count, stats=stats, tail=maybe(tail), slice=place,
+)  # fmt: skip
+spill = record(sha256=hex64, size=count, adds=count, drops=count)
+unread_spill = record(sha256=text, size=count, adds=count, drops=count)
+schema = record(
+    id=count,
+    last_column_id=count,
+    columns=many(record(id=count, name=text, type=column_type, nullable=boolean)),
+)
+layout = record(
+    time_column=text,
+    granularity=granularity,
+    order_by=many(text),
+    keyed=record(key=many(text), buckets=count, splits=splits),
+)
+chunk_state = record(
+    state=choice("stable", "unstable", "deferred"), version=count, segments=count, failures=count,
+    until=integer,
+)  # fmt: skip
+claim_kind = choice("exclusive", "shared")
+span = {"start": integer, "end": integer}
+named = {"name": text, "owner": text}
+held = {"name": text, "token": count}
+leased = {"id": text, "token": count}
+analysed = record(version=count, policy=text)
+ACTIONS = {
+    "add": fields(
+        id=text, chunk=text, epoch=count, rows=count, bytes=count, checksum=text, schema=count,
+        stats=stats, tail=maybe(tail), slice=place,
+    ),
+    "drop": fields(id=text, chunk=text, hash=text),
+    "set_layout": fields(layout=layout),
+    "set_schema": fields(schema=schema),
+    "set_properties": fields(changes=many(record(name=text, old=maybe(text), new=maybe(text)))),
+    "set_granularity": fields(old=granularity, new=granularity),
+    "unchanged": span,
+    "same_segments": fields(hash_sum=text),
+    "fence": fields(epoch=count),
+    "horizon": fields(version=count),
+    "swept": fields(
+        sweep=record(fence=count, horizon=count, version=count, pending=maybe(unread_spill))
+    ),
+    "pin": fields(name=text, version=count, owner=text),
+    "unpin": fields(name=text, owner=text, token=count),
+    "attach": fields(name=text, acked=count, owner=text),
+    "ack": held | fields(version=count),
+    "detach": held,
+    "break": fields(kind=choice("pin", "claim", "replica")) | held | fields(renewed=count),
+    "claim": fields(id=text)
+    | span
+    | fields(segments=many(text), kind=claim_kind, priority=integer, group=text, owner=text),
+    "renew": leased,
+    "release": leased,
+    "restore": fields(version=count),
+    "assess": fields(
+        old=maybe(analysed),
+        analysed=maybe(analysed),
+        chunks=many(record(chunk=text, state=maybe(chunk_state))),
+    ),
+    "set_clock": fields(version=count, old=integer, new=integer),
+    "replace": fields(version=count, deletes=count),
+    "merge": fields(
+        version=count, chunk=text, first=count, last=count, low=count, high=count,
+        inputs=many(text), rows=count, superseded=count, splits=splits,
+    ),
+    "set_buckets": fields(old=count, new=count),
+    "origin": fields(
+        id=text, old=maybe(count), version=count, commit=text,
+        apps=mapped(record(old=maybe(count), done=many(array(count, count)))),
+        checked=maybe(count),
+    ),
+}  # fmt: skip
+FORMS = {name: record(action=text, **forms) for name, forms in ACTIONS.items()}
+
+
+def action(value):
+    """An action with its tag."""
+    need(isinstance(value, dict) and value.get("action") in FORMS, "R5.3")
+    FORMS[value["action"]](value)
+
+
+transaction = record(
+    id=hex32, operation=text, writer=text, read_version=integer, until=maybe(count),
+    app=maybe(record(id=text, seq=count)), claim=maybe(record(id=text, token=count)),
+    actions=many(action), spill=maybe(spill), info=mapped(text),
+)  # fmt: skip
+commit = record(
+    header=header,
+    state=free,
+    transactions=many(transaction),
+    delta=record(adds=many(entry), drops=many(action), spill=maybe(spill)),
+)
+VALUES = {
+    "layout": maybe(layout),
+    "schema": maybe(schema),
+    "fence": count,
+    "horizon": count,
+    "swept": maybe(record(fence=count, horizon=count, version=count, pending=maybe(spill))),
+    "analysed": maybe(record(version=count, policy=hex64)),
+    "clock": many(record(version=count, old=integer, new=integer)),
+}
+MAPS = {
+    "properties": text,
+    "apps": record(seq=count, version=count, time=integer),
+    "published": record(version=count, until=count),
+    "claims": record(
+        **span, segments=many(hex32), kind=claim_kind, priority=integer, group=text, owner=text,
+        token=count, renewed=count,
+    ),
+    "pins": record(version=count, owner=text, token=count, time=integer),
+    "replicas": record(acked=count, owner=text, token=count),
+    "chunks": chunk_state,
+    "origins": record(version=count, commit=hex64, token=count),
+}  # fmt: skip
+FIELDS = [
+    "layout", "schema", "properties", "apps", "published", "claims", "pins", "replicas", "fence",
+    "horizon", "swept", "chunks", "analysed", "clock", "origins",
+]  # fmt: skip
+DEFAULTS = {f: {} for f in MAPS} | {"fence": 0, "horizon": 0, "clock": []}
+small_state = record(**{f: mapped(MAPS[f]) if f in MAPS else VALUES[f] for f in FIELDS})
+leaf = record(
+    sha256=hex64, size=count, first=text, end=integer, segments=count, rows=count, bytes=count,
+    hash_sum=hex64, stats=stats,
+)  # fmt: skip
+root = record(
+    format=text, min_reader=count, features=many(text), table=hex32, version=count, commit=hex64,
+    time=integer, totals=totals, state_hash=hex64, state=small_state, segments=many(entry),
+    leaves=many(leaf),
+)  # fmt: skip
+start = record(
+    format=text, min_reader=count, features=many(text), table=hex32, version=count, after=integer
+)
+fork = record(
+    format=text, min_reader=count, table=hex32, id=hex32, name=text, version=count, commit=hex64,
+    held=count,
+)  # fmt: skip
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+@cache
+def interval(name):
+    """The interval of a chunk's name in ms (section 1.4), or None."""
+    if name == "all":
+        return MIN_MS, MAX_MS
+    found = re.fullmatch(r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:T(\d\d))?)?)?", name, re.ASCII)
+    if found is None:
+        return None
+    given = [int(part) for part in found.groups() if part is not None]
+    try:
+        low = datetime(*[*given, 1, 1][: max(3, len(given))], tzinfo=UTC)
+    except ValueError:
+        return None
+    first = (low - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta_ms
+    if len(given) > 2:
+        return first, first + (86_400_000 if len(given) == 3 else 3_600_000)
+    year, month = low.year, low.month
+    year, month = (year + 1, 1) if len(given) == 1 or month == 12 else (year, month + 1)
+    if year == 10_000:
+        return first, MAX_MS
+    return first, (datetime(year, month, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // (
+        timedelta_ms
+    )
+
+
+timedelta_ms = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)
+
+
+@cache
+def chunk_of(low, high):
+    """The name of the chunk of an interval, or None."""
+    if (low, high) == (MIN_MS, MAX_MS):
+        return "all"
+    if not MIN_MS <= low < MAX_MS:
+        return None
+    at = datetime(1970, 1, 1, tzinfo=UTC) + low * timedelta_ms
+    names = [f"{at:%Y}".zfill(4), f"{at.year:04}-{at:%m}", f"{at.year:04}-{at:%m-%d}"]
+    names.append(f"{names[-1]}T{at:%H}")
+    return next((name for name in names if interval(name) == (low, high)), None)
+
+
+def entry_hash(one):
+    """The hash of an entry as a number (R8.1)."""
+    return digest(canonical(one))
+
+
+def kinds_of(one):
+    """By column id, whether its bounds are texts, as far as there are any."""
+    return {(s[0], isinstance(b, str)) for s in one for b in s[1:3] if b is not None}
+
+
+def check_entry(one):
+    """Check an entry by itself."""
+    hex32(one["id"])
+    need(interval(one["chunk"]) is not None, "R3.2")
+    need(one["epoch"] <= TOP, "R3.2")
+    hex64(one["checksum"])
+    need(one["schema"] >= 1, "2.6")
+    columns = [s[0] for s in one["stats"]]
+    need(columns == sorted(set(columns)), "2.6")
+    need(len(dict(kinds_of(one["stats"]))) == len(kinds_of(one["stats"])), "R7.4")
+    if one["tail"] is not None:
+        hex64(one["tail"]["sha256"])
+        need(one["tail"]["size"] <= one["bytes"], "2.6")
+    if "slice" in one:
+        at = one["slice"]
+        need(None not in (at["low"], at["high"], at["ordinal"]), "R15.3")
+        need(at["first"] <= at["last"], "R15.3")
+        need(at["low"] <= at["high"], "R15.3")
+        need(at["high"] <= one["version"], "R15.3")
+
+
+def order(one):
+    """The place of an entry in a key frame (R9.1)."""
+    return (*interval(one["chunk"]), one["id"])
+
+
+def rises(places):
+    """Whether each is greater than the one before."""
+    return all(a < b for a, b in pairwise(places))
+
+
+# --- leaves and spills ----------------------------------------------------------------------------
+
+INT, TEXT, FLAG, NONE = "INT64 None", "BYTE_ARRAY String", "BOOLEAN None", "INT32 Null"
+FIXED = {
+    "chunk_start": INT, "chunk_end": INT, "id": "FIXED_LEN_BYTE_ARRAY(16) None", "epoch": INT,
+    "version": INT, "partition": INT, "rows": INT, "bytes": INT,
+    "checksum": "FIXED_LEN_BYTE_ARRAY(32) None", "schema": INT,
+    "hash": "FIXED_LEN_BYTE_ARRAY(32) None", "tail_size": INT,
+    "tail_sha256": "FIXED_LEN_BYTE_ARRAY(32) None",
+}  # fmt: skip
+SLICE = {"slice_kind": TEXT} | {
+    f"slice_{n}": INT for n in ("first", "last", "low", "high", "level", "ordinal")
+}
+SPLITS = {"slice_splits": INT}
+ORDERS = [[*FIXED], [*FIXED, *SLICE], [*FIXED, *SLICE, *SPLITS]]
+PLACE = ("chunk_start", "chunk_end", "id")
+NULLABLE = ("tail_size", "tail_sha256")
+
+
+def frame(body, rows, *, spilled):
+    """The rows of a leaf or a spill, as dicts."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(body))
+        need(file.metadata.num_rows == rows, "R9.6")
+        kinds = [column_kind(file.schema.column(n)) for n in range(len(file.schema))]
+        check_columns(kinds, spilled=spilled)
+        table = file.read(use_threads=False)
+        table.validate(full=True)
+        return table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError):
+        raise Refused("R9.3") from None
+
+
+def column_kind(column):
+    """The path of a Parquet column and its type."""
+    length = f"({column.length})" if column.physical_type.startswith("FIXED") else ""
+    repeated = " repeated" if column.max_repetition_level or column.max_definition_level > 1 else ""
+    return column.path, f"{column.physical_type}{length} {column.logical_type}{repeated}"
+
+
+def check_columns(kinds, *, spilled):
+    """Check the columns of a leaf or a spill, and their types (R9.3)."""
+    names = [name for name, _ in kinds]
+    need(len(set(names)) == len(names), "R9.3")
+    need(("drop" in names) == spilled, "R6.4")
+    known = FIXED | SLICE | SPLITS
+    need([name for name in names if name in known] in ORDERS, "R9.3")
+    triples = [n for n in names if n not in known and n != "drop"]
+    ids = {n.removeprefix("nulls_") for n in triples if n.startswith("nulls_")}
+    need(all(re.fullmatch(r"0|[1-9]\d*", n, re.ASCII) for n in ids), "R9.3")
+    wanted = {f"{stem}_{n}" for n in ids for stem in ("min", "max", "nulls")}
+    need(set(triples) == wanted, "R9.3")
+    kinds = dict(kinds)
+    fixed = known | {"drop": FLAG} | {f"nulls_{n}": INT for n in ids}
+    need(all(kinds[name] == kind for name, kind in fixed.items() if name in kinds), "R9.3")
+    for n in ids:
+        both = [kinds[f"{stem}_{n}"] for stem in ("min", "max")]
+        need({*both} <= {INT, TEXT, NONE}, "R9.3")
+        need(not {INT, TEXT} <= {*both}, "R7.4")
+
+
+def check_row(row, *, spilled):
+    """Check what the columns of a row say by themselves; of an add or an entry."""
+    needed = [n for n in FIXED if n not in NULLABLE]
+    if spilled:
+        needed = [n for n in needed if n not in ("hash", "version", "partition")]
+    need(all(row[name] is not None for name in needed), "R6.4" if spilled else "R9.3")
+    numbers = [n for n, v in row.items() if type(v) is int and not n.startswith(("min_", "max_"))]
+    need(all(row[n] >= 0 for n in numbers if n not in PLACE), "R5.2")
+    need((row["tail_size"] is None) == (row["tail_sha256"] is None), "R9.3")
+    parts = [row.get(name) for name in SLICE]
+    left = ("slice_low", "slice_high", "slice_ordinal") if spilled else ()
+    always = [row.get(name) for name in SLICE if name not in left]
+    need(all(v is None for v in parts) or None not in always, "R9.3")
+    need((row.get("slice_low") is None) == (row.get("slice_high") is None), "R6.4")
+    if row.get("slice_kind") is not None:
+        need(row["slice_kind"] in ("base", "late", "log"), "R15.3")
+        need(row.get("slice_splits") is None or 1 <= row["slice_splits"] <= 12, "R5.2")
+    else:
+        need(row.get("slice_splits") is None, "R6.4")
+
+
+def entry_of(row):
+    """The entry of a row of a leaf or spill (R9.3)."""
+    ids = sorted(int(n.removeprefix("nulls_")) for n in row if n.startswith("nulls_"))
+    made = {"id": row["id"].hex(), "chunk": chunk_of(row["chunk_start"], row["chunk_end"])}
+    made |= {n: row[n] for n in ("epoch", "version", "partition", "rows", "bytes")}
+    made |= {"checksum": row["checksum"].hex(), "schema": row["schema"]}
+    triple = lambda n: [n, *(row[f"{stem}_{n}"] for stem in ("min", "max", "nulls"))]
+    made["stats"] = [triple(n) for n in ids if row[f"nulls_{n}"] is not None]
+    size = row["tail_size"]
+    made["tail"] = None if size is None else {"size": size, "sha256": row["tail_sha256"].hex()}
+    if row.get("slice_kind") is not None:
+        made["slice"] = {n.removeprefix("slice_"): row[n] for n in SLICE}
+        if row.get("slice_splits") is not None:
+            made["slice"]["splits"] = row["slice_splits"]
+    return made
+
+
+def entries_of_leaf(body, said):
+    """The entries of a leaf, which the root describes, by the hashes that it has (R9.6)."""
+    need(sha256(body) == said["sha256"], "R9.6")
+    need(len(body) == said["size"], "R9.6")
+    rows = frame(body, said["segments"], spilled=False)
+    made = {}
+    for row in rows:
+        check_row(row, spilled=False)
+        need(chunk_of(row["chunk_start"], row["chunk_end"]) is not None, "R9.3")
+        one = entry_of(row)
+        check_entry(one)
+        need(int.from_bytes(row["hash"]) == entry_hash(one), "R9.8")
+        made[int.from_bytes(row["hash"])] = one
+    found = [*made.values()]
+    total = sum(int.from_bytes(row["hash"]) for row in rows) % PRIME
+    need(f"{total:064x}" == said["hash_sum"], "R9.6")
+    need(f"{found[0]['chunk']}/{found[0]['id']}" == said["first"], "R9.6")
+    need(max(row["chunk_end"] for row in rows) == said["end"], "R9.6")
+    need(sum(row["rows"] for row in rows) == said["rows"], "R9.6")
+    need(sum(row["bytes"] for row in rows) == said["bytes"], "R9.6")
+    need(rises([order(one) for one in found]), "R9.1")
+    for column, low, high, nulls in said["stats"]:
+        check_bounds(column, low, high, nulls, found)
+    return made
+
+
+def check_bounds(column, low, high, nulls, made):
+    """Check that what a root says of a column encloses the entries of its leaf (R9.2)."""
+    mine = [s for one in made for s in one["stats"] if s[0] == column]
+    need(sum(s[3] for s in mine) == nulls, "R9.2")
+    unsaid = [one for one in made if column not in [s[0] for s in one["stats"]]]
+    need(not unsaid, "R9.2")
+    for said, side, worse in ((low, 1, min), (high, 2, max)):
+        held = [s[side] for s in mine if s[side] is not None]
+        need((said is None) == (not held), "R9.2")
+        if said is not None:
+            alike = all(isinstance(b, str) == isinstance(said, str) for b in held)
+            need(alike and worse(said, worse(held)) == said, "R9.2")
+    full = all(
+        (s[1] is not None and s[2] is not None) or s[3] == one["rows"]
+        for one in made
+        for s in one["stats"]
+        if s[0] == column
+    )
+    need(full, "R9.2")
+
+
+# --- the small state ------------------------------------------------------------------------------
+
+
+def patched(before, diff):
+    """The small state with a commit's `state` applied (section 2.4)."""
+    need(isinstance(diff, dict), "R5.2")
+    need([f for f in FIELDS if f in diff] == [*diff], "R6.5")
+    after = dict(before)
+    for field, change in diff.items():
+        if field not in MAPS:
+            VALUES[field](change)
+            need(change != before[field], "R6.5")
+            after[field] = change
+            continue
+        mapped(maybe(MAPS[field]))(change)
+        need(change != {}, "R6.5")
+        need(all(before[field].get(name) != value for name, value in change.items()), "R6.5")
+        merged = before[field] | change
+        after[field] = {name: value for name, value in merged.items() if value is not None}
+    return after
+
+
+def state_sum(state):
+    """The sum of the hashes of the parts of the small state (R8.2)."""
+    total = 0
+    for field, value in state.items():
+        if field in MAPS:
+            total += sum(digest(canonical([field, name, v])) for name, v in value.items())
+        elif value != DEFAULTS.get(field):
+            total += digest(canonical([field, None, value]))
+    return total
+
+
+def whole_state(given=None):
+    """The small state with every field."""
+    return {f: (given or {}).get(f, DEFAULTS.get(f)) for f in FIELDS}
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class Version:
+    """A version: its header, its commit hash, the small state, and its live entries by hash."""
+
+    def __init__(self, head, commit_hash, state, live, base):
+        self.header, self.commit_hash, self.state = head, commit_hash, state
+        self.live, self.base = live, base
+
+
+class Reader:
+    """Reads a table, or a branch of it.
+
+    Args:
+        objects: bytes by key.
+        branches: the names of the branches from the first one below the table.
+    """
+
+    def __init__(self, objects, branches=()):
+        self.objects, self.table, self.forks = objects, None, []
+        self.levels = [("", -1)]
+        for name in branches:
+            above = self.levels[0][0]
+            body = objects.get(f"{above}_branches/{name}/_fork.json")
+            if body is None:
+                raise KeyError(name)
+            told = fork_of(body, name)
+            self.forks.append(told)
+            self.levels.insert(0, (f"{above}_branches/{name}/{told['id']}/", told["version"]))
+
+    # Where objects lie (R16.3).
+
+    def places(self, key):
+        """The full keys of an object, the first one that counts first."""
+        folder, _, rest = key.partition("/")
+        for prefix, forked in self.levels:
+            if folder == "_frames":
+                yield prefix + key
+                continue
+            if folder in ("_log", "_starts"):
+                inherited = TOP - int(rest[:12]) <= forked
+            else:
+                inherited = folder == "data" and int(rest[:12]) < forked
+            if not inherited:
+                yield prefix + key
+                return
+
+    def get(self, key):
+        """The bytes of an object; None: there is none."""
+        return next((self.objects[p] for p in self.places(key) if p in self.objects), None)
+
+    def listed(self, folder, pattern):
+        """The versions of the keys in a folder that parse, the newest first."""
+        found = set()
+        for key in self.objects:
+            for prefix, _ in self.levels:
+                match = re.fullmatch(re.escape(f"{prefix}{folder}/") + pattern, key, re.ASCII)
+                if match and key in self.places(key.removeprefix(prefix)):
+                    found.add(TOP - int(match[1]))
+        return sorted(found, reverse=True)
+
+    # Commits, roots, starts.
+
+    def commit(self, version):
+        """The commit of a version, and its hash."""
+        body = self.get(f"_log/{TOP - version:012d}.json")
+        need(body is not None, "R6.3")
+        whole, value = loaded(body, 8 * MIB)
+        need(isinstance(value, dict), "R5.4")
+        gate(value.get("header"))
+        plain = unsealed(whole)
+        end = header_end(plain)
+        need(end is not None and len(whole[:end].encode()) <= 2048, "R6.1")
+        bare = unsealed(plain[len('{"header":') : end])
+        made = strict('{"header":' + bare + plain[end:], commit)
+        check_commit(made, version)
+        self.check_table(made["header"]["table"])
+        for told in self.forks:
+            if told["version"] == version:
+                need(sha256(body) == told["commit"], "R16.4")
+                need(made["header"]["table"] == told["table"], "R16.4")
+        return made, sha256(body)
+
+    def check_table(self, table):
+        """Check that a commit is of the table that is being read (R10.1)."""
+        self.table = self.table or table
+        need(table == self.table, "R10.1")
+
+    def root(self, version):
+        """The root of the key frame of a version."""
+        body = self.get(f"_log/{TOP - version:012d}.keyframe.json")
+        need(body is not None, "R9.6")
+        whole, value = loaded(body, 64 * MIB)
+        gate(value)
+        made = strict(unsealed(whole), root)
+        check_root(made, version)
+        return made
+
+    def starts(self):
+        """The gaps that a replica has, as the versions around them (R17.4)."""
+        found = []
+        for version in self.listed("_starts", r"(\d{12})\.json"):
+            body = self.get(f"_starts/{TOP - version:012d}.json")
+            whole, value = loaded(body, 4 * KIB)
+            gate(value)
+            made = strict(unsealed(whole), start)
+            check_features(made["features"])
+            need(made["version"] == version, "2.15")
+            need(-1 <= made["after"] < version, "2.15")
+            need(made["table"] == self.table, "2.15")
+            found.append((made["after"], version))
+        return found
+
+    def check_chain(self, version):
+        """Check that a commit follows the one before it (R6.2)."""
+        _, before = self.commit(version - 1)
+        made, _ = self.commit(version)
+        need(made["header"]["prev"] == before, "R6.2")
+
+    def newest(self):
+        """The newest version (R3.1), after a look for gaps (R6.3)."""
+        versions = self.listed("_log", r"(\d{12})\.json")
+        if not versions:
+            raise KeyError("no table")
+        whole = [*versions, -1]
+        gaps = [(low, high) for high, low in pairwise(whole) if high - low > 1]
+        if gaps:
+            self.commit(versions[0])
+            known = self.starts()
+            for low, high in gaps:
+                need(any(a <= low and high <= b for a, b in known), "R6.3")
+        return versions[0]
+
+    # Versions.
+
+    def head(self):
+        """The newest version, over its own key frame if there is one."""
+        version = self.newest()
+        made, commit_hash = self.commit(version)
+        if version in self.listed("_log", r"(\d{12})\.keyframe\.json"):
+            try:
+                return self.over_own(made["header"], commit_hash)
+            except (Refused, Unsupported):
+                pass
+        return self.resolved(made, commit_hash)
+
+    def open(self, version):
+        """A version, over the key frame that it names, or an older one."""
+        return self.resolved(*self.commit(version))
+
+    def over_own(self, head, commit_hash):
+        """The version of a root itself."""
+        found = self.root(head["version"])
+        need(found["table"] == head["table"], "R9.6")
+        need(found["commit"] == commit_hash, "R9.6")
+        need(found["time"] == head["time"], "R9.6")
+        need(found["totals"] == head["totals"], "R9.6")
+        need(found["state_hash"] == head["state_hash"], "R9.6")
+        live = self.live_of(found)
+        return Version(head, commit_hash, whole_state(found["state"]), live, head["version"])
+
+    def live_of(self, found):
+        """The entries of a root, by hash."""
+        made = {entry_hash(one): one for one in found["segments"]}
+        for one in found["leaves"]:
+            body = self.get(f"_frames/{one['sha256']}.parquet")
+            need(body is not None, "R9.6")
+            made |= entries_of_leaf(body, one)
+        return made
+
+    def resolved(self, made, commit_hash):
+        """The version of a commit (sections 4.1 and 4.3)."""
+        head = made["header"]
+        delta = self.delta(made)
+        below = head["keyframe"]
+        if below is None:
+            return applied(made, commit_hash, Version(head, None, whole_state(), {}, None), delta)
+        try:
+            found = self.root(below)
+            need(found["table"] == head["table"], "R9.6")
+            base = Version(found, None, whole_state(found["state"]), self.live_of(found), below)
+            return applied(made, commit_hash, base, delta)
+        except (Refused, Unsupported):
+            pass
+        older, older_hash = self.commit(below)
+        if below == head["version"] - 1:
+            need(older_hash == head["prev"], "4.3")
+        return applied(made, commit_hash, self.resolved(older, older_hash), delta)
+
+    def delta(self, made):
+        """The adds and drops of a commit's delta, spilled or not (R6.4, R6.6)."""
+        head, said = made["header"], made["delta"]
+        adds, drops = said["adds"], said["drops"]
+        if said["spill"] is not None:
+            adds, drops = self.spilled(said["spill"], head["version"])
+        for one in adds:
+            check_entry(one)
+        for drop in drops:
+            hex32(drop["id"])
+            need(interval(drop["chunk"]) is not None, "R5.2")
+            hex64(drop["hash"])
+        base = -1 if head["keyframe"] is None else head["keyframe"]
+        need(all(base < one["version"] for one in adds), "R6.6")
+        need(all(one["version"] <= head["version"] for one in adds), "R6.6")
+        need(rises([(one["version"], one["partition"]) for one in adds]), "R6.6")
+        need(rises([(drop["chunk"].encode(), drop["id"]) for drop in drops]), "R6.6")
+        for listed in (adds, drops):
+            need(len({one["id"] for one in listed}) == len(listed), "R6.6")
+        return adds, drops
+
+    def spilled(self, said, version):
+        """The adds and drops in a spill of a delta (R6.4)."""
+        body = self.get(f"_frames/{said['sha256']}.parquet")
+        need(body is not None, "R6.4")
+        need(sha256(body) == said["sha256"], "R6.4")
+        need(len(body) == said["size"], "R6.4")
+        rows = frame(body, said["adds"] + said["drops"], spilled=True)
+        need(all(row["drop"] is not None for row in rows), "R6.4")
+        added = [row for row in rows if not row["drop"]]
+        need(len(added) == said["adds"], "R6.4")
+        need(all(chunk_of(r["chunk_start"], r["chunk_end"]) for r in rows), "R6.4")
+        gone = []
+        for row in (row for row in rows if row["drop"]):
+            need(all(row[name] is not None for name in (*PLACE, "hash")), "R6.4")
+            others = [n for n in row if n not in (*PLACE, "hash", "drop")]
+            need(all(row[name] is None for name in others), "R6.4")
+            chunk = chunk_of(row["chunk_start"], row["chunk_end"])
+            gone.append({"id": row["id"].hex(), "chunk": chunk, "hash": row["hash"].hex()})
+        own = [row for row in added if row["version"] in (None, version)]
+        for row in added:
+            check_row(row, spilled=True)
+            need((row["version"] is None) == (row["partition"] is None), "R6.4")
+            need(row["hash"] is None, "R6.4")
+        need(len({row["version"] for row in own}) < 2, "R6.4")
+        for number, row in enumerate(own):
+            if row["version"] is None:
+                row |= {"version": version, "partition": number}
+        for row in added:
+            if row.get("slice_kind") is not None:
+                filled = {"slice_low": version, "slice_high": version}
+                filled["slice_ordinal"] = row["partition"]
+                row |= {name: value for name, value in filled.items() if row[name] is None}
+        return [entry_of(row) for row in added], gone
+
+    # Rows.
+
+    def rows(self, version, newest):
+        """The rows of a version as a table; of a keyed table nothing, after the same checks.
+
+        Args:
+            version: the version.
+            newest: the newest version that is known.
+        """
+        if version.header["version"] < newest.state["horizon"]:
+            raise Vacuumed("R12.7")
+        arranged, columns = version.state["layout"], version.state["schema"]
+        keyed = arranged.get("keyed")
+        if keyed is not None:
+            check_fit(arranged, columns["columns"], version.state["properties"])
+            for one in version.live.values():
+                need("slice" in one, "R15.3")
+                more = keyed.get("splits", 0) - one["slice"].get("splits", 0)
+                need(more >= 0, "R15.15")
+                need((one["slice"]["last"] + 1 << max(more, 0)) <= keyed["buckets"], "R15.3")
+        try:
+            parts = [self.segment(one, columns["columns"], keyed) for one in version.live.values()]
+        except Lost:
+            if self.forks and version.header["version"] < self.forks[-1]["held"]:
+                raise Vacuumed("R16.8") from None
+            raise
+        return pa.concat_tables(parts) if parts and keyed is None else None
+
+    def segment(self, one, columns, keyed):
+        """The rows of a segment, in the columns of the table."""
+        key = f"data/{one['epoch']:012d}/{one['chunk']}/{one['id']}.parquet"
+        body = self.get(key)
+        intact(body is not None, "R7.7")
+        intact(len(body) == one["bytes"], "2.11")
+        check_bytes(body, one)
+        try:
+            table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
+        except (pa.ArrowException, OSError, ValueError):
+            raise Lost("4.4") from None
+        intact(table.num_rows == one["rows"], "2.11")
+        if keyed is not None and "_op" in table.column_names:
+            intact(set(table.column("_op").to_pylist()) <= {None, "u", "d"}, "R15.6")
+        made = []
+        for column in columns:
+            there = column["name"] in table.column_names
+            intact(there or column["nullable"], "4.4")
+            made.append(table.column(column["name"]) if there else None)
+        if keyed is not None:
+            return None
+        blank = [pa.nulls(table.num_rows) if values is None else values for values in made]
+        names = [column["name"] for column in columns]
+        found = pa.table(blank, names)
+        kinds = [arrow_of(column["type"]) for column in columns]
+        typed = [f.type if k is None else k for f, k in zip(found.schema, kinds, strict=True)]
+        return found.cast(pa.schema([*zip(names, typed, strict=True)]))
+
+
+def applied(made, commit_hash, base, delta):
+    """A version, given the one that its delta starts from."""
+    head, live, (adds, drops) = made["header"], base.live, delta
+    state = patched(base.state, made["state"])
+    hashes = {int(drop["hash"], 16): drop for drop in drops}
+    new = {entry_hash(one): one for one in adds}
+    need(not hashes.keys() & new.keys(), "R6.6")
+    need(all(number in live for number in hashes), "4.5")
+    for number, drop in hashes.items():
+        one = live.get(number, drop)
+        need(one["id"] == drop["id"], "R6.6")
+        need(one["chunk"] == drop["chunk"], "R6.6")
+    left = {number: one for number, one in live.items() if number not in hashes} | new
+    total = (state_sum(state) + sum(live) - sum(hashes) + sum(new)) % PRIME
+    need(f"{total:064x}" == head["state_hash"], "R9.6")
+    number = len(live) - len(hashes) + len(new)
+    need(number == head["totals"]["segments"], "R9.6")
+    for name in ("rows", "bytes"):
+        need(sum(one[name] for one in left.values()) == head["totals"][name], "R9.6")
+    kinds = set().union(*(kinds_of(one["stats"]) for one in left.values()))
+    need(len(dict(kinds)) == len(kinds), "R7.4")
+    return Version(head, commit_hash, state, left, base.base)
+
+
+def arrow_of(kind):
+    """The Arrow type of a column; None where a table of these tests has no null column of it."""
+    plain = {
+        "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(),
+        "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(),
+        "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+    }  # fmt: skip
+    if isinstance(kind, dict):
+        return None
+    if kind.startswith("decimal"):
+        return pa.decimal128(*map(int, re.findall(r"\d+", kind)))
+    return plain[kind]
+
+
+def fork_of(body, name):
+    """Where a branch forks (section 2.16)."""
+    whole, value = loaded(body, 4 * KIB)
+    gate(value)
+    made = strict(unsealed(whole), fork)
+    need(made["name"] == name, "2.16")
+    need(made["held"] <= made["version"], "2.16")
+    return made
+
+
+def header_end(plain):
+    """Where the header of a commit ends, by its brackets (R6.1)."""
+    if not plain.startswith('{"header":{'):
+        return None
+    level = 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}]', plain[len('{"header":') :]):
+        level += {"{": 1, "}": -1}.get(match[0], 0)
+        if not level:
+            return len('{"header":') + match.end()
+    return None
+
+
+def check_features(named):
+    """Check the order of features (R5.4)."""
+    need(rises(named), "R5.4")
+
+
+def check_commit(made, version):
+    """Check a commit by itself (section 4.5)."""
+    head = made["header"]
+    need(head["version"] == version, "2.2")
+    check_features(head["features"])
+    need(MIN_MS <= head["time"] < MAX_MS, "2.2")
+    need((head["prev"] is None) == (version == 0), "2.2")
+    need(head["keyframe"] is None or head["keyframe"] < version, "2.2")
+    need(made["transactions"], "2.1")
+    for one in made["transactions"]:
+        need(one["read_version"] >= -1, "R5.2")
+        need(one["read_version"] < version, "R5.2")
+    need(all(drop["action"] == "drop" for drop in made["delta"]["drops"]), "2.5")
+    listed = made["delta"]["adds"] or made["delta"]["drops"]
+    need(not (made["delta"]["spill"] and listed), "2.5")
+
+
+def check_root(made, version):
+    """Check a root by itself (R9.1, R9.6)."""
+    need(made["version"] == version, "2.9")
+    check_features(made["features"])
+    need(MIN_MS <= made["time"] < MAX_MS, "2.9")
+    need(made["state"].get("origins") != {}, "R5.1")
+    need(not (made["segments"] and made["leaves"]), "R9.1")
+    for one in made["segments"]:
+        check_entry(one)
+    need(rises([order(one) for one in made["segments"]]), "R9.1")
+    for one in made["leaves"]:
+        chunk, slash, number = one["first"].partition("/")
+        need(slash and interval(chunk) is not None and is_hex(number, 32), "2.9")
+        need(one["segments"] >= 1, "2.9")
+        need(interval(chunk)[1] <= one["end"] <= MAX_MS, "2.9")
+        columns = [s[0] for s in one["stats"]]
+        need(columns == sorted(set(columns)), "2.9")
+        need(len(dict(kinds_of(one["stats"]))) == len(kinds_of(one["stats"])), "R7.4")
+    need(rises([(*interval(one["first"].split("/")[0]), one["first"]) for one in made["leaves"]]),
+         "R9.1")  # fmt: skip
+    total = state_sum(made["state"]) + sum(map(entry_hash, made["segments"]))
+    total += sum(int(one["hash_sum"], 16) for one in made["leaves"])
+    need(f"{total % PRIME:064x}" == made["state_hash"], "R9.6")
+    number = len(made["segments"]) + sum(one["segments"] for one in made["leaves"])
+    need(number == made["totals"]["segments"], "R9.6")
+    for name in ("rows", "bytes"):
+        parts = [*made["segments"], *made["leaves"]]
+        need(sum(one[name] for one in parts) == made["totals"][name], "R9.6")
+
+
+def check_bytes(body, one):
+    """Compare the bytes of a segment with its entry (R7.7)."""
+    if len(body) <= MIB or one["tail"] is None:
+        intact(sha256(body) == one["checksum"], "R7.7")
+        return
+    last = body[-one["tail"]["size"] :]
+    intact(len(last) == one["tail"]["size"] and sha256(last) == one["tail"]["sha256"], "R7.7")
+    footer = int.from_bytes(last[-8:-4], "little") + 8
+    try:
+        groups = pq.read_metadata(pa.BufferReader(last[-footer:]))
+    except (pa.ArrowException, OSError, ValueError):
+        raise Lost("R7.6") from None
+    spans = []
+    for group in range(groups.num_row_groups):
+        for n in range(groups.num_columns):
+            column = groups.row_group(group).column(n)
+            first = column.data_page_offset
+            if column.has_dictionary_page:
+                first = min(first, column.dictionary_page_offset)
+            spans.append((first, first + column.total_compressed_size))
+    spans.sort()
+    cuts = [0, *(first for first, _ in spans[1:]), spans[-1][1], len(body) - len(last)]
+    sums = last[:-footer]
+    intact(len(sums) == 4 * (len(cuts) - 1), "R7.6")
+    for n, (first, end) in enumerate(pairwise(cuts)):
+        found = zlib.crc32(body[first:end]).to_bytes(4, "little")
+        intact(found == sums[4 * n : 4 * n + 4], "R7.7")
+
+
+# --- keyed tables ---------------------------------------------------------------------------------
+
+INTEGERS = ("int8", "int16", "int32", "int64")
+TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+def is_order(kind):
+    """Whether rows can be ordered by a column of this type (R15.2)."""
+    plain = isinstance(kind, str)
+    return plain and (kind in (*INTEGERS, *TIMES, "string") or kind.startswith("decimal"))
+
+
+def check_fit(arranged, columns, properties):
+    """Check that layout, schema and properties of a keyed table fit together (R15.2, 2.8.3)."""
+    keyed, kinds = arranged["keyed"], {c["name"]: c["type"] for c in columns}
+    key, buckets = keyed["key"], keyed["buckets"]
+    need(1 <= len(key) <= 16, "R15.2")
+    need(len(set(key)) == len(key), "R15.2")
+    need(1 <= buckets <= 4096, "R15.2")
+    need(buckets % 2 ** keyed.get("splits", 0) == 0, "R15.2")
+    for name in key:
+        need(is_order(kinds.get(name)) or kinds.get(name) == "binary", "R15.2")
+    need(len(arranged["order_by"]) <= 1, "R15.2")
+    ordered = arranged["order_by"][0] if arranged["order_by"] else None
+    if ordered is not None:
+        need(is_order(kinds.get(ordered)), "R15.2")
+        need(ordered not in key, "R15.2")
+    nullable = {c["name"] for c in columns if c["nullable"]}
+    need(not nullable & {*key, ordered}, "R15.2")
+    need(not kinds.keys() & {"_op", "_version"}, "R15.2")
+    rule = properties.get("merge", "last")
+    need(rule in ("last", "first", "partial", "aggregate"), "2.8.3")
+    member = {}
+    for name, value in properties.items():
+        if name.startswith("merge.group."):
+            need(rule == "partial", "2.8.3")
+            group = name.removeprefix("merge.group.")
+            need(is_order(kinds.get(group)), "2.8.3")
+            for column in {group, *(part.strip() for part in value.split(","))}:
+                need(column in kinds, "2.8.3")
+                need(column not in key, "2.8.3")
+                need(column != ordered, "2.8.3")
+                need(member.setdefault(column, group) == group, "2.8.3")
+        elif name.startswith("merge."):
+            need(rule == "aggregate", "2.8.3")
+            check_function(name.removeprefix("merge."), value, kinds, key, ordered)
+    if rule in ("partial", "aggregate"):
+        free_of = {*key, ordered, arranged["time_column"]}
+        need(kinds.keys() - nullable <= free_of, "2.8.3")
+
+
+def check_function(name, function, kinds, key, ordered):
+    """Check the function of a column under `aggregate` (section 2.8.3)."""
+    kind = kinds.get(name)
+    need(kind is not None, "2.8.3")
+    need(name not in key, "2.8.3")
+    need(function in ("last", "first", "sum", "min", "max", "count"), "2.8.3")
+    need(name != ordered or function in ("last", "max"), "2.8.3")
+    number = isinstance(kind, str) and (kind in INTEGERS or kind.startswith("decimal"))
+    need(function != "sum" or number, "2.8.3")
+    need(function != "count" or kind == "int64", "2.8.3")
+    need(
+        function not in ("min", "max") or is_order(kind) or kind in ("float32", "float64"), "2.8.3"
+    )

@@ -1,0 +1,53 @@
+"""A second reader, which knows the text of FORMAT.md alone, finds what the vectors say."""
+
+import json
+
+import pytest
+from golden import checks, vectors
+
+VECTORS = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
+READER = checks.reader()
+EACH = 10  # versions whose rows are read
+
+
+def test_it_finds_the_same_entries_and_rows():
+    for name, known in VECTORS.items():
+        contents = checks.objects(name.split("/", maxsplit=1)[0])
+        second = READER.Reader(contents, checks.branches_of(name))
+        newest = second.head()
+        for one in known:
+            found = second.open(one["version"])
+            assert found.commit_hash == one["commit"]
+            assert (found.base, found.header["state_hash"]) == (one["key_frame"], one["state_hash"])
+            assert [*found.header["totals"].values()] == one["totals"]
+            ids = sorted(entry["id"][:8] for entry in found.live.values())
+            assert " ".join(ids) == one["live"]
+            if one["version"] % EACH and one is not known[-1]:
+                continue
+            try:
+                rows = second.rows(found, newest)
+                said = one["rows"] if rows is None else vectors.rows_digest(rows)
+            except READER.Lost:
+                said = "lost"
+            except READER.Vacuumed:
+                said = "vacuumed"
+            assert said == one["rows"] or "keyed" in found.state["layout"], (name, one["version"])
+
+
+@pytest.fixture(scope="module")
+def results():
+    return checks.judged()
+
+
+def test_it_does_with_changed_tables_what_the_vectors_say(results):
+    plain = {}
+    for case, said, _ in results:
+        at = case["table"], case["version"], case["what"] == "vacuumed"
+        if at not in plain:
+            contents = checks.objects(case["table"].split("/", maxsplit=1)[0])
+            plain[at] = checks.verdict(
+                READER, case | {"what": "vacuumed" if at[2] else "same"}, dict(contents)
+            )
+        assert checks.as_it_should(case, said, plain[at]), (case["name"], said)
+    names = [case["name"] for case, _, _ in results]
+    assert len(set(names)) == len(names)
