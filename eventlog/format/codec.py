@@ -394,7 +394,7 @@ def _header_end(text: bytes) -> int:
 def _check_size(body: bytes, limit: int) -> None:
     """Check the size before parsing, since the input may be hostile."""
     if len(body) > limit:
-        raise Corrupt(f"{len(body)} bytes of JSON, more than the {limit} that the format allows")
+        raise Corrupt(f"more than {limit} bytes of JSON, the most that the format allows")
 
 
 def _object_pattern() -> re.Pattern[bytes]:

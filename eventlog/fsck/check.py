@@ -381,7 +381,7 @@ class _Run:
 
     def _digest(self, segment: Segment) -> tuple[Segment, str | None]:
         try:
-            return segment, object_checksum(self._store, keys.key_of(segment))
+            return segment, object_checksum(self._store, keys.key_of(segment), segment.bytes + 1)
         except KeyNotFound:
             return segment, None
 

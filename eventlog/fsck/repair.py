@@ -163,7 +163,9 @@ class _Repairer:
             Unavailable: the store does not answer.
         """
         store = self._log.store
-        return retrying(self._clock)(store.put_if_absent, key, body) or store.get(key) == body
+        if retrying(self._clock)(store.put_if_absent, key, body):
+            return True
+        return store.get(key, length=memoryview(body).nbytes + 1) == body
 
     def _leaf_bytes(self, bad: BadLeaf, key: str) -> bytes | None:
         """Return the bytes that a leaf had, or None if they cannot be reproduced."""

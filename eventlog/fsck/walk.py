@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
+from eventlog import limits
 from eventlog.commit import proposal
 from eventlog.errors import (
     Corrupt,
@@ -205,7 +206,9 @@ class Walk:
     def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.
         try:
-            return version, self._store.get(keys.commit_key(version))
+            return version, self._store.get(
+                keys.commit_key(version), length=codec.MAX_COMMIT_BYTES + 1
+            )
         except KeyNotFound:
             return version, None
         except Corrupt as error:  # a branch does not follow its parent's log
@@ -364,7 +367,9 @@ class Walk:
 
     def _fetch_leaf(self, leaf: Leaf) -> tuple[Leaf, bytes | None]:
         try:
-            return leaf, self._store.get(keys.frame_key(leaf.sha256))
+            return leaf, self._store.get(
+                keys.frame_key(leaf.sha256), length=min(leaf.size, limits.FRAME_BYTES) + 1
+            )
         except KeyNotFound:
             return leaf, None
 

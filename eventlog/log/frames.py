@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from eventlog import limits
 from eventlog.cache import Cache
 from eventlog.format import codec, keys
 from eventlog.model.records import KeyFrame, Leaf
@@ -47,7 +48,9 @@ class Frames:
         known = self._roots.get(version)
         if known is not None:
             return known
-        root = codec.decode_keyframe(self._store.get(keys.keyframe_key(version)), version)
+        key = keys.keyframe_key(version)
+        body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
+        root = codec.decode_keyframe(body, version)
         keyframe.check(root)
         self.remember(root)
         return root
@@ -67,7 +70,9 @@ class Frames:
         """
         table = self._leaves.get(leaf.sha256)
         if table is None:
-            table = keyframe.check_leaf(leaf, self._store.get(keys.frame_key(leaf.sha256)))
+            most = min(leaf.size, limits.FRAME_BYTES) + 1
+            body = self._store.get(keys.frame_key(leaf.sha256), length=most)
+            table = keyframe.check_leaf(leaf, body)
             self._leaves.put(leaf.sha256, table)
         return table
 

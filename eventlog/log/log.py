@@ -12,6 +12,7 @@ from threading import Lock
 
 import pyarrow as pa
 
+from eventlog import limits
 from eventlog.cache import Cache
 from eventlog.errors import (
     Corrupt,
@@ -141,7 +142,8 @@ class Log:
         """
         key = keys.commit_key(version)
         try:
-            body = self.store.get(key)
+            # against size-checked-after-reading
+            body = self.store.get(key, length=codec.MAX_COMMIT_BYTES + 1)
         except KeyNotFound:
             raise self._missing(key, version) from None
         try:
@@ -228,7 +230,8 @@ class Log:
             # Not of its own commit: a follower may have died before that (R17.5).
             table = table or self.header(self._listed()[0][0]).table
             try:
-                found.append(codec.decode_start(self.store.get(row.key), version, table))
+                body = self.store.get(row.key, length=codec.MAX_START_BYTES + 1)
+                found.append(codec.decode_start(body, version, table))
             except (Corrupt, UnsupportedFormat) as error:
                 raise self._located(error, row.key, version) from None
         return found
@@ -533,7 +536,7 @@ class Log:
         """
         key = keys.frame_key(spill.sha256)
         try:
-            body = self.store.get(key)
+            body = self.store.get(key, length=min(spill.size, limits.FRAME_BYTES) + 1)
         except KeyNotFound:
             raise Corrupt(
                 "an object that a commit names is missing", table=self.store.uri, key=key

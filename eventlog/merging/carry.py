@@ -460,7 +460,7 @@ class Carrier:
             return True
         for _ in range(_READS):
             try:
-                body = retrying(clock)(store.get, key)
+                body = retrying(clock)(store.get, key, length=entry.bytes + 1)
             except KeyNotFound:
                 return False
             # against damage-merged
@@ -469,7 +469,7 @@ class Carrier:
                     return True
                 # An earlier try stored it, or the store itself copied it, which nobody compared.
                 # against damage-copied-to-the-target
-                if self._target.store.get(target) == body:
+                if self._target.store.get(target, length=len(body) + 1) == body:
                     return True
                 raise DataLoss(
                     "the target has other bytes under this key than the log describes, such as "

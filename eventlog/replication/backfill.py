@@ -206,7 +206,7 @@ class Filler:
         key = keys.keyframe_key(version)
         try:
             root = self.source.log.keyframe(version)
-            body = self.source.store.get(key)
+            body = self.source.store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
         except (Corrupt, KeyNotFound, UnsupportedFormat):
             return
         if self._has(key):

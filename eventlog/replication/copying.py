@@ -143,7 +143,7 @@ class Copier:
         if retrying(self._clock)(self._target.put_if_absent, key, body):
             return True
         # against other-bytes-taken-for-a-copy
-        if self._target.get(key) != bytes(body):
+        if self._target.get(key, length=memoryview(body).nbytes + 1) != bytes(body):
             raise CommitConflict(
                 "the target has other bytes under this key: it is no copy of the source, or took "
                 "writes of its own; `eventlog merge` joins two histories",
@@ -186,7 +186,7 @@ class Copier:
     def _read(self, item: Item) -> bytes:
         """Return the bytes of an object of the source, which are those that the log describes."""
         for _ in range(_READS):
-            body = self._source.get(item.key)
+            body = self._source.get(item.key, length=item.bytes + 1)
             # against damage-replicated
             if len(body) == item.bytes and sha256(body) == item.sha256:
                 return body

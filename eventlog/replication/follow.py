@@ -239,7 +239,8 @@ class Follower:
         if known is None or known.hash is None:
             return None
         try:
-            body = self._target.get(keys.commit_key(known.version))
+            key = keys.commit_key(known.version)
+            body = self._target.get(key, length=codec.MAX_COMMIT_BYTES + 1)
         except KeyNotFound:  # it was emptied meanwhile
             return None
         # against memory-trusted

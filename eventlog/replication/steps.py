@@ -198,7 +198,8 @@ class Steps:
     def _check_open(self, version: int) -> None:
         """Check that nobody wrote the first version that a start leaves out."""
         try:
-            there = self._target.get(keys.commit_key(version))
+            key = keys.commit_key(version)
+            there = self._target.get(key, length=codec.MAX_COMMIT_BYTES + 1)
             ours = self._log.read_below(version)[1]
         except (KeyNotFound, VersionNotFound, VersionNotReplicated):
             return
@@ -230,7 +231,7 @@ class Steps:
 
     def _explained(self, first: int, having: int) -> bool:
         """Return whether the start of a follower that died, or knew less, explains this gap."""
-        body = self._target.get(keys.start_key(first))
+        body = self._target.get(keys.start_key(first), length=codec.MAX_START_BYTES + 1)
         return codec.decode_start(body, first, self._head.header.table).after <= having
 
     def _keyframe(self, version: int, known: tuple[Leaf, ...] | None) -> Iterator[Item | Step]:
@@ -239,7 +240,7 @@ class Steps:
         key = keys.keyframe_key(version)
         try:
             root = self._log.keyframe(version)
-            body = self._store.get(key)
+            body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
         except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
             logger.warning("key frame %d of %s is not copied: %s", version, self._store.uri, error)
             return

@@ -107,7 +107,7 @@ def probe(store: ObjectStore, table_id: str) -> None:
     first, second = f"first {table_id}".encode(), f"second {table_id}".encode()
     # The first put may be refused: an earlier response was lost, or the id is not fresh.
     created = store.put_if_absent(key, first)
-    kept = first if created else store.get(key)
+    kept = first if created else store.get(key, length=len(first) + 1)
     _check_refused(store, key, second, kept)
     if (place := store.unproven) is not None:
         _proven.add(place)
@@ -139,7 +139,7 @@ def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -
 
 
 def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> None:
-    if not store.put_if_absent(key, body) and store.get(key) == kept:
+    if not store.put_if_absent(key, body) and store.get(key, length=len(kept) + 1) == kept:
         return
     raise InvalidInput(
         "this store ignores preconditions: it allowed an object to be overwritten, so tables on "

@@ -114,6 +114,14 @@ FRAMES = (
         "test_a_commit_that_is_not_canonical_is_corrupt",
     ),
     mutant(
+        "size-checked-after-reading",
+        "hostile input",
+        "no more of a commit is read than it may have",
+        becomes("self.store.get(key)"),
+        "test_every_request_names_how_much_it_takes",
+        "test_an_object_of_a_gibibyte_is_refused_without_being_read",
+    ),
+    mutant(
         "size-checked-after-parsing",
         "hostile input",
         "the size is bounded before anything is parsed",

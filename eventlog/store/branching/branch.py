@@ -107,7 +107,8 @@ class BranchStore:
             return self._placed(key, lambda: self.parent.get(name, start=start, length=length))
         if is_inherited(key, self._fork().version):
             body = self._placed(key, lambda: self.parent.get(key, start=start, length=length))
-            if key == keys.commit_key(self._fork().version) and not start and length is None:
+            whole = not start and (length is None or len(body) < length)
+            if whole and key == keys.commit_key(self._fork().version):
                 self._check_commit(key, body)
             return body
         for place in self._paths(key):
@@ -166,7 +167,7 @@ class BranchStore:
     def _fork(self) -> Fork:
         if self._known is None:
             try:
-                body = self.parent.get(self._fork_key)
+                body = self.parent.get(self._fork_key, length=codec.MAX_FORK_BYTES + 1)
             except KeyNotFound:
                 raise TableNotFound(
                     f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "

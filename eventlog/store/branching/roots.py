@@ -61,7 +61,8 @@ def check_there(store: ObjectStore) -> None:
         return
     fork = forks[0]
     try:
-        if store.get(keys.FORK_KEY) == codec.encode_fork(fork):
+        body = store.get(keys.FORK_KEY, length=codec.MAX_FORK_BYTES + 1)
+        if body == codec.encode_fork(fork):
             return
     except KeyNotFound:
         pass

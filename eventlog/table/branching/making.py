@@ -43,7 +43,8 @@ def make(table: OpenTable, name: str, at: int | None) -> BranchStore:
     )
     key, body = f"{keys.branch_root(name)}/{keys.FORK_KEY}", codec.encode_fork(fork)
     created = retrying(table.clock)(table.store.put_if_absent, key, body)
-    if not created and table.store.get(key) != body:  # its id tells it from every other
+    # Its id tells it from every other.
+    if not created and table.store.get(key, length=len(body) + 1) != body:
         raise _exists(table, name)
     # A program that deletes an unfinished branch may have removed the pin in the meantime.
     if not is_held(fork, table.refresh().meta.pins.get(pin_name(table.store, name))):

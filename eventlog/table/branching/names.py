@@ -123,7 +123,8 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
         Corrupt: it is damaged.
     """
     try:
-        body = store.get(f"{keys.branch_root(name)}/{keys.FORK_KEY}")
+        key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
+        body = store.get(key, length=codec.MAX_FORK_BYTES + 1)
     except KeyNotFound:
         return None
     return codec.decode_fork(body, name)
