@@ -34,9 +34,11 @@ def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Record
 
     A damaged batch is yielded unchanged; the later validation of its values reports the damage.
     """
-    waiting = [batch] if _is_sound(batch) else []
-    if not waiting:
+    if not _is_sound(batch):
         yield batch
+        return
+    columns = [with_offsets(values) for values in batch.columns]
+    waiting = [pa.RecordBatch.from_arrays(columns, schema=batch.schema)]
     while waiting:
         part = waiting.pop()
         if part.num_rows > 1 and _decoded_bytes(part) > most:
@@ -67,6 +69,53 @@ def even(batch: pa.RecordBatch) -> pa.RecordBatch:
         raise InvalidInput(f"column {short[0]!r} has fewer values than the batch has rows")
     columns = [values.slice(0, rows) for values in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def with_offsets(values: pa.Array) -> pa.Array:
+    """Return the same values, with offsets at every depth.
+
+    The columnar format lets an empty array omit its offsets, and writers such as Arrow's Java
+    library do. Arrow validates such an array, and crashes when it measures, joins or writes it.
+
+    Args:
+        values: passed Arrow's validation.
+    """
+    kind = values.type
+    if not len(values):
+        return pa.nulls(0, kind) if kind.num_fields or _has_offsets(kind) else values
+    if pa.types.is_struct(kind):
+        columns = [values.field(place) for place in range(kind.num_fields)]
+        made = [with_offsets(column) for column in columns]
+        if all(one is other for one, other in zip(made, columns, strict=True)):
+            return values
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(made, fields=fields, mask=values.is_null())
+    if pa.types.is_map(kind):
+        keys, items = values.keys, values.items
+        made = [with_offsets(keys), with_offsets(items)]
+        if made[0] is keys and made[1] is items:
+            return values
+        inside = pa.StructArray.from_arrays(made, fields=[kind.key_field, kind.item_field])
+    elif _is_list(kind):
+        items = values.values
+        inside = with_offsets(items)
+        if inside is items:
+            return values
+    else:
+        return values
+    own = values.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(values), own, offset=values.offset, children=[inside])
+
+
+def _has_offsets(kind: pa.DataType) -> bool:
+    of_32_bits = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(of_32_bits or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def _rebased(part: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,7 +181,7 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain(values.dictionary, large=True).take(values.indices)
     if not len(values):
-        values = pa.nulls(0, kind)  # has offsets, which an empty array may lack
+        values = pa.nulls(0, kind)
     missing = values.is_null()
     if pa.types.is_struct(kind):
         inner = [plain(values.field(place), large=large) for place in range(kind.num_fields)]

@@ -37,7 +37,9 @@ STREAM_READ_NAMES = (
     "skipChangeCommits",
     "failOnDataLoss",
 )
-OVERWRITE_NAMES = ("replaceWhere", "start", "end", "isolation", "readVersion")
+# Of overwrites, and of reads: a temporary view that is read and overwritten has one map of options.
+READ_VERSION = "readVersion"
+OVERWRITE_NAMES = ("replaceWhere", "start", "end", "isolation", READ_VERSION)
 WRITE_NAMES = (
     "timeColumn",
     "granularity",
@@ -54,6 +56,8 @@ WRITE_NAMES = (
 BRANCH = "branch"
 STORAGE_PREFIX = "storage."
 PROPERTY_PREFIX = "property."
+
+_CREATE_TABLE = "owner"  # what Spark sets for a table of its catalog
 
 _BY_LOWER = {
     name.lower(): name for name in (*READ_NAMES, *CHANGES_NAMES, *STREAM_READ_NAMES, *WRITE_NAMES)
@@ -153,6 +157,13 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
             storage[lower.removeprefix(STORAGE_PREFIX)] = value
         elif lower.startswith(PROPERTY_PREFIX):
             properties[given[len(PROPERTY_PREFIX) :]] = value
+        elif lower == _CREATE_TABLE:
+            raise InvalidInput(
+                "CREATE TABLE makes no eventlog table: save the first rows with df.write"
+                ".format('eventlog').option('timeColumn', …).mode('append').save(path), or run "
+                "`eventlog create`; for SQL load the path, or CREATE TEMPORARY VIEW … USING "
+                "eventlog OPTIONS (path '…')"
+            )
         else:
             nearest = get_close_matches(lower, [*_BY_LOWER, BRANCH, "path"], n=1)
             meant = f": did you mean {_BY_LOWER.get(*nearest, *nearest)}?" if nearest else ";"

@@ -22,7 +22,7 @@ from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark import slices
 from eventlog.readers.spark.expressions import unpack_expression
-from eventlog.readers.spark.options import SparkOptions
+from eventlog.readers.spark.options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
 from eventlog.state.keyed.rule import MergeRule
@@ -177,6 +177,7 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     """Return the snapshot that the options name, or the pinned one.
 
     Raises:
+        InvalidInput: two options name a version.
         TableNotFound: there is no table, or another one than expected.
         VersionNotFound: the table has no such version.
     """
@@ -188,7 +189,11 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     if given.reads_changes:
         last, when = given.whole("endingVersion"), given.named.get("endingTimestamp")
         return kept_snapshot(table, last, when)
-    return kept_snapshot(table, given.whole("version"), given.named.get("timestamp"))
+    version, read_version = given.whole("version"), given.whole(READ_VERSION)
+    if version is not None and read_version is not None:
+        raise InvalidInput("give option version or readVersion, not both")
+    version = read_version if version is None else version
+    return kept_snapshot(table, version, given.named.get("timestamp"))
 
 
 def check_columns(given: SparkOptions, schema: StructType) -> None:

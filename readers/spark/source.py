@@ -3,6 +3,8 @@
 Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.format("eventlog")`:
 
 - `version`, or `timestamp`: the version to read; the newest at `load()` by default.
+- `readVersion`: the same as `version`, and `INSERT OVERWRITE` of a temporary view with this option
+  replaces that version: rows that were written since are carried forward.
 - `columns`: `a,b` or a JSON list. Spark does not push column selection into Python sources: name
   the columns here to read only those.
 - `where`: one SQL expression. It prunes segments on the driver and filters rows exactly. Times
@@ -37,6 +39,7 @@ from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
     CHANGES_NAMES,
     OVERWRITE_NAMES,
+    READ_VERSION,
     STARTING_NAMES,
     STREAM_READ_NAMES,
     SparkOptions,
@@ -95,6 +98,7 @@ def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
     columns = given.columns()
     if given.reads_changes:
         return Pinned(snapshot.state), to_spark(changes.schema_of(snapshot, columns))
+    scan.question(snapshot.state, columns, where_of(given))  # a wrong filter fails here, not later
     schema = to_spark(scan.project(snapshot.schema, columns, snapshot.stored_schema))
     return Pinned(snapshot.state), schema
 
@@ -123,7 +127,7 @@ def make_reader(
         "versions did to the rows, or leave the option out",
     )
     given.refuse(
-        OVERWRITE_NAMES,
+        tuple(name for name in OVERWRITE_NAMES if name != READ_VERSION),
         "is for overwrites: a read takes version, timestamp and where; leave the option out",
     )
     check_columns(given, schema)

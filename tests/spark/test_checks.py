@@ -310,6 +310,10 @@ def test_columns_are_a_list_or_json(text, names):
         ({"version": "-1"}, InvalidInput, "option version must be a whole number from 0"),
         ({"version": "0", "timestamp": "2013-01-01"}, InvalidInput, "not both"),
         ({"timestamp": "1999-01-01"}, NotFound, "after the requested time"),
+        ({"version": "1", "readVersion": "1"}, InvalidInput, "version or readVersion, not both"),
+        ({"where": "nobody = 1"}, InvalidInput, "nobody"),
+        ({"where": "id ="}, InvalidInput, "the predicate is not one SQL expression"),
+        ({"owner": "me"}, InvalidInput, "CREATE TABLE makes no eventlog table"),
     ],
 )
 def test_wrong_options_of_a_load_are_named(table, options, error, said):
@@ -326,7 +330,6 @@ def test_wrong_options_of_a_load_are_named(table, options, error, said):
         ({"whereArrow": "AAAA"}, "not a packed pyarrow expression"),
         ({"targetBytes": "0"}, "option targetBytes must be a whole number from 1"),
         ({"columns": "id"}, "the schema has columns id, ts, name, option columns id"),
-        ({"readVersion": "1"}, "option readVersion is for overwrites: a read takes version"),
         ({"start": "2013-01-08", "end": "2013-01-09"}, "option start, end is for overwrites"),
         (OVERWRITE_DAY, "option replaceWhere is for overwrites"),
     ],

@@ -93,6 +93,18 @@ def test_an_overwrite_keeps_what_came_after_the_version_it_read(events, local_ur
         overwrite(events(1), local_uri, read_version=read_version, isolation="serializable")
 
 
+def test_a_save_that_makes_many_small_segments_says_what_to_do(spark, local_uri, caplog):
+    time = "timestamp_seconds(1357516800 + id % 26 * 86400) as ts"
+    tasks = spark.range(0, 104, 1, 4).selectExpr("id", time)
+    append(tasks, local_uri, time_column="ts")
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "104 segments for 26 chunks" in message
+    assert "repartition the DataFrame" in message
+    caplog.clear()
+    append(tasks.repartition(4, "ts"), local_uri)
+    assert not caplog.records
+
+
 def test_an_empty_frame_commits_nothing_unless_it_replaces(events, local_uri, rows_of):
     version = append(events(5), local_uri, time_column="ts")
     assert append(events(5).where("id > 9"), local_uri) == version

@@ -241,8 +241,30 @@ def test_insert_into_a_view(spark, events, save, ids, local_uri):
     events(2, first=10).createOrReplaceTempView("more")
     spark.sql("INSERT INTO v SELECT * FROM more")
     assert ids(local_uri) == [0, 1, 2, 10, 11]
-    spark.sql("INSERT OVERWRITE v SELECT * FROM more")
-    assert ids(local_uri) == [10, 11]
+
+
+@pytest.mark.data_source
+@pytest.mark.hazard("W9")
+def test_an_overwrite_of_a_view_keeps_what_came_after_its_version(  # noqa: PLR0917 - fixtures
+    spark, events, save, ids, local_uri, tmp_path
+):
+    save(events(3), local_uri)
+    table_id = Table.open(local_uri).id
+    view = f"CREATE TEMPORARY VIEW w USING eventlog OPTIONS (path '{local_uri}', "
+    spark.sql(f"{view} readVersion '1', tableId '{table_id}')")
+    events(2, first=10).createOrReplaceTempView("more")
+    spark.sql("INSERT INTO w SELECT * FROM more")
+    overwrite = "INSERT OVERWRITE w SELECT id + 100 AS id, ts, name FROM w"
+    spark.sql(overwrite)
+    assert ids(local_uri) == [10, 11, 100, 101, 102]
+    assert "read the table again" in refused(lambda: spark.sql(overwrite))
+    assert spark.table("w").count() == 3
+    Path(local_uri.removeprefix("file://")).rename(tmp_path / "old")
+    save(events(1), local_uri)
+    for verb in ("INTO", "OVERWRITE"):
+        sql = f"INSERT {verb} w SELECT * FROM more"
+        assert "there is now another one here" in refused(lambda sql=sql: spark.sql(sql))
+    assert ids(local_uri) == [0]
 
 
 @pytest.mark.hazard("W1")

@@ -32,11 +32,12 @@ from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.state.keyed.rule import rule_of
 from eventlog.state.version import VersionState
+from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, overwrite_actions, range_drops, to_range
 from eventlog.writers.keyed import as_deletes, check_keys, deletes_schema, rule_or_refuse, timed_by
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
-from eventlog.writers.spark.creation import Creation, open_or_create
+from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ class Job:
         adds = adds_of(self.table, self.recipe, staged, self.memory_bytes)
         if not adds and self.replaces is None and self.transaction.app is None:
             return self.transaction.read_version
+        _report_small(adds, self.recipe.layout.time_column)
         self.table.adopt(self.head)
         self.table.log.vouch(adds)  # staged by the job's tasks
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
@@ -219,14 +221,21 @@ def _pack(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+# From which number of segments on, how many times the number of chunks, and below which average
+# size a save warns that a repartition would pay.
+_MANY_SEGMENTS = 100
+_TIMES_CHUNKS = 4
+_SMALL_BYTES = 8 * 2**20
+
 STAGED = "adds binary"  # the schema of `Job.stage_rows`, as Spark spells it
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - what the ways to save pass on
     uri: str,
     incoming: pa.Schema,
     *,
     storage_options: Mapping[str, str] | None = None,
+    table_id: str | None = None,
     creation: Creation | None = None,
     replacement: Replacement | None = None,
     app: App | None = None,
@@ -242,6 +251,7 @@ def prepare(
         uri: the table's root.
         incoming: the columns of the rows.
         storage_options: see `eventlog.store.options`. They are sent to the executors.
+        table_id: the id that the table must have, which is then not created; None: any.
         creation: how to create the table.
         replacement: what to replace; None appends.
         app: the app id and sequence of the unit of work.
@@ -250,11 +260,11 @@ def prepare(
 
     Raises:
         InvalidInput: an argument, or the columns, do not fit; no task runs.
-        TableNotFound: the table is absent and no time column is given.
+        TableNotFound: the table is absent and no time column is given, or another table is there.
     """
     if replacement is not None:
         choice(replacement.isolation, "isolation", ("carry", "serializable"))
-    table = open_or_create(uri, storage_options, incoming, creation or Creation())
+    table = _open(uri, storage_options, table_id, incoming, creation or Creation())
     head = table.head()
     deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
     check_rows(incoming if deletes is None else deletes, head)
@@ -282,6 +292,21 @@ def prepare(
     )
 
 
+def _open(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    table_id: str | None,
+    incoming: pa.Schema,
+    creation: Creation,
+) -> Table:
+    """Return the table; one with a given id is not created. Raises: as `prepare`."""
+    if table_id is None:
+        return open_or_create(uri, storage_options, incoming, creation)
+    table = Table(open_store(uri, storage_options))
+    table.log.table = table_id
+    return check_agrees(table, creation)
+
+
 def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
     """Return the schema of the rows that delete keys with these columns.
 
@@ -301,6 +326,24 @@ def check_rows(incoming: pa.Schema, head: Snapshot) -> None:
     rule = rule_of(head.layout, head.stored_schema, head.properties)
     wanted = head.schema if rule is None else upserts.incoming(head.schema, rule, incoming)
     check_columns(incoming, wanted, head.layout.time_column)
+
+
+def _report_small(adds: Sequence[Add], time_column: str) -> None:
+    """Warn if tasks staged many small segments, since each of them had rows of many chunks."""
+    chunks = {add.chunk for add in adds}
+    if len(adds) < _MANY_SEGMENTS or len(adds) < _TIMES_CHUNKS * len(chunks):
+        return
+    size = sum(add.bytes for add in adds)
+    if size < len(adds) * _SMALL_BYTES:
+        logger.warning(
+            "%d segments for %d chunks, %d kB each on average: each task had rows of many chunks; "
+            "repartition the DataFrame by the day or the hour of column %r before the save, or let "
+            "compaction join them",
+            len(adds),
+            len(chunks),
+            size // len(adds) // 1000,
+            time_column,
+        )
 
 
 def _report_older(head: Snapshot, app: App | None) -> None:

@@ -12,7 +12,9 @@ Modes and options of `df.write.format("eventlog")`:
   `serializable`.
 - `readVersion`: the version that the rows of an overwrite were computed from; later segments are
   carried forward, or are a conflict. Without it rows added between the read and the save are
-  replaced unseen.
+  replaced unseen. A temporary view with this option shows that version, `INSERT OVERWRITE` of it
+  replaces that version, and `INSERT INTO` of it appends.
+- `tableId`: the id that the table must have (`Table.id`).
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
 - `key`, `buckets`, `merge`: make the new table a keyed one. An existing one must have the same:
   with `merge` `partial` a frame may lack columns, whose values are kept.
@@ -41,6 +43,7 @@ from eventlog.readers.spark.options import (
     OVERWRITE_NAMES,
     PROPERTY_PREFIX,
     READ_NAMES,
+    READ_VERSION,
     STREAM_READ_NAMES,
     SparkOptions,
     parse_spark_options,
@@ -90,24 +93,27 @@ def make_writer(
 
     Raises:
         InvalidInput: an option, or the DataFrame's schema, does not fit; no task runs.
-        TableNotFound: the table is absent and no option says how to create it.
+        TableNotFound: the table is absent and no option says how to create it, or it is not the one
+            that option `tableId` names.
     """
     given = parse_spark_options(options)
     given.refuse(
         tuple(
             name
             for name in (*READ_NAMES, *CHANGES_NAMES, *STREAM_READ_NAMES)
-            if name != "targetBytes"
+            if name not in ("targetBytes", "tableId")
         ),
         "is for reads: a write applies to the newest version, with all columns",
     )
     if not overwrite:
-        given.refuse(OVERWRITE_NAMES, "needs mode('overwrite')")
+        others = tuple(name for name in OVERWRITE_NAMES if name != READ_VERSION)
+        given.refuse(others, "needs mode('overwrite')")
     return EventLogWriter(
         prepare(
             given.path,
             to_arrow(schema),
             storage_options=given.storage,
+            table_id=given.named.get("tableId"),
             creation=creation_of(given, schema.names),
             replacement=_replacement(given) if overwrite else None,
             app=make_app(given.named.get("appId"), given.whole("appSeq")),
@@ -165,5 +171,5 @@ def _replacement(given: SparkOptions) -> Replacement:
         start=given.named.get("start"),
         end=given.named.get("end"),
         isolation=given.named.get("isolation", "carry"),
-        read_version=given.whole("readVersion"),
+        read_version=given.whole(READ_VERSION),
     )
