@@ -20,6 +20,7 @@ from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import Rows, scan
+from eventlog.state.keyed.rule import OVERFLOWS
 from eventlog.state.scan import ScanPlan
 
 _TABLE_ROWS = 100  # shown in a table unless --limit is given
@@ -41,11 +42,19 @@ _output = click.option(
     help="Write to this file instead of standard output.",
 )
 
+_overflow = click.option(
+    "--overflow",
+    type=click.Choice(OVERFLOWS),
+    default="error",
+    help="Of a sum that does not fit its column: an error, or a null in its place.",
+)
+
 
 @click.command("scan")
 @common
 @_columns
 @click.option("--where", help="SQL: \"origin = 'JFK' AND dep_delay > 60\".")
+@_overflow
 @at_version
 @at_timestamp
 @_limit
@@ -69,6 +78,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     *,
     columns: str | None,
     where: str | None,
+    overflow: str,
     version: int | None,
     timestamp: str | None,
     limit: int | None,
@@ -81,7 +91,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     """Read rows."""
     table = place.unopened()
     wanted = names(columns, "--columns") if columns else None
-    rows_scan = scan(table, wanted, where, version, timestamp, fallback=fallback)
+    rows_scan = scan(table, wanted, where, version, timestamp, overflow=overflow, fallback=fallback)
     if only_plan:
         _explain(place, rows_scan.plan)
         return
@@ -101,23 +111,25 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 @click.argument("end", type=click.IntRange(min=0), required=False)
 @_columns
 @click.option("--where", help='SQL: "id = 7"; selects rows before and after each change.')
+@_overflow
 @_limit
 @_format
 @_output
-def changes_(
+def changes_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
     start: int,
     end: int | None,
     columns: str | None,
     where: str | None,
+    overflow: str,
     limit: int | None,
     row_format: str | None,
     output: str | None,
 ) -> None:
     """Show what the versions after START did to the rows, up to END (default: the newest)."""
     wanted = names(columns, "--columns") if columns else None
-    found = changes(place.unopened(), start, end, wanted, where)
+    found = changes(place.unopened(), start, end, wanted, where, overflow=overflow)
     _write(place, found, limit, row_format, output)
 
 

@@ -29,6 +29,7 @@ from eventlog.query.predicate import Where
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
 from eventlog.readers.keyed import Slices
 from eventlog.recovery import fallback
+from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.small.holds import check_kept
 from eventlog.store.location import open_store
@@ -241,13 +242,14 @@ class Scan(Rows):
         return reading, sorted([*left, *stand_ins.back], key=_scan_order)
 
 
-def scan(
+def scan(  # noqa: PLR0913 - the parts of one query
     t: Table | str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     version: int | None = None,
     timestamp: Moment | None = None,
     *,
+    overflow: str = "error",
     batch_rows: int = DEFAULT_BATCH_ROWS,
     fallback: bool = False,
     storage_options: Mapping[str, str] | None = None,
@@ -262,6 +264,7 @@ def scan(
             floats, tests floats against a list or compares with NaN reads every segment.
         version: the version to read; the newest if neither this nor `timestamp` is given.
         timestamp: the time whose version to read; see `Table.snapshot`.
+        overflow: `error`, or `null` in place of a sum that does not fit its column (merge rules).
         batch_rows: the largest number of rows in a batch.
         fallback: if a segment that compaction wrote is missing or damaged, read the segments it was
             compacted from, with exactly the version's rows, and log a warning that names them. If
@@ -279,6 +282,7 @@ def scan(
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     snapshot = kept_snapshot(t, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
+    plan = replace(plan, rule=reader_rule(plan.rule, overflow))
     if fallback and plan.rule is not None:
         raise InvalidInput(
             "fallback is for tables without a key: what a merge left out is not kept"

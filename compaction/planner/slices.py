@@ -215,7 +215,9 @@ def _halved(here: Sequence[Run]) -> set[str]:
 
 def _wish(run: Run, halved: AbstractSet[str]) -> _Wish:
     """Return what the buckets of a run need."""
-    if not run.logs:
+    merged = {span(base) for base in run.base}
+    # A log of a base's own versions has what the merge had to leave as it was.
+    if all(span(log) in merged for log in run.logs):
         if any(base.id in halved for base in run.base):
             return _Wish(run, run.segments, True, "split")
         return _Wish(run, (), False, "no logs")
@@ -267,7 +269,8 @@ def _tier(run: Run) -> tuple[Segment, ...]:
     """Return the newest logs of about one size, which are worth merging with each other."""
     taken: list[Segment] = []
     size = 0.0
-    for log in reversed(run.logs):
+    merged = {span(base) for base in run.base}
+    for log in reversed([log for log in run.logs if span(log) not in merged]):
         own = _share(run, log)
         if size and own > _TIER * size and len(taken) >= _MOST_LOGS // 2:
             break

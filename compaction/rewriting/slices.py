@@ -189,6 +189,13 @@ class _Work:
             # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
             with closing(sort_rows(rows, order, memory_bytes=memory, directory=folder)) as ordered:
                 self._write(_whole_keys(ordered, [_BUCKET, *self.rule.key]))
+        if self.made > self.read:
+            raise InvalidInput(
+                f"buckets {at.first} to {at.last} of chunk {self.task.chunks[0]} have sums that do "
+                "not fit their column, and rows of their keys that a merge cannot count: upsert "
+                "rows that take a part of the sums back",
+                table=self.t.store.uri,
+            )
         merge = Merge(
             version=self.task.version,
             chunk=self.task.chunks[0],
@@ -278,15 +285,15 @@ class _Work:
     def _write(self, pieces: Iterable[pa.Table]) -> None:
         """Write the merged rows."""
         main = _Outputs(self, "base" if self.bottom else "log")
-        late = _Outputs(self, "late")
+        late, beside = _Outputs(self, "late"), _Outputs(self, "log")
         try:
             for place, rows in self._placed(pieces):
-                self._merge(rows, place, main, late)
-            main.close()
-            late.close()
+                self._merge(rows, place, main, late, beside)
+            for outputs in (main, late, beside):
+                outputs.close()
         except BaseException:
-            main.abandon()
-            late.abandon()
+            for outputs in (main, late, beside):
+                outputs.abandon()
             raise
 
     def _placed(self, pieces: Iterable[pa.Table]) -> Iterator[tuple[tuple[int, int], pa.Table]]:
@@ -313,14 +320,24 @@ class _Work:
             yield place, pa.Table.from_batches([], self._schema)
 
     def _merge(
-        self, rows: pa.Table, place: tuple[int, int], main: _Outputs, late: _Outputs
+        self,
+        rows: pa.Table,
+        place: tuple[int, int],
+        main: _Outputs,
+        late: _Outputs,
+        beside: _Outputs,
     ) -> None:
+        # A sum that does not fit may do so together with rows to come, so its rows stay.
+        rows, unfit = merging.fitting(rows, self.rule)
         kept = merging.kept(rows, self.rule, bottom=self.bottom)
         if not self.bottom:
-            kept = _by_key(kept, self.rule)
+            kept = _by_key(pa.concat_tables([kept, unfit]), self.rule)
             self.made += kept.num_rows
             main.write(place, kept)
             return
+        if unfit.num_rows:
+            self.made += unfit.num_rows
+            beside.write(place, _by_key(unfit, self.rule))
         shown = _by_key(merging.shown(kept, self.rule), self.rule)
         shown = shown.cast(to_arrow(self.recipe.schema))
         self.made += shown.num_rows

@@ -12,6 +12,8 @@ rows do, what is stored beside a base.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +22,32 @@ from eventlog.errors import InvalidInput
 from eventlog.state.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
 
 _WIDE_SUM = pa.decimal256(76, 0)
+
+
+class SumOverflow(InvalidInput):
+    """The sum of a key does not fit its column.
+
+    Attributes:
+        column: the column.
+        total: the sum, as text.
+        kind: the column's type, as text.
+        keys: the keys of which that is so, in the key columns; the sum is that of the first one.
+    """
+
+    column: str
+    total: str
+    kind: str
+    keys: pa.Table
+
+    @classmethod
+    def of(cls, column: str, total: str, kind: str, keys: pa.Table) -> SumOverflow:
+        """Return the error."""
+        error = cls(
+            f"the sum of column {column!r} of key {_key_text(keys)} is {total}, which does not fit "
+            f"{kind}"
+        )
+        error.column, error.total, error.kind, error.keys = column, total, kind, keys
+        return error
 
 
 def shown(rows: pa.Table, rule: MergeRule) -> pa.Table:
@@ -34,7 +62,7 @@ def shown(rows: pa.Table, rule: MergeRule) -> pa.Table:
         The columns of `rows` without `_op` and `_version`, in no particular order of keys.
 
     Raises:
-        InvalidInput: a sum does not fit its column.
+        SumOverflow: a sum does not fit its column, and the rule does not ask for a null there.
     """
     return _Rows(rows, rule).shown()
 
@@ -52,9 +80,33 @@ def kept(rows: pa.Table, rule: MergeRule, *, bottom: bool) -> pa.Table:
         The columns of `rows`; the rows of a key are in commit order.
 
     Raises:
-        InvalidInput: a sum does not fit its column.
+        SumOverflow: a sum does not fit its column. `fitting` tells the rows of such keys apart.
     """
     return _Rows(rows, rule).kept(bottom=bottom)
+
+
+def fitting(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of the keys whose sums fit, and the rows of the others.
+
+    The sum of the others may fit together with more rows, so a merge leaves theirs as they are.
+
+    Args:
+        rows: in commit order.
+        rule: the merge rule.
+    """
+    if "sum" not in rule.functions.values() and "count" not in rule.functions.values():
+        return rows, rows.slice(0, 0)
+    strict = replace(rule, overflow="error")
+    left: list[pa.Table] = []
+    while True:
+        try:
+            shown(rows, strict)
+        except SumOverflow as found:  # of one column; others may follow
+            apart = among(rows, found.keys, rule.key)
+            left.append(rows.filter(apart))
+            rows = rows.filter(pc.invert(apart))
+        else:
+            return rows, pa.concat_tables([rows.slice(0, 0), *left])
 
 
 def telling(rows: pa.Table, rule: MergeRule) -> pa.Table:
@@ -356,12 +408,21 @@ class _Rows:
         found = _grouped(table.filter(alive), [("value", function), ("first", "min")])
         # `_sources` groups the same rows, so the keys come in the same order.
         merged = in_one_piece(found.column(f"value_{function}"))
-        try:
-            return merged.cast(kind)
-        except pa.ArrowInvalid:
-            raise InvalidInput(
-                f"the sum of column {name!r} does not fit {kind}: give the table a wider column"
-            ) from None
+        if function == "sum":
+            merged = self._fitted(name, merged, kind, found)
+        return merged.cast(kind)
+
+    def _fitted(self, name: str, sums: pa.Array, kind: pa.DataType, found: pa.Table) -> pa.Array:
+        """Return sums that fit a type: null in place of others, if that was asked for."""
+        low, high = _limits(kind, sums.type)
+        outside = pc.fill_null(pc.or_(pc.less(sums, low), pc.greater(sums, high)), False)
+        if not pc.any(outside, min_count=0).as_py():
+            return sums
+        if self.rule.overflow == "null":
+            return pc.if_else(outside, pa.nulls(len(sums), sums.type), sums)
+        numbers = in_one_piece(found.column("first_min")).filter(outside)
+        keys = self.rows.select(list(self.rule.key)).take(numbers)
+        raise SumOverflow.of(name, str(sums.filter(outside)[0].as_py()), str(kind), keys)
 
     def _aggregated(self, alive: pa.Array) -> pa.Table:
         """Return the merged rows, and a row for each value that has another order than they."""
@@ -403,6 +464,31 @@ class _Rows:
         ]
         names = [field.name for field in rows.schema if field.name not in (OP, VERSION)]
         return pa.table(columns, names)
+
+
+def _limits(kind: pa.DataType, wide: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+    """Return the least and the greatest value of a type of integers or decimals."""
+    if pa.types.is_integer(kind):
+        half = 2 ** (kind.bit_width - 1)
+        bounds = Decimal(-half), Decimal(half - 1)
+    else:  # made from text: arithmetic would depend on the context of decimals
+        nines = f"{'9' * kind.precision}E{-kind.scale}"
+        bounds = Decimal(f"-{nines}"), Decimal(nines)
+    low, high = (pa.scalar(bound, wide) for bound in bounds)
+    return low, high
+
+
+def _key_text(keys: pa.Table) -> str:
+    """Return the first of some keys as text."""
+    values = []
+    for name in keys.column_names:
+        value = keys.column(name)[0]
+        try:
+            text = repr(value.as_py())
+        except (OverflowError, ValueError):  # a time that Python does not have
+            text = str(value.cast(pa.string()).as_py())
+        values.append(f"{name}={text[:60]}")
+    return ", ".join(values)
 
 
 def _keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -43,6 +43,9 @@ def of_versions(
     Returns:
         The columns of `rows` without `_op` and `AT`, then `_change` and `_version`. In the order of
         versions; `update_before` stands directly before its `update_after`.
+
+    Raises:
+        SumOverflow: a sum does not fit its column; the error has the version.
     """
     keys = merging.distinct(rows, rule.key)
     key = _free_name(rows.column_names)
@@ -54,12 +57,16 @@ def of_versions(
     rows = rows.filter(pc.greater(rows.column(AT), after))
     for window in _windows(before, rows, key):
         known = pa.concat_tables([before, window]).combine_chunks()
-        for change in _of_window(known, bare, after, key, compared):
-            yield _with_keys(change, keys, key)
+        try:
+            for change in _of_window(known, bare, after, key, compared):
+                yield _with_keys(change, keys, key)
+        except merging.SumOverflow as error:
+            raise _with_names(error, keys, key) from None
         # What this window did is put together, so that a key that is written again and again does
         # not cost its whole past in each.
         after = pc.max(window.column(AT)).as_py()
-        rest = merging.kept(known.drop_columns([AT]), bare, bottom=True)
+        fits, others = merging.fitting(known.drop_columns([AT]), bare)
+        rest = pa.concat_tables([merging.kept(fits, bare, bottom=True), others])
         before = rest.append_column(AT, pa.repeat(pa.scalar(after, pa.int64()), rest.num_rows))
         before = before.select(known.column_names)
 
@@ -102,6 +109,14 @@ def between(
     )
     changes = _with_keys(_differences(images, touches, -1, key, compared), keys, key)
     return changes.select([*before.column_names, CHANGE, VERSION])
+
+
+def _with_names(error: merging.SumOverflow, keys: pa.Table, key: str) -> merging.SumOverflow:
+    """Return an error with the key columns in place of their number, and with its version."""
+    number, version = (error.keys.column(name)[0].as_py() for name in (key, AT))
+    found = merging.SumOverflow.of(error.column, error.total, error.kind, keys.slice(number, 1))
+    found.version = version
+    return found
 
 
 def inserted(rows: pa.Table, versions: pa.Array) -> pa.Table:

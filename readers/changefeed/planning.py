@@ -6,7 +6,7 @@ Imports eventlog and readers only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.state import scan
 from eventlog.state.appends import Appends
 from eventlog.state.keyed.pruning import prune
-from eventlog.state.keyed.rule import MergeRule
+from eventlog.state.keyed.rule import MergeRule, reader_rule
 from eventlog.state.small.timing import effective
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
@@ -82,8 +82,19 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         yield read_appends(t.log, commit)
 
 
-def question(state: VersionState, columns: Sequence[str] | None, where: Where | None) -> scan.Scan:
+def question(
+    state: VersionState,
+    columns: Sequence[str] | None,
+    where: Where | None,
+    overflow: str = "error",
+) -> scan.Scan:
     """Return which columns and rows are wanted, by the schema of a version.
+
+    Args:
+        state: the version.
+        columns: see `changes`.
+        where: likewise.
+        overflow: likewise.
 
     Raises:
         InvalidInput: a column is unknown, named twice or has a name of the result's own; or the
@@ -98,7 +109,7 @@ def question(state: VersionState, columns: Sequence[str] | None, where: Where | 
             f"changes have a column {taken[0].lower()!r} of their own, and the table has "
             f"{taken[0]!r}: leave it out with `columns`"
         )
-    return asked
+    return replace(asked, rule=reader_rule(asked.rule, overflow))
 
 
 def plan(  # noqa: PLR0917 - what a range of versions is read from

@@ -31,6 +31,7 @@ from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Ste
 from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
 from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
+from eventlog.staging.merging import SumOverflow
 from eventlog.state.keyed.rule import MAX_KEY, MergeRule
 
 # Rows take several times their stored size in memory, and their images are held beside them.
@@ -96,20 +97,24 @@ class ChangeReading:
         match step:
             case Written(after, runs):
                 rows = slices.written(runs, after)
-                yield from images.of_versions(rows, slices.rule, after, compared)
+                try:
+                    yield from images.of_versions(rows, slices.rule, after, compared)
+                except SumOverflow as error:
+                    raise slices.located(error, runs) from None
             case Replaced(version, before, after_it, int(above)):
-                old, new = (slices.known(runs, above) for runs in (before, after_it))
+                old = slices.at(version - 1).known(before, above)
+                new = slices.at(version).known(after_it, above)
                 yield images.between(old, new, slices.rule, version, compared)
             case Replaced(version, before, after_it):
                 schema = slices.reading.schema
                 if not any(run.segments for run in before):
-                    for batch in slices.merged(after_it):
+                    for batch in slices.at(version).merged(after_it):
                         at = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
                         yield images.inserted(pa.Table.from_batches([batch]), at)
                     return
                 old, new = (
-                    pa.Table.from_batches(slices.merged(runs), schema)
-                    for runs in (before, after_it)
+                    pa.Table.from_batches(slices.at(number).merged(runs), schema)
+                    for number, runs in ((version - 1, before), (version, after_it))
                 )
                 yield images.between(old, new, slices.rule, version, compared)
 
@@ -239,6 +244,7 @@ def changes(
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     *,
+    overflow: str = "error",
     batch_rows: int = DEFAULT_BATCH_ROWS,
     storage_options: Mapping[str, str] | None = None,
 ) -> Changes:
@@ -251,12 +257,11 @@ def changes(
     - `_version` (int64): the version that made the change.
     - `_time` (timestamp, us, UTC): when that was committed.
 
-    They tell of each version how it differs from the one before it: a version that writes a row
-    anew with the same values changes nothing, and compaction changes nothing, but where it forgets
-    a tombstone that hid a row. So the changes after 5 up to 7 and those after 7 up to 9 are
-    together those after 5 up to 9. Changes of one key come in the order of versions, an
-    `update_before` directly before its `update_after`; without a key those of each version come
-    together, deletes of a time before its inserts. No other order is promised.
+    They tell of each version how it differs from the one before it: to write a row again as it was
+    changes nothing, nor does compaction, but where it forgets a tombstone that hid a row. So the
+    changes after 5 up to 7 and those after 7 up to 9 are together those after 5 up to 9. Changes of
+    one key come in the order of versions, an `update_before` directly before its `update_after`;
+    without a key those of a version come together. No other order is promised.
 
     The cost follows the changes: a GET for each version, the segments that were written, and of a
     keyed table the rows of those keys in the slices that they are in.
@@ -269,12 +274,12 @@ def changes(
             an update of others is none, and without a key rows that are alike in these cancel out.
         where: SQL text or a pyarrow expression that selects rows, of those before and after each
             change: a row that leaves it has an `update_before` only, one that enters it the other.
+        overflow: `error`, or `null` in place of a sum that does not fit its column at a version.
         batch_rows: the largest number of rows in a batch.
         storage_options: with a root: see `eventlog.store.options`.
 
     Raises:
-        InvalidInput: an argument is wrong, or `start` is after `end`; or the table has a column
-            that has the name of one of those above, and `columns` does not leave it out.
+        InvalidInput: an argument is wrong, or a column has the name of one of those above.
         VersionNotFound: there is no such version.
         VersionVacuumed: `start` was vacuumed: its rows, and what changed them, may be gone.
     """
@@ -287,7 +292,7 @@ def changes(
             f"the changes after version {start} up to version {last.version} were asked for: the "
             "end is before the start"
         )
-    asked = planning.question(last.state, columns, where)
+    asked = planning.question(last.state, columns, where, overflow)
     first = kept_snapshot(t, start)
     versions = planning.read_versions(t, first, last.version)
     plan = planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)

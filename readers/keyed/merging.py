@@ -56,6 +56,10 @@ class Slices:
     reading: Reading
     rule: MergeRule
 
+    def at(self, version: int) -> Slices:
+        """Return the same for runs of another version."""
+        return replace(self, reading=replace(self.reading, version=version))
+
     def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, one a key, in the schema of `reading`.
 
@@ -116,7 +120,7 @@ class Slices:
 
         Raises: as `Reading.batches`.
         """
-        rows = merging.shown(self.written(runs, after).drop_columns([AT]), self.rule)
+        rows = self._one_a_key(self.written(runs, after).drop_columns([AT]), runs)
         return rows.select(self.reading.schema.names).cast(self.reading.schema)
 
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
@@ -195,7 +199,7 @@ class Slices:
             if mine:
                 number, bases = next(pieces, (None, None))
             if unit == len(units) - 1 or sum(map(len, waiting)) >= _MERGED_ROWS:
-                yield from self._shown(waiting)
+                yield from self._shown(waiting, runs)
                 waiting = []
 
     def _of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
@@ -240,11 +244,32 @@ class Slices:
                 waiting.append(_as_log(hit, above.schema))
         waiting += [late, above]
 
-    def _shown(self, parts: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:
+    def located(self, error: merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
+        """Return the error of a sum in these runs, with where it is and what to do.
+
+        A `version` that it has already stands; else it is that which is read.
+        """
+        bucket = buckets_of(error.keys, self.rule.key, self.rule.buckets, self.rule.splits)[0]
+        version = self.reading.version if error.version is None else error.version
+        return InvalidInput(
+            f"{error.message} at version {version} (chunk {runs[0].chunk}, bucket {bucket}): "
+            "upsert a row of this key that takes a part back, and read a later version; or read "
+            "null in place of such sums: `overflow='null'`, in the shell `--overflow null`",
+            table=self.reading.store.uri,
+            version=version,
+        )
+
+    def _one_a_key(self, rows: pa.Table, runs: Sequence[Run]) -> pa.Table:
+        try:
+            return merging.shown(rows, self.rule)
+        except merging.SumOverflow as error:
+            raise self.located(error, runs) from None
+
+    def _shown(self, parts: Sequence[pa.Table], runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the merged rows of some keys, given all their rows."""
         if not any(map(len, parts)):
             return
-        merged = merging.shown(pa.concat_tables(parts), self.rule)
+        merged = self._one_a_key(pa.concat_tables(parts), runs)
         fields = [self.reading.table_schema.field(name) for name in merged.column_names]
         yield from self._wanted(merged.cast(pa.schema(fields)))
 

@@ -103,7 +103,7 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
             "earlier startingVersion or startingTimestamp"
         )
     first = kept_snapshot(table, start)
-    asked = planning.question(last.state, columns.names, where_of(given))
+    asked = planning.question(last.state, columns.names, where_of(given), given.overflow)
     versions = planning.read_versions(table, first, last.version)
     clock = last.meta.clock
     plan = planning.plan(start, last.version, versions, table.snapshot, asked, clock)

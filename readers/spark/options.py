@@ -23,13 +23,14 @@ READ_NAMES = (
     "whereArrow",
     "targetBytes",
     "tableId",
+    "overflow",
     "readChanges",
 )
 # Of reads of changes, as a batch.
 CHANGES_NAMES = ("endingVersion", "endingTimestamp")
 STARTING_NAMES = ("startingVersion", "startingTimestamp")
-# Of streams (`readStream`), besides `columns`, `where`, `whereArrow`, `targetBytes`, `tableId` and
-# `readChanges`.
+# Of streams (`readStream`), besides `columns`, `where`, `whereArrow`, `targetBytes`, `tableId`,
+# `overflow` and `readChanges`.
 STREAM_READ_NAMES = (
     *STARTING_NAMES,
     "maxVersionsPerTrigger",
@@ -105,6 +106,11 @@ class SparkOptions:
         if text not in ("true", "false"):
             raise InvalidInput(f"option {name} must be true or false, not {text[:40]!r}")
         return text == "true"
+
+    @property
+    def overflow(self) -> str:
+        """What stands where a sum does not fit its column: see `eventlog.readers.scan`."""
+        return self.named.get("overflow", "error")
 
     @property
     def reads_changes(self) -> bool:

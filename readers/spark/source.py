@@ -12,6 +12,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
 - `whereArrow`: the same as a pyarrow expression, packed by `eventlog.readers.spark.expressions`.
 - `targetBytes`: stored bytes per task (default 128 MiB).
 - `tableId`: the id that the table must have (`Table.id`).
+- `overflow` (`error`): `null`: a null in place of a sum that does not fit its column.
 - `readChanges` (false): read what versions did to the rows (`eventlog.readers.changes`): columns of
   the table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
   `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
@@ -28,6 +29,7 @@ if the server no longer has the plan: give `version` and `tableId` there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -57,6 +59,7 @@ from eventlog.readers.spark.shares import (
 )
 from eventlog.readers.spark.types import to_spark
 from eventlog.state import scan
+from eventlog.state.keyed.rule import reader_rule
 
 
 class EventLogReader(DataSourceReader):
@@ -134,6 +137,7 @@ def make_reader(
     snapshot = open_snapshot(given, pinned)
     wanted = check_schema(schema, snapshot)
     plan = plan_of(snapshot, columns=schema.names, where=where_of(given))
+    plan = replace(plan, rule=reader_rule(plan.rule, given.overflow))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return EventLogReader(
         share_out(given.path, given.storage, snapshot, plan, wanted, target_bytes)

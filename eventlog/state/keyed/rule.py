@@ -19,6 +19,9 @@ from eventlog.model.stats import is_text
 
 Kind = Literal["last", "first", "partial", "aggregate"]
 Function = Literal["sum", "min", "max", "count", "last", "first"]
+# What a reader gets where a sum does not fit its column: an error, or a null.
+Overflow = Literal["error", "null"]
+OVERFLOWS: tuple[Overflow, ...] = ("error", "null")
 KINDS: tuple[Kind, ...] = ("last", "first", "partial", "aggregate")
 FUNCTIONS: tuple[Function, ...] = ("sum", "min", "max", "count", "last", "first")
 DEFAULT_BUCKETS = 16
@@ -46,6 +49,7 @@ class MergeRule:
         functions: for `aggregate`, the function of each column that is not in the key.
         orders: for `partial`, the order column of each column that has one of its own.
         splits: how many times the number of buckets was doubled.
+        overflow: what a reader gets where a sum does not fit its column. Not a part of the table.
     """
 
     key: tuple[str, ...]
@@ -55,6 +59,7 @@ class MergeRule:
     functions: Mapping[str, Function]
     orders: Mapping[str, str]
     splits: int = 0
+    overflow: Overflow = "error"
 
     @property
     def ordered_deletes(self) -> bool:
@@ -74,6 +79,17 @@ class MergeRule:
         more = [self.order, *(self.order_of(name) for name in columns)]
         wanted = dict.fromkeys([*columns, *self.key, *(name for name in more if name is not None)])
         return list(wanted)
+
+
+def reader_rule(rule: MergeRule | None, overflow: str) -> MergeRule | None:
+    """Return the rule of a reader that gets an error or a null where a sum does not fit.
+
+    Raises:
+        InvalidInput: `overflow` is neither.
+    """
+    if overflow not in OVERFLOWS:
+        raise InvalidInput(f"overflow must be {' or '.join(OVERFLOWS)}, not {overflow!r}")
+    return None if rule is None else replace(rule, overflow=overflow)
 
 
 def keyed_of(layout: Layout) -> Keyed | None:

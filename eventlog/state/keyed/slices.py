@@ -383,9 +383,13 @@ def _output_problem(
     if any(slice_of(s).level != level for s in outputs):  # against level-not-raised
         return "a merge must add segments one level above its inputs"
     kinds = {slice_of(s).kind for s in outputs}
-    if kinds - ({"base", "late"} if bottom else {"log"}):  # against a-base-above-others
+    # A log beside a base has the rows of keys whose sums do not fit.
+    main = "base" if bottom else "log"
+    if "log" in kinds and bottom and "base" not in kinds:
+        return "a merge makes a base where nothing lies below it, and at most a log beside it"
+    if kinds - {"log"} and not bottom:  # against a-base-above-others
         return "a merge makes a base where nothing lies below it, and a log elsewhere"
-    covered = {b for s in outputs if slice_of(s).kind != "late" for b in _buckets(s, merge)}
+    covered = {b for s in outputs if slice_of(s).kind == main for b in _buckets(s, merge)}
     if not covered.issuperset(range(merge.first, merge.last + 1)):  # against bucket-left-out
         return "a merge must add a segment for each of its buckets, even without rows"
     return None

@@ -15,8 +15,8 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of
   the newest version come first, as inserted ones.
 - `failOnDataLoss` (true): end the stream at a version that was vacuumed before it was read. If
   false, the stream logs a warning and goes on with the oldest version that can be read.
-- `columns`, `where`, `whereArrow`, `targetBytes`, `tableId`, `storage.<name>`: as in a batch read,
-  see `eventlog.readers.spark.source`.
+- `columns`, `where`, `whereArrow`, `targetBytes`, `tableId`, `overflow`, `storage.<name>`: as in a
+  batch read, see `eventlog.readers.spark.source`.
 
 Where a stream begins is decided by its first run; its checkpoint decides from then on. The columns
 are those at `load()`.
@@ -325,7 +325,7 @@ class Source:
         state, where = self._columns.state, where_of(self.given)
         if self._read_changes:
             names = changes.table_columns(self._schema).names
-            return planning.question(state, names, where)
+            return planning.question(state, names, where, self.given.overflow)
         return scan.question(state, self._schema.names, where)
 
     @cached_property
