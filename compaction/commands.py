@@ -15,6 +15,7 @@ from eventlog.cli import terminal
 from eventlog.cli.program import Place, common
 from eventlog.compaction import compact_commands
 from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
+from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.quantities import size_text
 from eventlog.state.small.holds import Hold, holds
@@ -71,7 +72,8 @@ def vacuum_(
         return
     _show(report)
     for hold in held:
-        gone = f"; `eventlog replicas {place.uri} --break {hold.name}` if it does not follow here"
+        broken = command("replicas", place.uri, "--break", hold.name)
+        gone = f"; {broken} if it does not follow here"
         terminal.note(
             f"{hold.kind} {hold.name!r} of {hold.owner} keeps version {hold.version} and all later "
             f"ones{gone if hold.kind == 'replica' else ''}"

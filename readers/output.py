@@ -5,6 +5,7 @@ Imports eventlog only.
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -20,10 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from eventlog.display import plain, plain_json
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.readers.batches import holds_floats
 
 FORMATS = ("csv", "json", "parquet", "arrow")
+_TEXTS: dict[str, Callable[[str], str]] = {"csv": plain, "json": plain_json}
 _PARTIAL = ".partial"
 _DAY_US = 86_400 * 10**6
 _FIRST_DAY, _END_DAY = -12_687_428, 11_248_738  # days of years within ±32767, which Arrow can write
@@ -43,7 +46,10 @@ def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None
     if output is None:
         if row_format == "parquet":
             raise InvalidInput("Parquet cannot be written to standard output: give --output FILE")
-        return _WRITERS[row_format](reader, sys.stdout.buffer)
+        sink: Any = sys.stdout.buffer
+        if sys.stdout.isatty() and row_format in _TEXTS:
+            sink = _Shown(sink, _TEXTS[row_format])
+        return _WRITERS[row_format](reader, sink)
     target = Path(output)
     partial = target.with_name(target.name + _PARTIAL)
     with _errors_naming(output):
@@ -51,6 +57,24 @@ def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None
             rows = _WRITERS[row_format](reader, sink)
         partial.replace(target)
     return rows
+
+
+class _Shown(io.RawIOBase):
+    """Text for a terminal, without the characters that it would obey."""
+
+    def __init__(self, sink: BinaryIO, shown: Callable[[str], str]) -> None:
+        super().__init__()
+        self._sink, self._shown, self._left = sink, shown, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        # Whole lines only: a piece may end within a character.
+        *lines, self._left = (self._left + bytes(piece)).split(b"\n")
+        for line in lines:
+            self._sink.write(self._shown(line.decode()).encode() + b"\n")
+        return len(piece)
 
 
 def limited(reader: pa.RecordBatchReader, limit: int) -> pa.RecordBatchReader:

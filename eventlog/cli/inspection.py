@@ -260,13 +260,15 @@ def _show_report(report: Report, seconds: float) -> None:
     repaired = sum(repair.done for repair in report.repairs)
     verdict = f"corrupt: {count_text(report.errors, 'error')}" if report.errors else "no errors"
     repairs = f"; {repaired} repaired" if report.repairs else ""
-    terminal.say(f"\n{verdict}{repairs} ({seconds:.1f} s)")
+    terminal.say()
+    terminal.say(f"{verdict}{repairs} ({seconds:.1f} s)")
 
 
 def _show_leftovers(report: Report) -> None:
     if not report.leftovers:
         return
-    terminal.say("\nobjects that nothing refers to (not an error):")
+    terminal.say()
+    terminal.say("objects that nothing refers to (not an error):")
     terminal.table(
         ("place", "kind", "objects", "bytes", "example"),
         (

@@ -6,9 +6,9 @@ Needs the extra `cli`. Each package adds its commands through the entry-point gr
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ import click
 
 from eventlog import Table
 from eventlog.cli import terminal
+from eventlog.display import plain
 from eventlog.errors import EventLogError
 from eventlog.format.keys import branch_uri
 from eventlog.store.location import open_store
@@ -76,6 +77,9 @@ class Program(click.Group):
     ) -> NoReturn:
         """Run one command and exit; `args` are those of this process if None."""
         arguments = list(sys.argv[1:] if args is None else args)
+        logger = logging.getLogger("eventlog")
+        if not any(isinstance(handler, terminal.Warnings) for handler in logger.handlers):
+            logger.addHandler(terminal.Warnings())
         extra.pop("standalone_mode", None)
         sys.exit(self._run(arguments, prog_name, extra))
 
@@ -104,6 +108,7 @@ class Program(click.Group):
             if as_json:
                 terminal.json_error("InvalidInput", error.format_message(), error.exit_code)
             else:
+                error.message = plain(error.message, kept="\n")  # type: ignore[misc] # for itself
                 error.show()
             return error.exit_code
         except EventLogError as error:
@@ -138,9 +143,8 @@ def committed(version: int) -> Iterator[None]:
         raise
     except OSError as error:
         _discard_output()
-        click.echo(
-            f"eventlog: version {version} is committed; the output could not be written: {error}",
-            err=True,
+        terminal.note(
+            f"eventlog: version {version} is committed; the output could not be written: {error}"
         )
 
 
@@ -213,19 +217,19 @@ URI is s3://bucket/prefix or a local directory. Exit codes: 0 ok, 1 failure, 2 u
 
 def _show(error: Exception, *, as_json: bool, debug: bool) -> None:
     if debug:
-        traceback.print_exception(error)
+        terminal.trace(error)
     if isinstance(error, EventLogError):
         if as_json:
             facts = {name: getattr(error, name) for name in _FACTS}
             terminal.json_error(type(error).__name__, error.message, error.exit_code, **facts)
         else:
-            click.echo(f"eventlog: {error}", err=True)
+            terminal.note(f"eventlog: {error}")
         return
     message = f"{type(error).__name__}: {error}"
     if as_json:
         terminal.json_error(type(error).__name__, str(error), 1)
     else:
-        click.echo(f"eventlog: {message} (--debug shows the traceback)", err=True)
+        terminal.note(f"eventlog: {message} (--debug shows the traceback)")
 
 
 _FACTS = ("table", "key", "version", "transaction")

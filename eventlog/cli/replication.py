@@ -11,6 +11,7 @@ import msgspec
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, common, pairs
 from eventlog.clock import SystemClock
+from eventlog.display import command
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
@@ -78,7 +79,7 @@ def replicate(
             failures = 0
         except Unavailable as error:
             failures += 1
-            click.echo(f"eventlog: {error}; trying again", err=True)
+            terminal.note(f"eventlog: {error}; trying again")
             continue
         if done.versions:
             _say(place, done)
@@ -124,7 +125,7 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
         if replica.owner == owner_of(table.store):
             terminal.note(
                 f"{key} is this table itself, as a copy: if it has taken over, remove the name "
-                f"with `eventlog replicas {place.uri} --break {key}`"
+                f"with {command('replicas', place.uri, '--break', key)}"
             )
 
 
@@ -166,7 +167,7 @@ COMMANDS = [replicate, replicas, merge]
 
 
 def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None:
-    facts = msgspec.to_builtins(done)
+    facts, more = msgspec.to_builtins(done), ""
     if not done.versions:
         text = f"{done.target} has version {done.version}, the newest: nothing to copy"
     else:
@@ -177,11 +178,13 @@ def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None
         )
     if filled is not None:
         facts["backfilled"] = msgspec.to_builtins(filled)
-        text += (
-            f"\nbackfilled {count_text(filled.versions, 'version')}: "
+        more = (
+            f"backfilled {count_text(filled.versions, 'version')}: "
             f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}"
         )
     _tell(place, facts, text)
+    if more and not place.as_json:
+        terminal.say(more)
     if done.attached is False:
         raise EventLogError(
             "the copy was detached, or attached anew, meanwhile: the table does not wait for it; "

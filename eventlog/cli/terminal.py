@@ -7,7 +7,9 @@ plain text in aligned columns, and nothing is truncated or wrapped.
 from __future__ import annotations
 
 import json
+import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +21,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as Grid
 from rich.text import Text
 
+from eventlog.display import plain, plain_json
+
 _GAP = "  "
 _NARROWEST = 16  # minimum width of a folded column, in characters
 # Called with the phase, the work done, and the total (None: unknown).
@@ -27,19 +31,40 @@ Advance = Callable[[str, int, int | None], None]
 
 def say(text: str = "") -> None:
     """Print a line for people."""
-    click.echo(text)
+    click.echo(plain(text))
 
 
 def note(text: str) -> None:
-    """Print a remark about the output on stderr."""
-    click.echo(text, err=True)
+    """Print a remark about the output, or an error, on stderr."""
+    click.echo(plain(text), err=True)
+
+
+def trace(error: BaseException) -> None:
+    """Print the traceback of an error on stderr."""
+    click.echo(plain("".join(traceback.format_exception(error)), kept="\n"), err=True, nl=False)
+
+
+class Warnings(logging.Handler):
+    """Prints the warnings of the library on stderr, as lines for people."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one."""
+        try:
+            note(record.getMessage())
+        except Exception:  # noqa: BLE001 - a warning must not end the command
+            self.handleError(record)
 
 
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
     """Print rows under their column names; the columns in `right` are right-aligned."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    texts = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
+    columns = [plain(name) for name in columns]
+    right = [plain(name) for name in right]
     widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
     console = Console()
     excess = sum(widths) + len(_GAP) * len(widths) - console.width
@@ -58,7 +83,7 @@ def table(
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:
     """Print names and values in two columns, one pair per line; skips values of None."""
-    shown = [(name, str(value)) for name, value in pairs if value is not None]
+    shown = [(plain(name), plain(str(value))) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         click.echo(click.style(name.ljust(width), bold=True) + f"  {value}")
@@ -66,18 +91,19 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
 
 def json_document(value: Any) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable))
+    click.echo(plain_json(json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable)))
 
 
 def json_line(value: Any) -> None:
     """Print one JSON value on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False, default=_jsonable))
+    click.echo(plain_json(json.dumps(value, ensure_ascii=False, default=_jsonable)))
 
 
 def json_error(kind: str, message: str, exit_code: int, **more: Any) -> None:
     """Print an error as one line of JSON on stderr."""
     error = {"type": kind, "message": message, "exit_code": exit_code, **more}
-    click.echo(json.dumps({"error": error}, ensure_ascii=False, default=str), err=True)
+    text = json.dumps({"error": error}, ensure_ascii=False, default=str)
+    click.echo(plain_json(text), err=True)
 
 
 def count(number: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from eventlog.display import command
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.log import Log
 from eventlog.model.actions import Ack, Attach, Detach
@@ -44,8 +45,8 @@ def attaching(
     if known.owner != owner:
         raise CommitConflict(
             f"the name {name!r} belongs to the replica {known.owner}, which has acknowledged "
-            f"version {known.acked}: choose another name, or remove that one with `eventlog "
-            "replicas --break`",
+            f"version {known.acked}: choose another name, or remove that one with "
+            f"{command('replicas', table, '--break', name)}",
             table=table,
         )
     if having < known.acked:  # against emptied-taken-for-full
@@ -158,7 +159,7 @@ def check_no_copy(table: Table, name: str) -> None:
             raise CommitConflict(
                 f"{table.uri} is a copy itself, attached as {known!r}: a replica {name!r} would be "
                 "written to its log. Follow it without a name. Or, if it has taken over from its "
-                f"table, end that first: `eventlog replicas {table.uri} --break {known}`",
+                f"table, end that first: {command('replicas', table.uri, '--break', known)}",
                 table=table.uri,
             )
 

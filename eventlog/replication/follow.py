@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from eventlog.arguments import choice
 from eventlog.clock import Clock, SystemClock
+from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
     DataLoss,
@@ -365,7 +366,7 @@ class Follower:
             why = (
                 f"{target} took writes of its own: it is ahead of {source}, with version "
                 f"{found.version} against {found.other}. If it has taken over, let the other one "
-                f"follow: `eventlog replicate {target} {source}`"
+                f"follow: {command('replicate', target, source)}"
             )
         else:
             first = found.common + 1
@@ -373,7 +374,7 @@ class Follower:
             said = [root for root, at, last in sides if attachment.says_only(at, first, last)]
             only = "".join(f" (acknowledgements alone, no rows, are what {r} has)" for r in said)
             merges = [
-                f"`eventlog merge {one} {other}`"
+                command("merge", one, other)
                 for one, other in ((source, target), (target, source))
                 if one not in said
             ]
@@ -385,8 +386,8 @@ class Follower:
             )
         if self._acked(head) >= 0:
             why += (
-                f". {source} still waits for {target} with its vacuum, until `eventlog replicas "
-                f"{source} --break {self._name}`"
+                f". {source} still waits for {target} with its vacuum, until "
+                f"{command('replicas', source, '--break', str(self._name))}"
             )
         raise CommitConflict(why, table=target, version=found.common)
 

@@ -7,11 +7,11 @@ bisection: a few headers are read, whatever the length of the history.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from eventlog.display import command
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -108,14 +108,13 @@ def _nothing_known(one: str, other: str, young: str) -> str:
         other: that of the other one.
         young: which of the two lacks the versions.
     """
-    there = shlex.quote(other if young == one else one)
-    copy = shlex.quote(young)
+    there = other if young == one else one
     return (
         f"{one} and {other} have nothing in common in the versions that both have: {young} begins "
         "above the versions that they share. Copy the missing ones from the table that it is a "
-        f"copy of, TABLE: `eventlog replicate TABLE {copy} --backfill`. If that one does not have "
-        f"them, or is a branch, merge by way of it: `eventlog merge {there} TABLE` (with "
-        f"--target-option for its storage), then `eventlog merge TABLE {copy}`"
+        f"copy of, TABLE: {command('replicate', 'TABLE', young, '--backfill')}. If that one does "
+        f"not have them, or is a branch, merge by way of it: {command('merge', there, 'TABLE')} "
+        f"(with --target-option for its storage), then {command('merge', 'TABLE', young)}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from eventlog.arguments import MAX_VERSION, choice, seconds, shown, text, whole
 from eventlog.commit.identity import WINDOW_S
+from eventlog.display import command
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import (
@@ -79,8 +80,8 @@ def unpin(table: OpenTable, name: str, *, owner: str | None = None) -> None:
         )
     if pin.owner != pin_owner:
         raise CommitConflict(
-            f"pin {name!r} belongs to {pin.owner}, not to {pin_owner}: break_pin (`eventlog unpin "
-            "--break`) removes it regardless of its owner",
+            f"pin {name!r} belongs to {pin.owner!r}, not to {pin_owner!r}: break_pin "
+            f"({command('unpin', table.uri, name, '--break')}) removes it regardless of its owner",
             table=table.uri,
         )
     table.commit(table.transaction("unpin", [Unpin(name, pin_owner, pin.token)]))

@@ -95,6 +95,20 @@ COMMITS = (
         "test_w12_a_vacuum_deletes_nothing_of_another_table",
     ),
     mutant(
+        "text-that-a-terminal-obeys",
+        "W8",
+        "names and notes of a log are shown without control characters",
+        becomes("text"),
+        "test_no_verb_prints_what_a_terminal_obeys",
+    ),
+    mutant(
+        "command-that-a-shell-expands",
+        "W8",
+        "the words of a suggested command are quoted",
+        becomes("words"),
+        "test_a_shell_runs_a_suggested_command_with_the_words_that_are_meant",
+    ),
+    mutant(
         "secret-in-an-endpoint",
         "W8",
         "the URL of an endpoint has no password",

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from pyarrow.fs import FileSystem
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.model.records import Fork
@@ -171,7 +172,7 @@ class BranchStore:
             except KeyNotFound:
                 raise TableNotFound(
                     f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "
-                    f"lists its branches, `eventlog branch {self.parent.uri} {self.name}` makes "
+                    f"lists its branches, {command('branch', self.parent.uri, self.name)} makes "
                     "this one",
                     table=self.uri,
                 ) from None

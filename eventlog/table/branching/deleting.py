@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
 from eventlog.model.records import Fork, Unpin
@@ -27,7 +28,7 @@ def delete(table: OpenTable, name: str) -> None:
     pin = table.refresh().meta.pins.get(pin_called)
     if pin is None and next(table.store.list(root, limit=1), None) is None:
         raise TableNotFound(
-            f"there is no branch {name!r}: `eventlog branches {table.uri}` lists them",
+            f"there is no branch {name!r}: {command('branches', table.uri)} lists them",
             table=table.uri,
         )
     fork = _readable_fork(table, name)
@@ -80,7 +81,8 @@ def _check_without_branches(table: OpenTable, fork: Fork) -> None:
     if below:  # against branch-deleted-under-its-branches
         raise InvalidInput(
             f"branch {fork.name!r} has branches, which read its rows: delete "
-            f"{', '.join(below[:10])} first (`eventlog branch {branch.uri} {below[0]} --delete`)",
+            f"{', '.join(below[:10])} first "
+            f"({command('branch', branch.uri, below[0], '--delete')})",
             table=table.uri,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from eventlog.display import command
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.model.records import Meta
@@ -32,8 +33,8 @@ def check_branches(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Severi
         pin = pin_name(store, name)
         if fork is None:
             message = (
-                f"branch {name!r} is unfinished, or was not deleted completely: `eventlog branch "
-                f"{store.uri} {name}` goes on, with --delete it removes the rest"
+                f"branch {name!r} is unfinished, or was not deleted completely: "
+                f"{command('branch', store.uri, name)} goes on, with --delete it removes the rest"
             )
             yield key, "warning", message
         elif not is_held(fork, meta.pins.get(pin)):
