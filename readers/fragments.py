@@ -20,6 +20,7 @@ from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
+from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.model.records import Segment
 from eventlog.query.guarantees import trusted
@@ -154,7 +155,7 @@ class _Source:
         )
         self.object.open()
         self.footer = self.object.footer
-        self.schema = self.footer.schema.to_arrow_schema()
+        self.schema = self._stored_schema()
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = leaves(self.schema, names)
         # Decoded bytes of the columns, by row group; None if the file does not say.
@@ -165,6 +166,17 @@ class _Source:
             self.sizes = [sum(row[place] for place in wanted) for row in by_column]
         self.fields = pa.schema([field for field in reading.table_schema if field.name in names])
         self._check_footer()
+
+    def _stored_schema(self) -> pa.Schema:
+        """Return the file's Arrow schema, if its columns become the table's without loss."""
+        try:
+            stored = self.footer.schema.to_arrow_schema()
+            check_columns(self.footer.schema, stored, self.reading.table_schema)
+        except DataLoss as error:
+            raise self.object.loss(error.message) from None
+        except _FAILURES as error:
+            raise self.undecodable(error) from error
+        return stored
 
     def _check_footer(self) -> None:
         footer, segment = self.footer, self.segment

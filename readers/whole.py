@@ -16,9 +16,10 @@ from threading import BoundedSemaphore
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.errors import EventLogError
+from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
+from eventlog.format.conversion import check_columns
 from eventlog.model.records import Segment
 from eventlog.readers.batches import conform
 from eventlog.readers.decoding import most_bytes
@@ -129,6 +130,7 @@ def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.
         source = pa.BufferReader(body)
         file = pq.ParquetFile(source)
         footer = file.metadata
+        check_columns(footer.schema, file.schema_arrow, schema)
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
         encoded = sum(group.total_byte_size for group in groups)
         least = 8 * footer.num_rows * footer.num_columns
@@ -140,5 +142,5 @@ def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.
             if most_bytes(source, footer, range(len(groups)), columns, most) > most:
                 return None
         return conform(file.read(use_threads=False), schema)
-    except (pa.ArrowException, OSError, ValueError):
+    except (DataLoss, pa.ArrowException, OSError, ValueError):
         return None

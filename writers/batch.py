@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
-from eventlog.staging.upserts import incoming
+from eventlog.staging.upserts import MISSING, Missing, check_complete, incoming
 from eventlog.state.delta import drop_of
 from eventlog.state.keyed.rule import OP, keyed_of
 from eventlog.state.small import rules
@@ -41,6 +41,7 @@ def append(
     app_id: str | None = None,
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Append rows and return the committed version. An append never conflicts with other commits.
 
@@ -58,6 +59,8 @@ def append(
             a time, with increasing sequences.
         app_seq: 0 or more; must grow with every unit of work of the app.
         memory_bytes: bound on the memory for rows in bytes, whatever their number.
+        missing: in a keyed table: see `upsert`. Otherwise a nullable column that `data` lacks is
+            null in its rows, which replace none.
 
     Raises:
         InvalidInput: the rows do not fit the table; the message names column, count and an example.
@@ -68,10 +71,27 @@ def append(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    return add_rows(t, data, "append", make_app(app_id, app_seq), memory_bytes)
+    app = make_app(app_id, app_seq)
+    return add_rows(t, data, "append", app, memory_bytes, check_missing(missing))
 
 
-def add_rows(t: Table, data: Any, operation: str, app: App | None, memory_bytes: int) -> int:
+def check_missing(missing: Any) -> Missing | None:
+    """Return what a column that rows lack stands for.
+
+    Raises:
+        InvalidInput: it is neither None nor `null`.
+    """
+    return None if missing is None else cast(Missing, choice(missing, "missing", MISSING))
+
+
+def add_rows(  # noqa: PLR0917 - what the public functions are given
+    t: Table,
+    data: Any,
+    operation: str,
+    app: App | None,
+    memory_bytes: int,
+    missing: Missing | None,
+) -> int:
     """Stage and commit rows that conflict with nothing; return the committed version.
 
     Raises: as `append`.
@@ -86,7 +106,7 @@ def add_rows(t: Table, data: Any, operation: str, app: App | None, memory_bytes:
         return done
     rows = to_reader(data)
     head = _fitting_head(t, head, rows.schema)
-    adds = stage(t, head, rows, memory_bytes)
+    adds = stage(t, head, rows, memory_bytes, missing)
     if not adds and app is None:
         return head.version
     transaction = t.transaction(operation, adds, read_version=head.version, app=app)
@@ -104,6 +124,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     app_id: str | None = None,
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Replace the rows of a time range and return the committed version.
 
@@ -124,16 +145,18 @@ def overwrite(  # noqa: PLR0913 - the public API
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
+        missing: `null` if columns that `data` lacks are to be null where it replaces rows.
 
     Raises:
-        InvalidInput: rows are outside the range, or a boundary is inside a chunk that has rows.
+        InvalidInput: rows are outside the range, or a boundary is inside a chunk that has rows; or
+            `data` lacks a column.
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
             added to the range.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
     opened(t)
-    app = make_app(app_id, app_seq)
+    app, missing = make_app(app_id, app_seq), check_missing(missing)
     choice(isolation, "isolation", ("carry", "serializable"))
     head = t.refresh()
     done = already(head, app)
@@ -143,10 +166,33 @@ def overwrite(  # noqa: PLR0913 - the public API
     low, high = to_range(start, end)
     before = head if read_version is None else t.snapshot(read_version)
     drops = range_drops(before, low, high)
-    adds = stage(t, head, data, memory_bytes)
+    rows = to_reader(data)
+    if drops:
+        check_replacing(head.schema, rows.schema, missing)
+    adds = stage(t, head, rows, memory_bytes, "null")
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation)
     transaction = t.transaction("overwrite", actions, read_version=before.version, app=app)
     return commit_staged(t, transaction)
+
+
+def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None) -> None:
+    """Check that rows which replace others have all columns, unless nulls are meant.
+
+    Args:
+        table: the table's schema.
+        given: that of the rows.
+        missing: `null` if nulls are meant.
+
+    Raises:
+        InvalidInput: a column is missing.
+    """
+    lacking = [name for name in table.names if name not in given.names]
+    if lacking and missing is None:
+        raise InvalidInput(
+            f"column {', '.join(map(repr, lacking))} is missing, and the rows take the place of "
+            "others, whose values of it would be lost. Give all columns; or, if null is meant, say "
+            "missing='null' (Spark: option missing)"
+        )
 
 
 def make_app(app_id: str | None, app_seq: int | None) -> App | None:
@@ -206,20 +252,23 @@ def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot
     return head if fit else t.refresh()
 
 
-def stage(t: Table, head: Snapshot, rows: Any, memory_bytes: int) -> list[Add]:
+def stage(
+    t: Table, head: Snapshot, rows: Any, memory_bytes: int, missing: Missing | None = None
+) -> list[Add]:
     """Stage rows as segments in the epoch of `head`. No commit refers to them yet.
 
     Raises:
-        InvalidInput: the rows do not fit the table.
+        InvalidInput: the rows do not fit the table; or without `missing` they would erase values.
         TableNotFound: the table of this handle was removed, or replaced by another.
         Unavailable: the store does not answer.
     """
     reader = to_reader(rows)
-    recipe = Recipe.of(head)
+    recipe = Recipe.of(head, fills=missing is not None)
     wanted = head.schema
     if recipe.rule is not None:
         wanted = incoming(wanted, recipe.rule, reader.schema)
     check_columns(reader.schema, wanted, head.layout.time_column)
+    check_complete(head.schema, recipe.rule, reader.schema.names, missing)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
         with t.verifying(), Stager(t.store, t.clock, recipe, memory_bytes) as stager:

@@ -5,6 +5,7 @@ Needs the extra `cli`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from eventlog.cli.program import Place, committed, common
 from eventlog.errors import InvalidInput
 from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.state.keyed.rule import OP, keyed_of
+from eventlog.staging.upserts import MISSING, Missing
+from eventlog.state.keyed.rule import OP, MergeRule, keyed_of, stored_rule
 from eventlog.writers.batch import already, append, make_app
 from eventlog.writers.files import FORMATS, counted, exactly, open_rows
 from eventlog.writers.keyed import delete, rule_or_refuse, upsert
@@ -75,11 +77,19 @@ class Input(NamedTuple):
     memory_mb: int
 
 
+_missing = click.option(
+    "--missing",
+    type=click.Choice(MISSING),
+    help="Keyed table: what a column stands for that the rows lack.",
+)
+
+
 @click.command("append")
 @common
 @click.argument("files", nargs=-1, required=True)
+@_missing
 @_of_files
-def append_(place: Place, **given: Any) -> None:
+def append_(place: Place, *, missing: Missing | None, **given: Any) -> None:
     """Append the rows of FILES as one commit.
 
     FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them, also with columns in
@@ -91,22 +101,27 @@ def append_(place: Place, **given: Any) -> None:
         unless given with --null; nan is a float. JSON lines: a missing field is null.
     """
     table = place.open()
-    _write(place, table, Input(**given), append, "appended")
+    _write_rows(place, table, Input(**given), append, "appended", missing)
 
 
 @click.command("upsert")
 @common
 @click.argument("files", nargs=-1, required=True)
+@_missing
 @_of_files
-def upsert_(place: Place, **given: Any) -> None:
+def upsert_(place: Place, *, missing: Missing | None, **given: Any) -> None:
     """Insert the rows of FILES into a keyed table, or merge them with those of their keys.
 
     FILES are as for append. A column _op may say 'd' in rows whose keys are to be deleted, and 'u',
     or nothing, in others.
+
+    Under the merge rules last and first a row replaces the whole row of its key. There files that
+    lack a column, and JSON objects that lack a field, are refused, unless --missing null says that
+    null is meant.
     """
     table = place.open()
     rule_or_refuse(table.head(), table.uri)
-    _write(place, table, Input(**given), upsert, "upserted")
+    _write_rows(place, table, Input(**given), upsert, "upserted", missing)
 
 
 @click.command("delete")
@@ -150,6 +165,21 @@ def delete_(place: Place, *, where: str | None, **given: Any) -> None:
     )
 
 
+def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
+    place: Place,
+    table: Table,
+    given: Input,
+    write: Callable[..., int],
+    verb: str,
+    missing: Missing | None,
+) -> None:
+    head = table.head()
+    rule = stored_rule(head.layout, head.stored_schema, head.properties)
+    complete = rule if missing is None else None
+    write = functools.partial(write, missing=missing)
+    _write(place, table, given, write, verb, complete=complete)
+
+
 def _write(
     place: Place,
     table: Table,
@@ -158,6 +188,7 @@ def _write(
     verb: str,
     *,
     keys: pa.Schema | None = None,
+    complete: MergeRule | None = None,
 ) -> None:
     """Read the files, write their rows, and say what was committed."""
     head = table.head()
@@ -169,7 +200,14 @@ def _write(
             columns, time_column = keys, time_column if time_column in keys.names else ""
         elif keyed_of(head.layout) is not None:
             columns = columns.append(pa.field(OP, pa.string()))
-        rows = open_rows(given.files, columns, time_column, given.file_format, nulls=given.nulls)
+        rows = open_rows(
+            given.files,
+            columns,
+            time_column,
+            given.file_format,
+            nulls=given.nulls,
+            complete=complete,
+        )
         reader = rows.reader if given.expected is None else exactly(rows.reader, given.expected)
         with terminal.progress() as advance:
 

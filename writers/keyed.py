@@ -19,8 +19,9 @@ from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.rows import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.staging.upserts import Missing
 from eventlog.state.keyed.rule import DELETE, OP, MergeRule, stored_rule
-from eventlog.writers.batch import add_rows, make_app
+from eventlog.writers.batch import add_rows, check_missing, make_app
 
 
 def upsert(
@@ -30,6 +31,7 @@ def upsert(
     app_id: str | None = None,
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
@@ -45,16 +47,20 @@ def upsert(
         app_id: as for `append`.
         app_seq: as for `append`.
         memory_bytes: as for `append`.
+        missing: `null` if columns that `data` lacks are to be null in the rows of its keys, under
+            the rules `last` and `first`. Without it `data` has all columns there, but for deletes.
 
     Raises:
-        InvalidInput: the table has no key, or the rows do not fit it.
+        InvalidInput: the table has no key, or the rows do not fit it, or lack a column whose values
+            they would erase.
         CommitConflict: the upload took so long that a vacuum's fence passed it.
         CommitUnknown: see `append`.
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
     rule_or_refuse(t.head(), t.uri)
-    return add_rows(t, data, "upsert", make_app(app_id, app_seq), memory_bytes)
+    app = make_app(app_id, app_seq)
+    return add_rows(t, data, "upsert", app, memory_bytes, check_missing(missing))
 
 
 def delete(
@@ -102,7 +108,7 @@ def delete(
     schema = deletes_schema(rows.schema, head.schema)
     deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
-    return add_rows(t, reader, "delete", make_app(app_id, app_seq), memory_bytes)
+    return add_rows(t, reader, "delete", make_app(app_id, app_seq), memory_bytes, None)
 
 
 def check_keys(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from eventlog import limits
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import codec, keys
+from eventlog.format.conversion import check_columns, leaf_count
 from eventlog.format.parts import Parts, chunk_span, parse_footer, parse_tail
 from eventlog.model.records import Segment
 from eventlog.store.checksum import object_checksum
@@ -74,6 +75,7 @@ class _Object:
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the columns of `schema`."""
         stored = self.footer.schema.to_arrow_schema()
+        check_columns(self.footer.schema, stored, schema)
         # By index: a name with dots is taken for a path.
         indexes = _leaves(stored, set(schema.names))
         for group in range(self.footer.num_row_groups):
@@ -135,14 +137,8 @@ def _leaves(stored: pa.Schema, names: set[str]) -> list[int]:
     found: list[int] = []
     at = 0
     for field in stored:
-        count = _leaf_count(field.type)
+        count = leaf_count(field.type)
         if field.name in names:
             found += range(at, at + count)
         at += count
     return found
-
-
-def _leaf_count(kind: pa.DataType) -> int:
-    if not kind.num_fields:
-        return 1
-    return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields))

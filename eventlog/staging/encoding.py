@@ -58,6 +58,8 @@ class Recipe:
         segment_bytes: Arrow bytes of a chunk that fill a segment.
         rule: the merge rule of a keyed table; None for others.
         bucket_bytes: in a keyed table: Arrow bytes above which an upsert writes a segment a bucket.
+        fills: in a keyed table: whether columns that upserts lack are null even where that erases
+            values (`missing="null"`).
     """
 
     epoch: int
@@ -67,10 +69,16 @@ class Recipe:
     segment_bytes: int
     rule: MergeRule | None = None
     bucket_bytes: int = 0
+    fills: bool = False
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Recipe:
-        """Return the recipe of a table as of a snapshot."""
+    def of(cls, snapshot: Snapshot, *, fills: bool = False) -> Recipe:
+        """Return the recipe of a table as of a snapshot.
+
+        Args:
+            snapshot: the snapshot.
+            fills: see the attribute.
+        """
         setting_text = snapshot.properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
         # Older releases accepted columns that have no order; they are ignored.
@@ -88,6 +96,7 @@ class Recipe:
             segment_bytes=setting(snapshot.properties, "segment_bytes"),
             rule=stored_rule(layout, snapshot.stored_schema, snapshot.properties),
             bucket_bytes=setting(snapshot.properties, "bucket_bytes"),
+            fills=fills,
         )
 
 

@@ -127,7 +127,9 @@ class Stager:
         if isinstance(table, Problem):
             return table
         chunked_by = None if layout.granularity == "all" else layout.time_column
-        return upserts.checked(table, self._wanted, rule, chunked_by)
+        names = batch.schema.names
+        lacking = [] if self._recipe.fills else upserts.left_out(self._wanted, rule, names)
+        return upserts.checked(table, self._wanted, rule, chunked_by, lacking)
 
     def _hold(self, rows: pa.Table) -> None:
         size = rows.nbytes

@@ -6,17 +6,21 @@ segment with rows of many buckets, a large one a segment a bucket (FORMAT.md "Lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.staging import merging
 from eventlog.staging.rows import Problem
 from eventlog.state.keyed.rule import DELETE, OP, UPSERT, MergeRule
 
+Missing = Literal["null"]  # what a column that rows lack stands for
+MISSING: tuple[Missing, ...] = ("null",)
+_WHOLE = ("last", "first")  # the rules under which a row counts with its nulls
 _BUCKET = ""  # no table has such a column: column names are not empty
 
 
@@ -42,8 +46,79 @@ def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, pa.field(OP, pa.string())])
 
 
+def left_out(table: pa.Schema, rule: MergeRule | None, given: Iterable[str]) -> list[str]:
+    """Return the columns that rows lack and whose values they would therefore erase.
+
+    Under `partial` and `aggregate` a null erases nothing, and without a key no row replaces one.
+
+    Args:
+        table: the table's schema.
+        rule: its merge rule; None without a key.
+        given: the names of the columns of the rows.
+    """
+    if rule is None or rule.kind not in _WHOLE:
+        return []
+    names = set(given)
+    return [field.name for field in table if field.nullable and field.name not in names]
+
+
+def check_complete(
+    table: pa.Schema, rule: MergeRule | None, given: Iterable[str], missing: Missing | None
+) -> None:
+    """Check, before a row is read, that rows erase no values of columns that they lack.
+
+    Rows with a column `_op` may be deletes, which have only a key: they are checked as they come.
+
+    Args:
+        table: the table's schema.
+        rule: its merge rule; None without a key.
+        given: the names of the columns of the rows.
+        missing: `null` if nulls are meant.
+
+    Raises:
+        InvalidInput: the rows lack a column.
+    """
+    names = set(given)
+    lacking = left_out(table, rule, names) if missing is None and OP not in names else []
+    if lacking:
+        raise InvalidInput(incomplete(lacking, rule))
+
+
+def deletes_only(ops: pa.ChunkedArray | pa.Array) -> bool:
+    """Return whether all rows are deletes, by their column `_op`."""
+    if pa.types.is_dictionary(ops.type):
+        ops = ops.cast(ops.type.value_type)
+    if pa.types.is_null(ops.type):
+        return not len(ops)
+    return bool(pc.all(pc.fill_null(pc.equal(ops, DELETE), False), min_count=0).as_py())
+
+
+def incomplete(lacking: Sequence[str], rule: MergeRule | None) -> str:
+    """Return the message for upserts that lack these columns."""
+    return f"{_columns(lacking)}: {_erasure(rule)}"
+
+
+def _columns(lacking: Sequence[str]) -> str:
+    names = ", ".join(map(repr, lacking))
+    return f"columns {names} are missing" if len(lacking) > 1 else f"column {names} is missing"
+
+
+def _erasure(rule: MergeRule | None) -> str:
+    kind = "last" if rule is None else rule.kind
+    return (
+        f"under merge={kind} a row replaces the whole row of its key, so existing values would "
+        "become null. Give all columns; or, if null is meant, say missing='null' (Spark: option "
+        "missing, shell: --missing null). In a table of the rule `partial` "
+        "(Table.create(..., properties={'merge': 'partial'})) such rows keep existing values"
+    )
+
+
 def checked(
-    rows: pa.Table, table: pa.Schema, rule: MergeRule, chunked_by: str | None = None
+    rows: pa.Table,
+    table: pa.Schema,
+    rule: MergeRule,
+    chunked_by: str | None = None,
+    lacking: Sequence[str] = (),
 ) -> pa.Table | Problem:
     """Return the rows as they are merged, or the first problem in them.
 
@@ -52,9 +127,14 @@ def checked(
         table: the table's schema.
         rule: its merge rule.
         chunked_by: the event-time column, where it decides the chunk: then deletes have it, too.
+        lacking: columns without which only deletes are accepted (`left_out`).
     """
     if OP in rows.column_names:
         problem = _delete_problem(rows, table, rule, chunked_by)
+        if problem is not None:
+            return problem
+    if lacking:
+        problem = _incomplete_problem(rows, rule, lacking)
         if problem is not None:
             return problem
     for name, function in rule.functions.items():
@@ -62,6 +142,24 @@ def checked(
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), pc.fill_null(rows.column(name), 1))
     return rows
+
+
+def _incomplete_problem(rows: pa.Table, rule: MergeRule, lacking: Sequence[str]) -> Problem | None:
+    """Return the problem of upserts that lack columns; None if all rows are deletes."""
+    deletes = pa.repeat(pa.scalar(False), rows.num_rows)
+    if OP in rows.column_names:
+        deletes = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
+    upserts = rows.filter(pc.invert(deletes))
+    if not upserts.num_rows:
+        return None
+    why = f"upserts lack it; {_erasure(rule)}"
+    return Problem(lacking[0], why, upserts.num_rows, _key_of(upserts, rule))
+
+
+def _key_of(rows: pa.Table, rule: MergeRule) -> str:
+    """Return the key of the first row, as text for a message."""
+    shown = (f"{name}={rows.column(name)[0].as_py()!r}"[:60] for name in rule.key)
+    return "row " + ", ".join(shown)
 
 
 def _delete_problem(
@@ -93,9 +191,7 @@ def _delete_problem(
         missing = pc.and_(upserts, pc.is_null(rows.column(field.name)))
         count = pc.sum(missing).as_py() or 0
         if count:
-            example = "row " + ", ".join(
-                f"{name}={rows.column(name).filter(missing)[0].as_py()!r}"[:60] for name in rule.key
-            )
+            example = _key_of(rows.filter(missing), rule)
             return Problem(field.name, "values are null", count, example)
     return None
 

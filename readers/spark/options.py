@@ -52,6 +52,7 @@ WRITE_NAMES = (
     "appId",
     "appSeq",
     "memoryBytes",
+    "missing",
 )
 # Of reads and writes.
 BRANCH = "branch"

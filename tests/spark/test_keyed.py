@@ -345,3 +345,51 @@ def test_requests_of_an_upsert_and_a_load(spark, s3, bucket):
         assert len(merged(read(spark, uri, engine="arrow"))) == len({r.id for r in first.collect()})
     assert (counts.list, counts.put) == (1, 0)
     assert counts.get == 1 + 2  # the commit and two segments
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize(
+    "way", ["source", pytest.param("functions", marks=pytest.mark.long)], indirect=True
+)
+def test_a_frame_that_lacks_columns_erases_nothing_unasked(spark, save, local_uri):
+    rows = [{"id": i, "updated": START, "name": "a", "Total": i} for i in range(4)]
+    save(frame_of(spark, rows), local_uri, timeColumn="updated", key="id")
+    columns = "id bigint, updated timestamp, name string"
+    narrow = frame_of(spark, [{**row, "name": "b"} for row in rows[:2]], columns)
+    with pytest.raises(Exception, match="'Total' is missing: under merge=last"):
+        save(narrow, local_uri, timeColumn="updated")
+    with pytest.raises(Exception, match="'Total' is missing, and the rows take the place"):
+        save(narrow, local_uri, mode="overwrite", timeColumn="updated")
+    assert scanned(local_uri) == answer(rows, key=["id"], kind="last")
+    save(narrow, local_uri, timeColumn="updated", missing="null")
+    wanted = [{**row, "name": "b", "Total": None} for row in rows[:2]] + rows[2:]
+    assert scanned(local_uri) == answer(wanted, key=["id"], kind="last")
+    # Deletes have their key only; beside an upsert the task that has it refuses.
+    marked = "id bigint, updated timestamp, _op string"
+    gone = [{"id": 0, "updated": START, "_op": "d"}, {"id": 1, "updated": START, "_op": "d"}]
+    save(frame_of(spark, gone, marked), local_uri, timeColumn="updated")
+    assert scanned(local_uri) == answer(rows[2:], key=["id"], kind="last")
+    gone[1]["_op"] = "u"
+    with pytest.raises(Exception, match="1 upserts lack it"):
+        save(frame_of(spark, gone, marked), local_uri, timeColumn="updated")
+
+
+@pytest.mark.data_source
+@pytest.mark.hazard("W15")
+def test_a_stream_that_lacks_columns_is_refused(spark, local_uri, tmp_path):
+    rows = [{"id": i, "updated": START, "name": "a", "Total": i} for i in range(2)]
+    upsert(frame_of(spark, rows), local_uri, **KEYED)
+    (tmp_path / "in").mkdir()
+    source = spark.readStream.schema("id bigint, updated timestamp").json(str(tmp_path / "in"))
+    (tmp_path / "in" / "a.json").write_text('{"id": 0, "updated": "2013-01-08T00:00:00Z"}\n')
+
+    def run(**options):
+        options |= {"checkpointLocation": str(tmp_path / "seen")}
+        query = source.writeStream.format("eventlog").options(**options)
+        query.trigger(availableNow=True).start(local_uri).awaitTermination()
+
+    with pytest.raises(Exception, match="'name', 'Total' are missing: under merge=last"):
+        run()
+    assert scanned(local_uri) == answer(rows, key=["id"], kind="last")
+    run(missing="null")
+    assert scanned(local_uri)[0,]["name"] is None

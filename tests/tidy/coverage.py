@@ -79,6 +79,7 @@ HAZARDS = {
     "W12": "no path leaves the root: get, put and delete refuse a key behind a symbolic link",
     "W13": "a time in the log decides no answer: one wrong clock changes no row",
     "W14": "the same question by two ways of reading has one answer",
+    "W15": "what a caller leaves out is not taken for a decision: refused, unless asked for",
     "W18": "from any state that commands reach, those that the message names make copies one again",
 }
 

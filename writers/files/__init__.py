@@ -7,6 +7,7 @@ format or end is guessed. Text formats are read with the table's types: the tabl
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import pyarrow as pa
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.staging.decoding import pieces
 from eventlog.staging.rows import check_columns
+from eventlog.staging.upserts import deletes_only, incomplete, left_out
+from eventlog.state.keyed.rule import OP, MergeRule
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition
@@ -39,11 +42,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table's columns, and what else means null in CSV."""
+    """The table's columns, what else means null in CSV, and the rule of complete rows."""
 
     wanted: pa.Schema
     time_column: str
     nulls: tuple[str, ...]
+    rule: MergeRule | None = None
 
 
 def open_rows(
@@ -53,6 +57,7 @@ def open_rows(
     file_format: str | None = None,
     *,
     nulls: Sequence[str] = (),
+    complete: MergeRule | None = None,
 ) -> Rows:
     """Return the rows of all files, in the order given.
 
@@ -67,12 +72,14 @@ def open_rows(
             ISO 8601.
         file_format: one of `FORMATS`; derived from the files' names if None.
         nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
+        complete: the merge rule of the keyed table that the rows are for, if they must not erase
+            values of columns that a file, or an object of JSON, lacks.
 
     Raises:
         InvalidInput: a file cannot be read completely or does not fit the table, or the files have
             several formats. Reading the stream may raise it too.
     """
-    table = _Target(wanted, time_column, tuple(nulls))
+    table = _Target(wanted, time_column, tuple(nulls), complete)
     if STDIN in files:
         if len(files) > 1:
             raise InvalidInput("'-' reads standard input and cannot be combined with files")
@@ -154,7 +161,8 @@ def _open(source: Source, table: _Target) -> Opened:
         if source.kind == "csv":
             part = csv_rows.open_csv(source, table.wanted, table.time_column, table.nulls)
         elif source.kind == "json":
-            part = json_rows.open_json(source, table.wanted, table.time_column)
+            needed = left_out(table.wanted, table.rule, (OP, *source.partition.values))
+            part = json_rows.open_json(source, table.wanted, table.time_column, needed)
         elif source.kind == "arrow":
             part = arrow_rows.open_arrow(source)
         else:
@@ -164,11 +172,27 @@ def _open(source: Source, table: _Target) -> Opened:
         )
     try:
         check_columns(part.schema, table.wanted, table.time_column)
+        names = part.schema.names
+        lacking = left_out(table.wanted, table.rule, (OP, *names))
+        if lacking and OP not in names:
+            raise InvalidInput(incomplete(lacking, table.rule))
+        if lacking:
+            part = dataclasses.replace(part, batches=_deletes(part, source, table.rule, lacking))
     except (EventLogError, UnicodeDecodeError) as error:
         part.close()
         why = error.message if isinstance(error, EventLogError) else f"a column's name: {error}"
         raise source.refused(why) from None
     return part
+
+
+def _deletes(
+    part: Opened, source: Source, rule: MergeRule | None, lacking: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file that lacks columns: all of them must be deletes."""
+    for batch in part.batches:
+        if not deletes_only(batch.column(part.schema.get_field_index(OP))):
+            raise source.refused(incomplete(lacking, rule))
+        yield batch
 
 
 def _batches(source: Source, part: Opened) -> Iterator[pa.RecordBatch]:

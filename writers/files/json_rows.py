@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from eventlog.state.keyed.rule import DELETE, OP
 from eventlog.writers.files.json_values import Rounded, to_array
 from eventlog.writers.files.sources import Opened, Source
 from eventlog.writers.files.texts import Misfit, short_fractions
@@ -31,17 +32,24 @@ _SHOWN = 80
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
-def open_json(source: Source, wanted: pa.Schema, time_column: str) -> Opened:
+def open_json(
+    source: Source, wanted: pa.Schema, time_column: str, needed: Sequence[str] = ()
+) -> Opened:
     """Open a file of JSON lines. Its event times stay text, which the append parses.
 
     Nothing is read before the first batch.
+
+    Args:
+        source: the file.
+        wanted: the table's columns.
+        time_column: the one of the event times.
+        needed: the fields that an object must have, perhaps as null, unless it is a delete.
     """
     schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])
-    return Opened(schema, _batches(source, schema, time_column))
+    return Opened(schema, _batches(source, _Lines(schema, time_column, frozenset(needed))))
 
 
-def _batches(source: Source, schema: pa.Schema, time_column: str) -> Iterator[pa.RecordBatch]:
-    lines = _Lines(schema, time_column)
+def _batches(source: Source, lines: _Lines) -> Iterator[pa.RecordBatch]:
     with source.open() as file:
         rest: list[bytes] = []
         done = 0
@@ -66,8 +74,8 @@ def _batches(source: Source, schema: pa.Schema, time_column: str) -> Iterator[pa
 class _Lines:
     """Reads lines as rows of a schema."""
 
-    def __init__(self, schema: pa.Schema, time_column: str) -> None:
-        self._schema, self._time_column = schema, time_column
+    def __init__(self, schema: pa.Schema, time_column: str, needed: frozenset[str]) -> None:
+        self._schema, self._time_column, self._needed = schema, time_column, needed
         self._names = frozenset(schema.names)
         self._exact = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
         # Decimals and floats that a double would round first need the written digits; otherwise
@@ -96,6 +104,15 @@ class _Lines:
                     f"line {number}: unknown columns {unknown[:_SHOWN]}; the table has "
                     f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
                     "Table.add_columns(all columns, old and new)"
+                )
+            if not self._needed <= row.keys() and row.get(OP) != DELETE:
+                left = self._needed - row.keys()
+                lacking = ", ".join(repr(name) for name in self._schema.names if name in left)
+                raise ValueError(
+                    f"line {number} has no {lacking[:_SHOWN]}, which would erase the value of its "
+                    "key. Give every object the field, as null if that is meant; or say "
+                    "--missing null; or make a table of the merge rule `partial`, where values are "
+                    "kept"
                 )
         if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)

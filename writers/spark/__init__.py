@@ -26,7 +26,8 @@ from eventlog.readers.spark.options import located
 from eventlog.readers.spark.types import to_arrow
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.writers.batch import make_app
+from eventlog.staging.upserts import Missing
+from eventlog.writers.batch import check_missing, make_app
 from eventlog.writers.spark.creation import Creation
 from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
 
@@ -49,6 +50,7 @@ def append(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Append the rows of a DataFrame and return the committed version.
 
@@ -77,6 +79,8 @@ def append(  # noqa: PLR0913 - the public API
         storage_options: see `eventlog.store.options`. They are sent to the executors with the job.
             Without them each executor uses its own AWS environment, profile or role.
         memory_bytes: bound on the memory for rows in one task, in bytes.
+        missing: in a keyed table: see `upsert`. Otherwise a nullable column that `df` lacks is null
+            in its rows, which replace none.
 
     Raises:
         InvalidInput: an argument or the DataFrame's columns do not fit; no task ran. Rows that do
@@ -89,7 +93,7 @@ def append(  # noqa: PLR0913 - the public API
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
     options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, located(uri, branch), "append", creation, None, *options)
+    return _save(df, located(uri, branch), "append", creation, None, *options, missing)
 
 
 def upsert(  # noqa: PLR0913 - the public API
@@ -108,6 +112,7 @@ def upsert(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
@@ -130,8 +135,8 @@ def upsert(  # noqa: PLR0913 - the public API
         buckets: of a new table: into how many parts keys are divided; 16 if None. An existing
             table must have as many, or have had before they were split.
         merge: the merge rule: `last` (of a new table, if None), `first`, `partial` or `aggregate`.
-            An existing table must have it. Say `partial` where `df` lacks columns whose values are
-            to be kept: under another rule they become null.
+            An existing table must have it. Under `partial` columns that `df` lacks keep their
+            values; under `last` and `first` see `missing`.
         properties: see `append`. Those named `merge.<column>` and `merge.group.<column>` are part
             of the merge rule.
         app_id: see `append`.
@@ -139,19 +144,18 @@ def upsert(  # noqa: PLR0913 - the public API
         branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
+        missing: see `eventlog.writers.upsert`.
 
     Raises:
-        InvalidInput: see `append`; or the table has no key, or another merge rule.
+        InvalidInput: see `append`, `missing`; or the table has no key, or another merge rule.
         TableNotFound: see `append`.
         CommitConflict: see `append`.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
-    creation = Creation(
-        time_column, granularity, order_by, properties or {}, key, buckets, merge, keyed=True
-    )
-    options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, located(uri, branch), "upsert", creation, None, *options)
+    named = time_column, granularity, order_by, properties or {}, key, buckets, merge
+    options = app_id, app_seq, storage_options, memory_bytes, missing
+    return _save(df, located(uri, branch), "upsert", Creation(*named, keyed=True), None, *options)
 
 
 def delete(
@@ -213,11 +217,11 @@ def overwrite(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
 ) -> int:
     """Replace the rows of a table, or of a time range, and return the committed version.
 
-    The segments live in the range at the read version are dropped and the rows of the DataFrame
-    take their place. Segments that other writers add meanwhile are kept (carried forward).
+    What is live in the range at the read version is dropped; later segments are carried forward.
 
     Args:
         df: see `append`; every row's time must lie in the range.
@@ -226,8 +230,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         start: start of the range (inclusive); unbounded if None.
         end: end of the range (exclusive); unbounded if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.
-        read_version: the version that the rows were computed from: later segments are carried
-            forward, or are a conflict. If None the newest: rows added since your read are dropped.
+        read_version: that of the rows' source. None: the newest; rows since your read are dropped.
         time_column: see `append`.
         granularity: see `append`.
         order_by: see `append`.
@@ -240,18 +243,19 @@ def overwrite(  # noqa: PLR0913 - the public API
         branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
+        missing: see `eventlog.writers.overwrite`.
 
     Raises:
-        InvalidInput: see `append`; or rows are outside the range, or a bound is inside a chunk.
+        InvalidInput: see `append`, `missing`; rows are outside the range; a bound is in a chunk.
         CommitConflict: a segment of the range was replaced meanwhile, or with `serializable` added.
         CommitUnknown: see `append`.
         TableNotFound: see `append`.
         Unavailable: see `append`.
     """
-    creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
-    options = app_id, app_seq, storage_options, memory_bytes
+    named = time_column, granularity, order_by, properties or {}, key, buckets, merge
+    options = app_id, app_seq, storage_options, memory_bytes, missing
     replaced = Replacement(where, start, end, isolation, read_version)
-    return _save(df, located(uri, branch), "append", creation, replaced, *options)
+    return _save(df, located(uri, branch), "append", Creation(*named), replaced, *options)
 
 
 def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
@@ -264,6 +268,7 @@ def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
     app_seq: int | None,
     storage_options: Mapping[str, str] | None,
     memory_bytes: int,
+    missing: Missing | None = None,
 ) -> int:
     if not hasattr(df, "mapInArrow"):
         raise InvalidInput(
@@ -279,6 +284,7 @@ def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
         app=make_app(app_id, app_seq),
         memory_bytes=whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES),
         operation=operation,
+        missing=check_missing(missing),
     )
     if job.done is not None:
         return job.done

@@ -19,7 +19,7 @@ from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 
 # What else to do where the table has not the merge rule that was asked for.
-_WITHOUT = {"partial": " and give all columns, since those that are missing would become null"}
+_WITHOUT = {"partial": " and give all columns"}
 
 
 @dataclass(frozen=True, slots=True)

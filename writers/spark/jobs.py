@@ -30,11 +30,18 @@ from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
+from eventlog.staging.upserts import Missing
 from eventlog.state.keyed.rule import rule_of
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged
-from eventlog.writers.batch import already, overwrite_actions, range_drops, to_range
+from eventlog.writers.batch import (
+    already,
+    check_replacing,
+    overwrite_actions,
+    range_drops,
+    to_range,
+)
 from eventlog.writers.keyed import as_deletes, check_keys, deletes_schema, rule_or_refuse, timed_by
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
@@ -67,6 +74,9 @@ class Replacement:
     end: Moment | None = None
     isolation: str = "carry"
     read_version: int | None = None
+
+    def __post_init__(self) -> None:
+        choice(self.isolation, "isolation", ("carry", "serializable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +251,11 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     app: App | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     operation: Operation = "append",
+    missing: Missing | None = None,
 ) -> Job:
     """Return the job of one save, after all checks that are possible before a task runs.
 
-    Creates the table if it is absent and a time column is given. If several jobs do so at once, one
-    creates it and the others use it.
+    Creates the table if it is absent and a time column is given, once for all jobs that do so.
 
     Args:
         uri: the table's root.
@@ -257,17 +267,17 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         app: the app id and sequence of the unit of work.
         memory_bytes: bound on the memory for rows in a task, in bytes.
         operation: what the rows are for, unless they replace others; to `delete` they are keys.
+        missing: see `eventlog.writers.upsert`, and `overwrite` where rows are replaced.
 
     Raises:
         InvalidInput: an argument, or the columns, do not fit; no task runs.
         TableNotFound: the table is absent and no time column is given, or another table is there.
     """
-    if replacement is not None:
-        choice(replacement.isolation, "isolation", ("carry", "serializable"))
     table = _open(uri, storage_options, table_id, incoming, creation or Creation())
     head = table.head()
     deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
-    check_rows(incoming if deletes is None else deletes, head)
+    fills = "null" if replacement is not None else missing
+    check_rows(incoming if deletes is None else deletes, head, fills)
     done = already(head, app)
     _report_older(head, app)
     before, replaces = head, None
@@ -275,12 +285,12 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         if replacement.read_version is not None:
             before = table.snapshot(version=replacement.read_version)
         replaces = _range_of(replacement, before)
-        if done is None:
-            range_drops(before, *replaces)  # refuses bounds inside a chunk before rows are written
+        if done is None and range_drops(before, *replaces):
+            check_replacing(head.schema, incoming, missing)
     return Job(
         table=table,
         head=head.state,
-        recipe=Recipe.of(head),
+        recipe=Recipe.of(head, fills=fills is not None),
         transaction=table.transaction(
             "overwrite" if replacement else operation, (), read_version=before.version, app=app
         ),
@@ -317,8 +327,13 @@ def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
     return deletes_schema(keys, head.schema)
 
 
-def check_rows(incoming: pa.Schema, head: Snapshot) -> None:
+def check_rows(incoming: pa.Schema, head: Snapshot, missing: Missing | None) -> None:
     """Check the columns of rows before a task runs; those of a keyed table may have `_op`.
+
+    Args:
+        incoming: the columns.
+        head: the table.
+        missing: `null` if columns that the rows lack are to be null even where that erases values.
 
     Raises:
         InvalidInput: a column is unknown, missing, or of a type that does not fit.
@@ -326,6 +341,7 @@ def check_rows(incoming: pa.Schema, head: Snapshot) -> None:
     rule = rule_of(head.layout, head.stored_schema, head.properties)
     wanted = head.schema if rule is None else upserts.incoming(head.schema, rule, incoming)
     check_columns(incoming, wanted, head.layout.time_column)
+    upserts.check_complete(head.schema, rule, incoming.names, missing)
 
 
 def _report_small(adds: Sequence[Add], time_column: str) -> None:

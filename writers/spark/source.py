@@ -18,6 +18,9 @@ Modes and options of `df.write.format("eventlog")`:
 - `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
 - `key`, `buckets`, `merge`: make the new table a keyed one. An existing one must have the same:
   with `merge` `partial` a frame may lack columns, whose values are kept.
+- `missing`: `null` if columns that the frame lacks are to be null where that erases values: in a
+  keyed table under the rules `last` and `first`, and where an overwrite replaces rows. Without it
+  the frame must have them.
 - `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
 - `memoryBytes`: bound on the memory for rows in one task (512 MiB).
 - `branch`: a branch of the table to write to instead.
@@ -50,7 +53,7 @@ from eventlog.readers.spark.options import (
 )
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.writers.batch import make_app
+from eventlog.writers.batch import check_missing, make_app
 from eventlog.writers.spark.creation import Creation
 from eventlog.writers.spark.jobs import Job, Replacement, prepare
 
@@ -119,6 +122,7 @@ def make_writer(
             app=make_app(given.named.get("appId"), given.whole("appSeq")),
             memory_bytes=given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
             or DEFAULT_MEMORY_BYTES,
+            missing=check_missing(given.named.get("missing")),
         )
     )
 

@@ -5,7 +5,8 @@ than an append, `foreachBatch` with `eventlog.writers.spark.append` does the sam
 
 Options of `df.writeStream.format("eventlog")`, in output mode `append`: `timeColumn`,
 `granularity`, `orderBy`, `key`, `buckets`, `merge` and `property.<name>` create the table if it is
-absent; `memoryBytes` and `storage.<name>` are as for a batch (`eventlog.writers.spark.source`).
+absent; `memoryBytes`, `missing` and `storage.<name>` are as for a batch
+(`eventlog.writers.spark.source`).
 
 Every micro-batch is one append with the app id and sequence (query id, batch id), so that the
 batch which Spark repeats after a crash takes effect once. The query id lies in the checkpoint: a
@@ -56,8 +57,9 @@ from eventlog.readers.spark.options import (
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
+from eventlog.staging.upserts import Missing
 from eventlog.table.restage import commit_staged
-from eventlog.writers.batch import report_mismatch
+from eventlog.writers.batch import check_missing, report_mismatch
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage
 from eventlog.writers.spark.source import creation_of
@@ -107,13 +109,16 @@ class EventLogStreamWriter(_StreamWriter):
         place: the root and the storage options.
         table: the table there, open.
         memory_bytes: bound on the memory for rows in a task, in bytes.
+        missing: see `eventlog.writers.upsert`.
     """
 
-    def __init__(self, place: _Place, table: Table, memory_bytes: int) -> None:
+    def __init__(
+        self, place: _Place, table: Table, memory_bytes: int, missing: Missing | None
+    ) -> None:
         self._place = place
         self._table = table
         self._table_id = table.id
-        self._recipe = Recipe.of(table.head())
+        self._recipe = Recipe.of(table.head(), fills=missing is not None)
         self._memory_bytes = memory_bytes
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
@@ -265,8 +270,9 @@ def make_stream_writer(
     )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     place = (given.path, tuple(sorted(given.storage.items())))
-    table = _opened(place, to_arrow(schema), creation_of(given, schema.names))
-    return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES)
+    missing = check_missing(given.named.get("missing"))
+    table = _opened(place, to_arrow(schema), creation_of(given, schema.names), missing)
+    return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES, missing)
 
 
 @dataclass
@@ -282,7 +288,9 @@ _Place = tuple[str, tuple[tuple[str, str], ...]]
 _open: Cache[_Place, _Open] = Cache(_MAX_OPEN)
 
 
-def _opened(place: _Place, incoming: pa.Schema, creation: Creation) -> Table:
+def _opened(
+    place: _Place, incoming: pa.Schema, creation: Creation, missing: Missing | None
+) -> Table:
     """Return the table, with a head that is at most `REFRESH_S` old and that the rows fit.
 
     Raises:
@@ -292,7 +300,7 @@ def _opened(place: _Place, incoming: pa.Schema, creation: Creation) -> Table:
     known = _open.get(place)
     if known is not None:
         try:
-            _look(known, incoming)
+            _look(known, incoming, missing)
         except TableNotFound:
             known = None  # removed; perhaps there is another one by now, or one is to be created
         except EventLogError:
@@ -304,26 +312,26 @@ def _opened(place: _Place, incoming: pa.Schema, creation: Creation) -> Table:
         known = _Open(table, table.clock.elapsed_s())
         _open.put(place, known)
     table = check_agrees(known.table, creation)
-    check_rows(incoming, table.head())
+    check_rows(incoming, table.head(), missing)
     return table
 
 
-def _look(known: _Open, incoming: pa.Schema) -> None:
+def _look(known: _Open, incoming: pa.Schema, missing: Missing | None) -> None:
     """See that a table is still the same one; read its newest version if that is due.
 
     Raises:
         TableNotFound: it was removed, or replaced by another one.
     """
     table, now_s = known.table, known.table.clock.elapsed_s()
-    if now_s - known.refreshed_s >= REFRESH_S or not _fit(incoming, table):
+    if now_s - known.refreshed_s >= REFRESH_S or not _fit(incoming, table, missing):
         table.refresh()
         known.refreshed_s = now_s
     table.verify(WINDOW_S)
 
 
-def _fit(incoming: pa.Schema, table: Table) -> bool:
+def _fit(incoming: pa.Schema, table: Table, missing: Missing | None) -> bool:
     try:
-        check_rows(incoming, table.head())
+        check_rows(incoming, table.head(), missing)
     except InvalidInput:
         return False
     return True

@@ -78,11 +78,12 @@ def test_a_delete_needs_no_other_values_and_an_upsert_does():
     table = keyed(schema=schema)
     given = pa.table({"name": ["a", "b"], "at": [0, 0], "must": [None, 1], "_op": ["d", "u"]})
     given = given.set_column(1, "at", given.column("at").cast(SCHEMA.field("at").type))
-    upsert(table, given.set_column(2, "must", given.column("must").cast(pa.int64())))
+    must = given.column("must").cast(pa.int64())
+    upsert(table, given.set_column(2, "must", must), missing="null")
     assert scan(table, ["name"]).to_table().column("name").to_pylist() == ["b"]
     wrong = given.set_column(3, "_op", pa.array(["u", "u"]))
     with pytest.raises(errors.InvalidInput, match="column 'must': 1 values are null"):
-        upsert(table, wrong.set_column(2, "must", given.column("must").cast(pa.int64())))
+        upsert(table, wrong.set_column(2, "must", must), missing="null")
 
 
 def test_an_aggregate_has_no_deletes():

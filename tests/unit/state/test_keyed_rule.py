@@ -116,10 +116,10 @@ def test_what_does_not_fit_is_refused_by_name(match, options):
     refused(match, **options)
 
 
-@pytest.mark.parametrize("name", ["_op", "_version"])
-def test_names_that_log_segments_use_are_refused(name):
-    refused("rename it", SCHEMA.append(pa.field(name, pa.string())))
-    create(schema=SCHEMA.append(pa.field(name, pa.string())))
+def test_names_that_log_segments_use_are_refused():
+    refused("rename it", SCHEMA.append(pa.field("_op", pa.string())))
+    create(schema=SCHEMA.append(pa.field("_op", pa.string())))
+    refused("Rename it", SCHEMA.append(pa.field("_version", pa.string())))
 
 
 @pytest.mark.parametrize("kind", ["partial", "aggregate"])
