@@ -313,7 +313,8 @@ def count(
     Raises:
         InvalidInput: an argument is wrong.
         VersionNotFound: there is no such version.
-        VersionVacuumed: the version is below the horizon.
+        VersionVacuumed: the version is below the horizon, as far as the handle knows it, or its
+            segments are needed and gone (FORMAT.md R12.7). What the log alone answers is given.
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """

@@ -74,6 +74,10 @@ class Log:
         )
         self._vouched: set[tuple[str, int, str]] = set()  # (id, epoch, chunk) of uploads
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Caches stay behind; the other process opens the same table, or fails.
+        return (_opened, (self.store, self.table))
+
     def head(self) -> Snapshot:
         """Return the snapshot of the head: one LIST, one commit and one key frame root.
 
@@ -577,6 +581,15 @@ class Log:
         return resolve.from_commit(commit, body, base, delta)
 
     def _check_table(self, header: Header) -> None:
+        for fork in self.store.forks:
+            if fork.table != header.table:  # against fork-of-another-table
+                raise Corrupt(
+                    f"the fork of branch {fork.name!r} is of another table (id {fork.table}) than "
+                    f"the commits (id {header.table}): run `eventlog fsck` on the parent",
+                    table=self.store.uri,
+                    key=keys.FORK_KEY,
+                    version=header.version,
+                )
         if self.table is None or header.table == self.table:
             return
         if header.version and self.header(0):  # version 0 is the known table's: a foreign commit
@@ -602,3 +615,9 @@ class Log:
     def _located(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
         error.table, error.key, error.version = self.store.uri, key, version
         return error
+
+
+def _opened(store: ObjectStore, table: str | None) -> Log:
+    log = Log(store)
+    log.table = table
+    return log

@@ -3,6 +3,7 @@
 import pickle
 from datetime import timedelta
 
+import msgspec
 import pyarrow as pa
 import pytest
 from support.builders import (
@@ -475,3 +476,41 @@ def test_a_branch_of_a_table_without_rows(at):
         assert numbers(on(store)) == [20, 21]
     table.delete_branch("first")
     assert fsck(on(store)).findings == ()
+
+
+def forged(parent, name, **changed):
+    """Put another `_fork.json`, sealed as the format demands, in the place of a branch's."""
+    key = f"_branches/{name}/_fork.json"
+    fork = codec.decode_fork(parent.store.get(key), name)
+    parent.store.delete([key])
+    parent.store.put_if_absent(key, codec.encode_fork(msgspec.structs.replace(fork, **changed)))
+    return lambda: Table(BranchStore(parent.store, name))
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_a_fork_of_another_table_is_corrupt(commits):
+    table = create(MemoryStore())
+    append(table, events(1))
+    branch = table.branch("audit")
+    for _ in range(commits):
+        append(branch, events(1, first=5))
+    opened = forged(table, "audit", table="ab" * 16)
+    for use in (
+        lambda t: t.head(),
+        lambda t: append(t, events(1, first=7)),
+        lambda t: list(t.history()),
+    ):
+        with pytest.raises(errors.Corrupt, match="of another table"):
+            use(opened())
+
+
+def test_a_fork_that_claims_more_than_its_parent_holds_is_told_and_takes_no_rows():
+    table = create(MemoryStore())
+    for n in range(3):
+        append(table, events(1, first=n))
+    table.branch("audit")
+    opened = forged(table, "audit", held=0)
+    assert [b.held for b in table.branches()] == [False]
+    assert any("no pin keeps" in f.message for f in fsck(table).findings)
+    with pytest.raises(errors.CommitConflict, match="no pin"):
+        append(opened(), events(1, first=7))

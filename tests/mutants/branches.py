@@ -102,6 +102,13 @@ BRANCHES = (
         "test_a_reader_is_told_that_the_branch_was_deleted",
     ),
     mutant(
+        "fork-of-another-table",
+        "hostile input",
+        "the fork of a branch is of the table of its commits",
+        never,
+        "test_a_fork_of_another_table_is_corrupt",
+    ),
+    mutant(
         "deleted-branch-called-forked",
         "W9",
         "what was stored late under a deleted branch is not called a damaged log",
