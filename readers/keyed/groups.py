@@ -5,10 +5,16 @@ Imports eventlog only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
+import pyarrow as pa
+
+from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
+from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.keyed.slices import Run, in_each, reach
 
 
@@ -30,16 +36,71 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
     return [group for group in groups if group]
 
 
-def counting(segment: Segment, runs: Sequence[Run]) -> set[int] | None:
-    """Return the buckets of these runs in which a segment counts; None if it does in all of its."""
+def alike(
+    segments: Sequence[Segment], runs: Sequence[Run], *, mixed: bool = False
+) -> Iterator[tuple[frozenset[int] | None, list[Segment]]]:
+    """Yield the segments in groups that are read together, with the buckets whose rows count.
+
+    Many segments that are read together are read ahead.
+
+    Args:
+        segments: segments of the runs; their order is kept.
+        runs: runs of one part.
+        mixed: whether rows of segments that count everywhere may be looked at by bucket, too,
+            because there are others.
+
+    Returns:
+        The buckets; None: all rows count.
+    """
+    if not segments:
+        return
+    chosen = _counting(segments, runs)
+    if mixed and len(every := {where for where in chosen if where is not None}) == 1:
+        chosen = [every.pop()] * len(segments)
+    for where, group in groupby(zip(chosen, segments, strict=True), key=lambda pair: pair[0]):
+        yield where, [segment for _, segment in group]
+
+
+def of_keys(runs: Sequence[Run], keys: pa.Table, rule: MergeRule) -> list[Run]:
+    """Return the runs that have a bucket of one of these keys."""
+    places = sorted(set(buckets_of(keys, rule.key, rule.buckets, rule.splits).to_pylist()))
+    return [r for r in runs if bisect_left(places, r.first) < bisect_right(places, r.last)]
+
+
+def _counting(segments: Sequence[Segment], runs: Sequence[Run]) -> list[frozenset[int] | None]:
+    """Return for each segment the buckets of the runs in which it counts; None: all of its own.
+
+    For one that counts wherever the runs meet its buckets, they are those of all runs.
+    """
+    every = sorted(b for run in runs for b in range(run.first, run.last + 1))
+    together, splits = frozenset(every), runs[0].splits
+    counts: dict[str, int] = {}
+    for run in runs:
+        for segment in run.segments:
+            first, last = reach(segment, splits)
+            meets = max(0, min(run.last, last) - max(run.first, first) + 1)
+            counts[segment.id] = counts.get(segment.id, 0) + meets
+    found: list[frozenset[int] | None] = []
+    for segment in segments:
+        first, last = reach(segment, splits)
+        own = counts.get(segment.id, 0)
+        if own == last - first + 1:
+            found.append(None)
+        elif own == bisect_right(every, last) - bisect_left(every, first):
+            found.append(together)
+        else:
+            found.append(_own(segment, runs))
+    return found
+
+
+def _own(segment: Segment, runs: Sequence[Run]) -> frozenset[int]:
     first, last = reach(segment, runs[0].splits)
-    own = {
+    return frozenset(
         bucket
         for run in runs
         if any(s.id == segment.id for s in run.segments)
         for bucket in range(max(run.first, first), min(run.last, last) + 1)
-    }
-    return None if len(own) == last - first + 1 else own
+    )
 
 
 def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:

@@ -20,7 +20,7 @@ from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
 from eventlog.readers.batches import counted, filtered
 from eventlog.readers.fragments import Reading
-from eventlog.readers.keyed.groups import above_bytes, counting, grouped, parts
+from eventlog.readers.keyed.groups import above_bytes, alike, grouped, of_keys, parts
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule
@@ -98,6 +98,7 @@ class Slices:
         new = [s for s in logs if span(s)[0] > after]
         written = self._read(new, runs, schema, versions=True)
         touched = merging.distinct(written, self.rule.key)
+        runs = of_keys(runs, touched, self.rule)
         early = [s for s in _ordered(runs, ("late", "log")) if span(s)[0] <= after]
         before = self._read(early, runs, schema, among=touched)
         late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
@@ -289,9 +290,9 @@ class Slices:
             return
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
         reading = self._plain(schema, wanted)
-        for whole, few in _alike(_ordered(runs, ("base",)), runs):
+        for chosen, few in alike(_ordered(runs, ("base",)), runs):
             rows = pa.Table.from_batches(reading.batches(few), schema)
-            yield rows if whole else self._of_buckets(rows, few[0], runs)
+            yield self._of_buckets(rows, chosen)
 
     def _pieces(
         self, runs: Sequence[Run], columns: Sequence[str], wanted: pc.Expression | None = None
@@ -303,10 +304,10 @@ class Slices:
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
         reading = self._plain(schema, wanted)
         bases = sorted(_ordered(runs, ("base",)), key=lambda s: reach(s, self.rule.splits)[0])
-        for whole, few in _alike(bases, runs):
+        for chosen, few in alike(bases, runs):
             known = few if wanted is None else None
             for segment, rows in _joined(reading.batches(few), few[0], known):
-                yield segment, (rows if whole else self._of_buckets(rows, segment, runs))
+                yield segment, self._of_buckets(rows, chosen)
 
     def _read(
         self,
@@ -326,14 +327,14 @@ class Slices:
         parts = [pa.Table.from_batches([], schema)]
         if versions:
             parts = [_at(parts[0], [])]
-        reading = self._plain(schema, wanted if among is None else _having(among))
-        for whole, few in _alike(segments, runs):
+        if among is not None and sum(s.rows for s in segments) > _UNIT_ROWS:
+            wanted = _having(among)  # fewer rows are filtered faster all at once
+        reading = self._plain(schema, wanted)
+        for chosen, few in alike(segments, runs, mixed=True):
             rows = pa.Table.from_batches(reading.batches(few), schema)
-            if not whole:
-                rows = self._of_buckets(rows, few[0], runs)
             if versions:
-                counts = [s.rows for s in few] if whole else [rows.num_rows]
-                rows = _at(rows, [(span(s)[0], n) for s, n in zip(few, counts, strict=True)])
+                rows = _at(rows, [(span(s)[0], s.rows) for s in few])
+            rows = self._of_buckets(rows, chosen)
             if among is not None:
                 rows = rows.filter(merging.among(rows, among, self.rule.key))
             parts.append(rows)
@@ -352,9 +353,8 @@ class Slices:
             filter_columns=frozenset() if wanted is None else frozenset(self.rule.key),
         )
 
-    def _of_buckets(self, rows: pa.Table, segment: Segment, runs: Sequence[Run]) -> pa.Table:
-        """Return the rows in the buckets in which a segment counts."""
-        chosen = counting(segment, runs)
+    def _of_buckets(self, rows: pa.Table, chosen: frozenset[int] | None) -> pa.Table:
+        """Return the rows in some buckets; None: in all."""
         if chosen is None or not rows.num_rows:
             return rows
         buckets = buckets_of(rows, self.rule.key, self.rule.buckets, self.rule.splits)
@@ -393,26 +393,6 @@ def _ordered(runs: Sequence[Run], kinds: Sequence[str]) -> list[Segment]:
     """Return the segments of some kinds, each once, in the order in which they are applied."""
     found = {s.id: s for run in runs for s in run.segments if slice_of(s).kind in kinds}
     return sorted(found.values(), key=applied)
-
-
-def _alike(
-    segments: Sequence[Segment], runs: Sequence[Run]
-) -> Iterator[tuple[bool, list[Segment]]]:
-    """Yield (True, segments that count in all of their buckets) and (False, [one that does not]).
-
-    The order of the segments is kept. Many that are read together are read ahead.
-    """
-    waiting: list[Segment] = []
-    for segment in segments:
-        if counting(segment, runs) is None:
-            waiting.append(segment)
-            continue
-        if waiting:
-            yield True, waiting
-            waiting = []
-        yield False, [segment]
-    if waiting:
-        yield True, waiting
 
 
 def _never_fails(wanted: pc.Expression | None) -> bool:

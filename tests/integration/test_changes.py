@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support.builders import commit
+from support.effort import calls_of
 
 from eventlog import Table, compaction, errors
 from eventlog.cli.program import build
@@ -334,3 +335,18 @@ def test_the_cost_follows_the_changes():
     # The commits of both versions, whether there is a newer one, the log and one base of 16.
     assert counts.total <= 6
     assert scan(reader).count() == 4000
+
+
+def test_a_poll_beside_many_logs_costs_each_of_them_once():
+    """Not once for each other one, and no thread of its own."""
+
+    def cost(logs):
+        table = table_of(MemoryStore(), key="id", buckets=16)
+        for number in range(logs):
+            upsert(table, arrow(*((number * 40 + k, "a") for k in range(8))))
+        start = table.refresh().version
+        upsert(table, arrow(*((k * 7, "b") for k in range(8))))
+        return calls_of(lambda: changes(table, start).to_table())
+
+    few, many = cost(40), cost(160)
+    assert many < 5 * few
