@@ -147,8 +147,9 @@ class SegmentObject:
     def _fetch_whole(self) -> bytes | None:
         # Ask for one byte more than expected, to notice an object that is too long.
         body = self._store.get(self.key, length=self.segment.bytes + 1)
+        same = len(body) == self.segment.bytes and codec.sha256(body) == self.segment.checksum
         # against segment-bytes-not-compared
-        return body if codec.sha256(body) == self.segment.checksum else None
+        return body if same else None
 
     def _fetch_tail(self) -> bytes | None:
         tail, size = self.segment.tail, self.segment.bytes
@@ -167,15 +168,20 @@ class SegmentObject:
 
     def _blocks(self) -> Parts | None:
         """Read the whole object once. Return the checksums of its blocks if it is undamaged."""
-        size, checksums = self.segment.bytes, list[bytes]()
+        size, checksums, lengths = self.segment.bytes, list[bytes](), list[int]()
+
+        def watch(body: bytes) -> None:
+            checksums.append(parts.checksum(memoryview(body)))
+            lengths.append(len(body))
+
         whole = object_checksum(
             self._store,
             self.key,
             size + 1,
             piece_bytes=_BLOCK_BYTES,
-            watch=lambda body: checksums.append(parts.checksum(memoryview(body))),
+            watch=watch,
         )
-        if whole != self.segment.checksum:
+        if whole != self.segment.checksum or sum(lengths) != size:
             return None
         return Parts((*range(0, size, _BLOCK_BYTES), size), b"".join(checksums))
 

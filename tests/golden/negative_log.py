@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 from golden import reader
-from golden.forge import Forge, with_cell, with_column
+from golden.forge import Forge, log_key, with_cell, with_column
 
 REFUSE, UNSUPPORTED, OLDER, SAME, LOST = "refuse", "unsupported", "older key frame", "same", "lost"
 Value = dict[str, Any]
@@ -334,7 +334,7 @@ def leaves() -> list[Value]:
     flags = pa.array([False] * 6, pa.bool_())
 
     def twice(rows: pa.Table) -> pa.Table:
-        return rows.append_column("epoch", rows.column("epoch"))
+        return rows.append_column("min_4", rows.column("min_4"))
 
     def turned(rows: pa.Table) -> pa.Table:
         names = [*rows.column_names]
@@ -370,7 +370,7 @@ def leaves() -> list[Value]:
         ("a column of a leaf twice", "R9.3", OLDER, twice),
         ("columns of a leaf in another order", "R9.3", OLDER, turned),
         ("an unknown column of a leaf", "R9.3", OLDER, with_column("more", nulls(pa.int64()))),
-        ("an id of a column with a zero", "R9.3", OLDER, with_bounds(pa.int64(), pa.int64(), "01")),
+        ("an id of a column with a zero", "R9.3", OLDER, with_bounds(pa.int64(), pa.int64(), "09")),
         ("a leaf without a minimum", "R9.3", OLDER, lambda rows: rows.drop_columns(["min_4"])),
         ("a count of 32 bits", "R9.3", OLDER, retyped("epoch", pa.int32())),
         ("a count that is a time", "R9.3", OLDER, retyped("epoch", pa.timestamp("us"))),
@@ -391,12 +391,13 @@ def leaves() -> list[Value]:
     swap = lambda rows: rows.take([0, 2, 1, *range(3, rows.num_rows)])
     made.append(Forge(*WHOLE).leaf(FRAME, swap).case("entries of a leaf swapped", "R9.1", OLDER))
     made.append(_other_bytes())
+    kept = ("leaves", 7)  # which drops nothing of its key frame
     own = [
         ("a count of a leaf below 0", "R5.2", with_cell("partition", -1)),
         ("an entry of a leaf without a schema", "2.6", with_cell("schema", 0)),
     ]
     made += [
-        Forge(*WHOLE).leaf(FRAME, change, own=True).case(name, rule, REFUSE)
+        Forge(*kept).leaf(6, change, own=True).case(name, rule, REFUSE)
         for name, rule, change in own
     ]
 
@@ -404,19 +405,24 @@ def leaves() -> list[Value]:
         return with_cell("min_1", None, 1)(with_cell("max_1", None, 1)(rows))
 
     made.append(
-        Forge(*WHOLE)
-        .leaf(FRAME, unbounded, own=True)
+        Forge(*kept)
+        .leaf(6, unbounded, own=True)
         .case("bounds of a leaf over values without any", "R9.2", REFUSE)
     )
     tail = lambda rows: with_cell("tail_size", 10**9)(with_cell("tail_sha256", b"x" * 32)(rows))
     made.append(
-        Forge(*WHOLE)
-        .leaf(FRAME, tail, own=True)
+        Forge(*kept)
+        .leaf(6, tail, own=True)
         .case("a tail of a leaf larger than its object", "2.6", REFUSE)
     )
+    forge = Forge("split", 13)  # whose rows are not read, but for the head
+    gone = {drop["hash"] for drop in forge.commit(13)["delta"]["drops"]}
+    rows = forge.rows_of_leaf(forge.root(12)["leaves"][0]["sha256"]).column("hash").to_pylist()
+    row = next(n for n, number in enumerate(rows) if number.hex() not in gone)
+    forge.leaf(12, with_cell("slice_splits", 13, row), own=True)
+    made.append(forge.case("splits of a leaf's slice", "R5.2", REFUSE))
     keyed = [
         ("a kind of a leaf's slice", {"slice_kind": "redo"}),
-        ("splits of a leaf's slice", {"slice_splits": 13}),
         ("a leaf's slice in part", {"slice_first": None}),
         ("buckets of a leaf in the wrong order", {"slice_first": 9, "slice_last": 0}),
         ("versions of a leaf in the wrong order", {"slice_low": 9, "slice_high": 8}),
@@ -424,11 +430,12 @@ def leaves() -> list[Value]:
     ]
     for name, cells in keyed:
         change = lambda rows, cells=cells: _cells(rows, cells)
-        forge = Forge("split", 14)
+        forge = Forge("split", 17)
+        del forge.objects[log_key(17, ".keyframe")]
         if "in part" not in name:
-            made.append(forge.leaf(12, change, own=True).case(name, "R15.3", REFUSE))
+            made.append(forge.leaf(16, change, own=True).case(name, "R15.3", REFUSE))
         else:
-            made.append(forge.leaf(12, change).case(name, "R9.3", OLDER))
+            made.append(forge.leaf(16, change).case(name, "R9.3", OLDER))
     return made
 
 

@@ -815,10 +815,13 @@ class Reader:
 
     def newest(self):
         """The newest version (R3.1), after a look for gaps (R6.3)."""
-        versions = self.listed("_log", r"(\d{12})\.json")
-        if not versions:
+        every = self.listed("_log", r"(\d{12})\.json")
+        framed = self.listed("_log", r"(\d{12})\.keyframe\.json")
+        if not every:
             raise KeyError("no table")
-        whole = [*versions, -1]
+        page = sorted([*every, *framed], reverse=True)[:16]  # of a LIST
+        versions = [version for version in every if version >= page[-1]]
+        whole = [*versions, -1] if len(versions) == len(every) else versions
         gaps = [(low, high) for high, low in pairwise(whole) if high - low > 1]
         if gaps:
             self.commit(versions[0])

@@ -51,3 +51,14 @@ def test_it_does_with_changed_tables_what_the_vectors_say(results):
         assert checks.as_it_should(case, said, plain[at]), (case["name"], said)
     names = [case["name"] for case, _, _ in results]
     assert len(set(names)) == len(names)
+
+
+def test_each_check_fails_for_a_vector_or_has_a_reason(results):
+    assert [checks.text_of(check) for check in checks.never_failed(results)] == []
+    assert {checks.text_of(check) for check in checks.all_checks()} >= checks.UNNOTICED.keys()
+
+
+@pytest.mark.long
+def test_each_check_is_noticed_where_it_is_missing_or_has_a_reason(results):
+    left = [checks.text_of(check) for check in checks.unnoticed(results)]
+    assert {*left} == {*checks.UNNOTICED}

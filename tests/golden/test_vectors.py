@@ -57,9 +57,12 @@ def test_every_table_has_vectors():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_are_those_of_the_vectors(name):
-    table = Table.open("memory:", store=store_of(name))
-    effects = [effect for _, effect in folded(name)]
-    found = [vectors.answer(table, version, effect) for version, effect in enumerate(effects)]
+    if any(key.startswith("_starts/") for key in objects(name.split("/", maxsplit=1)[0])):
+        found = vectors.compute(name, store_of(name))  # its transactions cannot be folded from 0
+    else:
+        table = Table.open("memory:", store=store_of(name))
+        effects = [effect for _, effect in folded(name)]
+        found = [vectors.answer(table, version, effect) for version, effect in enumerate(effects)]
     assert found == VECTORS[name]
 
 
@@ -106,7 +109,7 @@ def chained(store, version):
 @pytest.mark.parametrize("case", NEGATIVE, ids=lambda case: case["name"])
 def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
     store, version = changed(case), case["version"]
-    answer = VECTORS[case["table"]][version]
+    answer = next(one for one in VECTORS[case["table"]] if one["version"] == version)
     if case["what"] == "refuse":
         with pytest.raises(Corrupt):
             read(store, version)
@@ -129,8 +132,7 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
         with pytest.raises(Corrupt):
             builders.fold_all(store)
     else:
-        effect = folded(case["table"])[version][1]
-        found = vectors.answer(Table.open("memory:", store=store), version, effect)
+        found = vectors.answer(Table.open("memory:", store=store), version)
         if case["what"] in ("older key frame", "either"):
             assert version_of_base(store, version) != version_of_base(
                 store_of(case["table"]), version
@@ -162,5 +164,5 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     assert actions == set(Action.__args__)
     assert kinds == {
         *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
-        *("_frames", "_intents", "_probe", "data", "_branches"),
+        *("_frames", "_intents", "_probe", "data", "_branches", "_starts"),
     }
