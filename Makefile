@@ -99,6 +99,7 @@ forks: $(STAMP) ## copies and branches that are merged, with a key and without: 
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of forks
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of branches
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of deep
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of held
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of keyed-forks
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time

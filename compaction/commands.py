@@ -78,11 +78,8 @@ def vacuum_(
             f"{hold.kind} {hold.name!r} of {hold.owner} keeps version {hold.version} and all later "
             f"ones{gone if hold.kind == 'replica' else ''}"
         )
-    terminal.note(
-        "nothing was changed: --run deletes these objects"
-        if report.dry_run
-        else "newer uploads were not counted; without --run they are"
-    )
+    if report.dry_run:
+        terminal.note("nothing was changed: --run deletes these objects")
 
 
 COMMANDS = [vacuum_, *compact_commands.COMMANDS]
@@ -111,6 +108,10 @@ def _json(report: VacuumReport) -> dict[str, Any]:
 
 
 _FACTS = ("table", "dry_run", "version", "fence", "horizon")
+_KEPT = {
+    "retention": "retention: of versions that can still be read (--retention-hours)",
+    "staging": "staging: younger than an upload may take (--staging-hours)",
+}
 _REASONS = {
     "dropped": "dropped at or below the horizon",
     "unnamed": "referenced by no kept version",
@@ -129,7 +130,7 @@ def _show(report: VacuumReport) -> None:
     terminal.say()
     goes = "would be deleted" if report.dry_run else "deleted"
     rows = [(goes, _REASONS[kind], sums) for kind, sums in report.gone.items()]
-    rows += [("kept", why, sums) for why, sums in report.kept.items()]
+    rows += [("kept", _KEPT.get(why, why), sums) for why, sums in report.kept.items()]
     terminal.table(
         ("", "why", "objects", "bytes"),
         ((sign, why, *_sums(sums)) for sign, why, sums in rows),

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 
+from msgspec import UNSET
+
 from eventlog import Snapshot, Table
 from eventlog.commit.proposal import check_writable
 from eventlog.errors import (
@@ -22,24 +24,28 @@ from eventlog.errors import (
     Corrupt,
     InvalidInput,
     VersionNotFound,
+    VersionNotReplicated,
 )
 from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.log import history
+from eventlog.log.diff import dropped
 from eventlog.log.log import HEAD_PAGE
 from eventlog.model.properties import setting
-from eventlog.model.records import Action, Drop, Fence, Horizon, Segment, Spill, Sweep, Swept
+from eventlog.model.records import Drop, Fence, Horizon, Meta, Spill, Sweep, Swept
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
-from eventlog.store.parallel import HEADER_THREADS, each
+from eventlog.store.location import place_of
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
+from eventlog.table.branching import keeping
+from eventlog.table.branching.keeping import Kept
+from eventlog.table.branching.names import check_held
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set per step
-_HEADERS = 256  # headers between two calls of progress
 _MAX_CONFLICTS = 20
 
 # Called with the name of the step, the amount done, and the total (0: unknown).
@@ -75,7 +81,7 @@ class VacuumReport:
             which no kept or examined version references: unfinished uploads, and segments dropped
             long before the first vacuum.
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
-            `replica 'name' of owner`, `staging`. Only a dry run counts uploads above the fence.
+            `replica 'name' of owner`, `branch 'name'`, `staging` (also uploads above the fence).
     """
 
     table: str
@@ -99,9 +105,10 @@ def vacuum(
     """Delete the segments that no kept version needs, and abandoned uploads.
 
     Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins,
-    branches and replicas hold the horizon back. Of a branch only its own objects are deleted. Safe
-    to run beside any number of writers, readers and other vacuums. If it crashes at any point, run
-    it again.
+    branches and replicas hold the horizon back. A branch under the root that no pin holds, as after
+    the table has followed a copy, is pinned again; where the horizon has passed it already, what it
+    reads is kept all the same. Of a branch only its own objects are deleted. Safe to run beside any
+    number of writers, readers and other vacuums. If it crashes at any point, run it again.
 
     Args:
         t: the table.
@@ -115,9 +122,11 @@ def vacuum(
 
     Raises:
         CommitConflict: other writers kept changing pins or marks; nothing was deleted, try again.
+            Or it is a branch that takes no first commit, see `Table.commit`.
         CommitUnknown: it is not known whether the marks were committed; nothing was deleted. See
             `Table.commit`.
-        Corrupt: the log breaks its format, or commits were removed; nothing more is deleted.
+        Corrupt: the log breaks its format, or commits were removed, or what a branch reads is
+            unknown; nothing more is deleted.
         InvalidInput: retention or staging is negative or not a timedelta.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
@@ -125,18 +134,34 @@ def vacuum(
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
     _check_newest(t, head)
+    if not dry_run:
+        check_held(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
-        return _Sweep(t, head, idle, lambda *_: None).report(dry_run=False)
-    head, marks = _mark(t, ages, dry_run=dry_run)
-    run = _Sweep(t, head, marks, progress or (lambda *_: None))
-    last = None if full else head.meta.swept
+        return _Sweep(t, head, idle, Kept(t.log, (), 0), lambda *_: None).report(dry_run=False)
+    head, marks, kept = _mark(t, ages, dry_run=dry_run)
+    run = _Sweep(t, head, marks, kept, progress or (lambda *_: None))
+    last = None if full else _last(t, head)
     run.gather(last)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     # A record without changes would give the next vacuum something to do, and so on for ever.
-    if not dry_run and (last is None or (last.fence, last.horizon) != (marks.fence, marks.horizon)):
+    if not dry_run and (run.changed or last is None or _marks_of(last) != _marks_of(marks)):
         run.record()
     return run.report(dry_run=dry_run)
+
+
+def _last(t: Table, head: Snapshot) -> Sweep | None:
+    """Return the record of the last vacuum of this place; None if there is none.
+
+    A copy that takes over has the record of its source in its log, and garbage of its own.
+    """
+    last = head.meta.swept
+    elsewhere = last is not None and last.place not in (UNSET, place_of(t.store))
+    return None if elsewhere else last  # against record-of-another-place
+
+
+def _marks_of(marks: Marks | Sweep) -> tuple[int, int]:
+    return marks.fence, marks.horizon
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +212,7 @@ def _nothing_new(t: Table, head: Snapshot) -> bool:
 
     Without this, every vacuum of an idle table would process the commits of the one before.
     """
-    last, meta = head.meta.swept, head.meta
+    last, meta = _last(t, head), head.meta
     if last is None or last.pending is not None or head.version != last.version + 1:
         return False
     if (last.fence, last.horizon) != (meta.fence, meta.horizon):
@@ -196,25 +221,33 @@ def _nothing_new(t: Table, head: Snapshot) -> bool:
     return not list(t.store.list(keys.SEGMENTS_PREFIX, after=after, limit=1))
 
 
-def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
-    """Commit fence and horizon if they advance. Return the snapshot with them, and the marks."""
+def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kept]:
+    """Commit fence and horizon if they advance, and pin branches that no pin holds.
+
+    Returns:
+        The snapshot with the marks, the marks, and what branches read below the horizon.
+    """
     for _ in range(_MAX_CONFLICTS):  # after a conflict: another transaction, on a newer head
         head = t.refresh()
         check_writable(head.header)  # against newer-table-vacuumed
-        marks = _marks(t, head, ages)
-        actions: list[Action] = []
+        # A branch that is made from here on has a pin first, which meets the horizon in the log.
+        branches = keeping.unheld(t.log, head)
+        # against branch-not-pinned-again
+        actions = keeping.pins_again(t.store, branches, head.meta)
+        marks = _marks(t, head, keeping.with_pins(head.meta, actions), ages)
+        kept = Kept(t.log, branches, marks.horizon)
         if marks.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(marks.fence))
         if marks.horizon > head.meta.horizon:  # against no-horizon-committed
             actions.append(Horizon(marks.horizon))
         if dry_run or not actions:
-            return head, marks
+            return head, marks, kept
         try:
             version = t.commit(t.transaction("vacuum", actions))
         except CommitConflict as error:  # a pin was added, or another vacuum advanced the marks
             logger.info("vacuum retries on a newer head: %s", error)
             continue  # against conflict-of-marks-ignored
-        return t.snapshot(version), marks  # against live-set-read-before-the-marks
+        return t.snapshot(version), marks, kept  # against live-set-read-before-the-marks
     raise CommitConflict(
         f"other writers changed the fence or horizon {_MAX_CONFLICTS} times in a row; nothing was "
         "deleted, try again",
@@ -222,12 +255,21 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks]:
     )
 
 
-def _marks(t: Table, head: Snapshot, ages: _Ages) -> Marks:
+def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
     now_ms = store_time_ms(t.store, t.clock)
     check_leap(head.header, now_ms)
-    aged = history.version_at(t.log, head, now_ms - ages.retention_ms, head.meta.horizon)
-    staged = history.version_at(t.log, head, now_ms - ages.staging_ms, head.meta.fence)
-    return sweep.marks(head.meta, aged=aged, staged=staged)
+    aged = _version_at(t, head, now_ms - ages.retention_ms, meta.horizon)
+    staged = _version_at(t, head, now_ms - ages.staging_ms, meta.fence)
+    return sweep.marks(meta, aged=aged, staged=staged)
+
+
+def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
+    """Return the newest version of that time, or an older one where a copy lacks that."""
+    try:
+        return history.version_at(t.log, head, time_ms, known)
+    except VersionNotReplicated as missing:  # against vacuum-stopped-by-a-gap
+        start = t.log.start_above(missing.version or 0)
+        return known if start is None else max(known, start.after)
 
 
 @dataclass(slots=True)
@@ -235,15 +277,19 @@ class _Candidates:
     """Objects that may have to be deleted, by the log and the listing."""
 
     dropped: dict[str, Dropped] = field(default_factory=dict)
-    waiting: tuple[Dropped, ...] = ()
+    waiting: list[Dropped] = field(default_factory=list)
     young: Sums = field(default_factory=Sums)
 
 
 class _Sweep:
     """One sweep after the marks are committed, judged by the one snapshot that has them."""
 
-    def __init__(self, t: Table, head: Snapshot, marks: Marks, progress: Progress) -> None:
+    def __init__(
+        self, t: Table, head: Snapshot, marks: Marks, kept: Kept, progress: Progress
+    ) -> None:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
+        self._kept = kept
+        self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
         self._candidates = _Candidates()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
         self._last: Sweep | None = None  # None: there is no record, or it is lost
@@ -253,13 +299,17 @@ class _Sweep:
         """Collect dropped segments: those the last vacuum left, and those of later commits."""
         left = None if last is None else self._left(last)
         self._last = None if left is None else last
-        dropped = left or {}
+        found = left or {}
         start = self._marks.horizon if self._last is None else self._last.version
-        for version in self._with_drops(start):
-            for segment in _drops_of(self._t, version):
+
+        def told(done: int, total: int) -> None:
+            self._progress("versions", done, total)
+
+        for version, gone in dropped(self._t.log, start, self._head.version, told):
+            for segment in gone:
                 key = keys.key_of(segment)
-                dropped[key] = Dropped(key, version, segment.bytes)
-        own = {k: d for k, d in dropped.items() if is_own(self._t.store, k)}
+                found[key] = Dropped(key, version, segment.bytes)
+        own = {k: d for k, d in found.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
 
     def judge(self, *, delete: bool) -> None:
@@ -270,10 +320,10 @@ class _Sweep:
             self._every = frozenset(self._head.entries().column("id").to_pylist())
         live = self._live(candidates.dropped)
         verdict = sweep.verdict(candidates.dropped, live, marks.fence, marks.horizon)
-        candidates.waiting = verdict.waiting
+        candidates.waiting = [*verdict.waiting]
         self._take("dropped", verdict.dead, delete=delete)
         start = 0 if self._last is None else self._last.fence
-        for listed in self._listed(start, whole=not delete):
+        for listed in self._listed(start):
             live = self._live(listed)
             dead = sweep.unnamed(listed, live, candidates.dropped, marks.fence)
             self._take("unnamed", dead, delete=delete)
@@ -289,7 +339,8 @@ class _Sweep:
             pending = Spill(sha256(body), len(body), 0, len(self._candidates.waiting))
             put_once(self._t.store, self._t.clock, keys.frame_key(pending.sha256), body)
         marks = self._marks
-        done = Sweep(marks.fence, marks.horizon, self._head.version, pending)
+        place = place_of(self._t.store)
+        done = Sweep(marks.fence, marks.horizon, self._head.version, pending, place)
         try:
             self._t.commit(self._t.transaction("vacuum", [Swept(done)]))
         except CommitConflict as error:
@@ -297,11 +348,18 @@ class _Sweep:
         except CommitUnknown as error:  # deletion is done; without a record it is repeated
             logger.warning("it is not known whether this vacuum was recorded: %s", error)
 
+    @property
+    def changed(self) -> bool:
+        """Whether something was deleted that the record of the last vacuum may name."""
+        return self._gone["dropped"].objects > 0
+
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""
         kept: dict[str, Sums] = {}
         for waiting in self._candidates.waiting:
-            kept.setdefault(sweep.reason(waiting, self._marks), Sums()).add(waiting.bytes)
+            branch = self._of_branches.get(waiting.key)
+            why = f"branch {branch!r}" if branch else sweep.reason(waiting, self._marks)
+            kept.setdefault(why, Sums()).add(waiting.bytes)
         if self._candidates.young.objects:
             staging = kept.setdefault("staging", Sums())
             staging.objects += self._candidates.young.objects
@@ -326,18 +384,8 @@ class _Sweep:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
             return None  # against lost-record-taken-for-empty
 
-    def _with_drops(self, start: int) -> Iterator[int]:
-        """Yield the versions after `start` that dropped segments. Reads a header per version."""
-        log, last = self._t.log, self._head.version
-        versions = range(start + 1, last + 1)
-        for header in each(log.header, versions, count=HEADER_THREADS, window=history.PAGE):
-            if header.changes.drops:
-                yield header.version
-            if header.version % _HEADERS == 0 or header.version == last:
-                self._progress("versions", header.version - start, last - start)
-
-    def _listed(self, start: int, *, whole: bool) -> Iterator[dict[str, int]]:
-        """Yield key and size of segment objects from epoch `start` to the fence, in parts.
+    def _listed(self, start: int) -> Iterator[dict[str, int]]:
+        """Yield key and size of segment objects from epoch `start` on, in parts.
 
         Keys that no writer of this table would create are never deleted (hazard V4).
         """
@@ -348,9 +396,6 @@ class _Sweep:
             parsed = keys.parse_segment_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:
                 continue
-            # against uploads-above-the-fence-deleted
-            if parsed[0] >= self._marks.fence and not whole:
-                break  # keys are ordered by epoch
             part[listed.key] = listed.size
             if len(part) == _LOOKED_UP:
                 yield part
@@ -374,31 +419,17 @@ class _Sweep:
         return live
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
-        """Delete the dead objects, or only count them."""
+        """Delete the dead objects, or only count them; those that a branch reads wait."""
         for first in range(0, len(dead), _BATCH):
             batch = dead[first : first + _BATCH]
-            if delete:
+            read = self._kept.of(item.key for item in batch)
+            self._of_branches |= read
+            self._candidates.waiting += [item for item in batch if item.key in read]
+            batch = [item for item in batch if item.key not in read]  # against fork-is-no-hold
+            if delete and batch:
                 self._t.verify()  # judged by another table's log, everything here would be dead
                 self._t.store.delete([item.key for item in batch])
             for item in batch:
                 self._gone[kind].add(item.bytes)
-            if delete:
+            if delete and batch:
                 self._progress("deletes", sum(sums.objects for sums in self._gone.values()), 0)
-
-
-def _drops_of(t: Table, version: int) -> Sequence[Segment]:
-    """Return the segments that a commit dropped, according to the fold.
-
-    Raises:
-        Corrupt: the commit's header has another number of drops.
-    """
-    commit, _ = t.log.read(version)
-    effect = t.log.effect(commit)
-    if len(effect.drops) != commit.header.changes.drops:
-        raise Corrupt(
-            "the commit's drops differ from its header: run `eventlog fsck`; nothing more is "
-            "deleted",
-            table=t.uri,
-            version=version,
-        )
-    return effect.drops

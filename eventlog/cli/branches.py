@@ -90,4 +90,4 @@ def _state(branch: Branch) -> str:
         return "only a pin"
     if branch.unfinished:
         return "unfinished"
-    return "" if branch.held else "not held: a vacuum may delete what it reads (eventlog fsck)"
+    return "" if branch.held else "not held: the next vacuum pins it again (eventlog fsck)"

@@ -8,6 +8,10 @@ frames (`eventlog.fsck.repair`). It deletes nothing, and writes nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from msgspec import UNSET
 
 from eventlog.errors import (
     Corrupt,
@@ -16,6 +20,7 @@ from eventlog.errors import (
     KeyNotFound,
     NotFound,
     TableNotFound,
+    VersionNotReplicated,
 )
 from eventlog.format import keys, segments
 from eventlog.fsck.findings import Findings, Repair, Report
@@ -29,11 +34,13 @@ from eventlog.model.records import Drop, Meta, Segment
 from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
 from eventlog.state.small import timing
-from eventlog.state.small.holds import Hold, check_kept, holds
+from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own
 from eventlog.store.checksum import object_checksum
+from eventlog.store.location import place_of
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, store_time_ms
+from eventlog.table.branching.names import forks
 from eventlog.table.branching.soundness import check_branches
 from eventlog.table.table import Table
 
@@ -102,6 +109,20 @@ def fsck(
     return run.report()
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A segment that is held: why, and the version that has it live."""
+
+    why: str
+    version: int
+    segment: Segment
+
+    @property
+    def named(self) -> str:
+        """What it is, for a message."""
+        return f"a segment of version {self.version}, which {self.why},"
+
+
 class _Run:
     """One run of fsck, with its intermediate results."""
 
@@ -122,8 +143,8 @@ class _Run:
         self._walk = Walk(table.store, listed, self._findings, start=start, wanted=wanted)
         self._sought: Mapping[str, Segment] | None = None
         # Segments that are held, besides those sought: those to look for, and those found.
-        self._unseen: dict[str, tuple[Hold, Segment]] = {}
-        self._held: dict[str, tuple[Hold, Segment]] = {}
+        self._unseen: dict[str, _Held] = {}
+        self._held: dict[str, _Held] = {}
         self._pending_seen = False
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
@@ -165,8 +186,8 @@ class _Run:
                     self._count_leftover(place, row)
         if wanted:
             self._report_missing(wanted)
-        for key, (hold, _) in self._unseen.items():
-            self._findings.add("error", f"{_protected(hold)} is missing", key, hold.version)
+        for key, held in self._unseen.items():
+            self._findings.add("error", f"{held.named} is missing", key, held.version)
         pending = self._pending()
         if pending is not None and not self._pending_seen and not self._is_inherited(pending):
             message = "the last vacuum's record is missing: the next vacuum starts without it"
@@ -177,8 +198,8 @@ class _Run:
 
     def compare_checksums(self) -> None:
         """Read the segments, also those that are only held, and compare their sha256."""
-        held = {segment.id: hold for hold, segment in self._held.values()}
-        both = [*(self._sought or {}).values(), *(segment for _, segment in self._held.values())]
+        held_by = {held.segment.id: held for held in self._held.values()}
+        both = [*(self._sought or {}).values(), *(held.segment for held in self._held.values())]
         total, done = sum(segment.bytes for segment in both), 0
         for segment, digest in each(self._digest, sorted(both, key=_by_age)):
             done += segment.bytes
@@ -189,9 +210,9 @@ class _Run:
             if digest == segment.checksum:
                 continue
             problem = f"sha256 is {digest}, but {segment.checksum} in the log"
-            if hold := held.get(segment.id):
-                key, message = keys.key_of(segment), f"{_protected(hold)} is damaged: its {problem}"
-                self._findings.add("error", message, key, hold.version)
+            if held := held_by.get(segment.id):
+                message = f"{held.named} is damaged: its {problem}"
+                self._findings.add("error", message, keys.key_of(segment), held.version)
             else:
                 self._lost.append((f"the segment's {problem}", segment))
 
@@ -296,36 +317,46 @@ class _Run:
         self._version = self._version if known is None else known
         return {} if known is None else audit.live
 
-    def _held_besides(self, known: Mapping[str, Segment]) -> dict[str, tuple[Hold, Segment]]:
-        """Return the segments, besides `known`, that pins and replicas protect, by key.
+    def _held_besides(self, known: Mapping[str, Segment]) -> dict[str, _Held]:
+        """Return the segments, besides `known`, that pins, replicas and branches hold, by key.
 
         Also checks that the last vacuum's record has those that were dropped; the next vacuum would
         delete the others.
         """
-        meta, log = self._walk.audit.meta, self._walk.log
-        held: dict[str, tuple[Hold, Segment]] = {}
+        meta, log, head = self._walk.audit.meta, self._walk.log, self._listed.head
+        found: dict[str, _Held] = {}
         try:
             oldest = held_from(self._store.forks)
-            for hold in holds(meta):
-                if hold.version < oldest:  # of the parent, which may have given it up since
-                    continue
-                entries = segments.to_segments(log.snapshot(hold.version).entries())
-                named = {keys.key_of(segment): (hold, segment) for segment in entries}
-                held |= {key: entry for key, entry in named.items() if key not in known}
+            # What a branch has of its parent's holds the parent may have given up since.
+            standing = [hold for hold in holds(meta) if hold.version >= oldest]
+            for hold in standing:
+                self._add_held(f"{hold.kind} {hold.name!r} protects", hold.version, found)
             # A vacuum of a branch deletes none of its parent's segments.
-            own = {key: entry for key, entry in held.items() if is_own(self._store, key)}
+            own = {k: h.segment for k, h in found.items() if k not in known and self._is_own(k)}
             for key in lacking(own, meta, log):
                 message = (
                     "the last vacuum's record lacks this segment: the next vacuum would delete it"
                 )
-                self._findings.add("error", message, key, held[key][0].version)
+                self._findings.add("error", message, key, found[key].version)
+            for fork in forks(self._store):
+                for version in (fork.held, fork.version):
+                    self._add_held(f"branch {fork.name!r} reads", version, found)
         except (Corrupt, NotFound) as error:
             message = (
-                f"the versions that pins and replicas hold cannot be resolved: {error.message}"
+                "the versions that pins, replicas and branches hold cannot be resolved: "
+                f"{error.message}"
             )
-            key = keys.commit_key(self._listed.head)
-            self._findings.add("warning", message, key, self._listed.head)
-        return held
+            self._findings.add("warning", message, keys.commit_key(head), head)
+        return {key: held for key, held in found.items() if key not in known}
+
+    def _add_held(self, why: str, version: int, found: dict[str, _Held]) -> None:
+        """Add the segments that are live at a version, unless this copy does not have it."""
+        with suppress(VersionNotReplicated):
+            for segment in segments.to_segments(self._walk.log.snapshot(version).entries()):
+                found.setdefault(keys.key_of(segment), _Held(why, version, segment))
+
+    def _is_own(self, key: str) -> bool:
+        return is_own(self._store, key)
 
     def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
         if row.size != segment.bytes:
@@ -335,12 +366,12 @@ class _Run:
     def _look_at_held(self, row: ObjectInfo) -> None:
         if row.key not in self._unseen:
             return
-        hold, segment = self._unseen.pop(row.key)
-        if row.size == segment.bytes:
-            self._held[row.key] = hold, segment
+        held = self._unseen.pop(row.key)
+        if row.size == held.segment.bytes:
+            self._held[row.key] = held
         else:
-            problem = f"has {row.size:,} bytes, but {segment.bytes:,} in the log"
-            self._findings.add("error", f"{_protected(hold)} {problem}", row.key, hold.version)
+            problem = f"has {row.size:,} bytes, but {held.segment.bytes:,} in the log"
+            self._findings.add("error", f"{held.named} {problem}", row.key, held.version)
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
@@ -386,23 +417,21 @@ class _Run:
             return segment, None
 
 
-def _protected(hold: Hold) -> str:
-    return f"a segment of version {hold.version}, which {hold.kind} {hold.name!r} protects,"
-
-
 def _by_age(segment: Segment) -> tuple[int, int]:
     return segment.version, segment.partition
 
 
-def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> list[str]:
+def lacking(held: Mapping[str, Segment], meta: Meta, log: Log) -> list[str]:
     """Return the held keys that the last vacuum's record lacks, so the next one would delete them.
+
+    Nothing, where the record is that of another place: the next vacuum does not use it.
 
     Raises:
         Corrupt: the version of the record cannot be resolved.
         NotFound: likewise.
     """
     last, waiting = meta.swept, dict[str, sweep.Dropped]()
-    if last is None:
+    if last is None or last.place not in (UNSET, place_of(log.store)):
         return []
     if last.pending is not None:
         try:
@@ -410,6 +439,6 @@ def lacking(held: Mapping[str, tuple[Hold, Segment]], meta: Meta, log: Log) -> l
         except Corrupt:
             return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.
-    older = {k: s for k, (_, s) in held.items() if s.version <= last.version and k not in waiting}
+    older = {k: s for k, s in held.items() if s.version <= last.version and k not in waiting}
     live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
     return [key for key, segment in older.items() if segment.id not in live]

@@ -1,19 +1,28 @@
-"""The difference between two versions, computed by comparing their trees.
+"""The difference between two versions, and what each version of a range dropped.
 
-Key frames share leaves as git trees share subtrees, so the cost is proportional to the change.
+Two versions are compared by their trees. Key frames share leaves as git trees share subtrees, so
+the cost is proportional to the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.format import places, segments
+from eventlog.errors import Corrupt
+from eventlog.format import keys, places, segments
+from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Drop, Segment
+from eventlog.model.records import Drop, Segment, Start
+from eventlog.store.parallel import HEADER_THREADS, each
+
+_WINDOW = 32  # headers read ahead
+_HEADERS = 256  # headers between two calls of progress
+
+Progress = Callable[[int, int], None]  # versions done, and their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,76 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
         i: s for i, s in b.live(only_a).items() if a.live([_named(s)]).get(i) != s
     }
     return Diff(_ordered(new.values()), _ordered(gone.values()))
+
+
+def dropped(
+    log: Log, after: int, until: int, progress: Progress = lambda *_: None
+) -> Iterator[tuple[int, Sequence[Segment]]]:
+    """Yield the versions that dropped segments, and these, in order.
+
+    What the versions in a gap of a copy dropped counts as dropped by the first one above it. A
+    copy that has nothing below its first version never had what was dropped there.
+
+    Args:
+        log: the log.
+        after: the version before the first one.
+        until: the last version, which the log has.
+        progress: called with the versions read and their number.
+
+    Raises:
+        Corrupt: a commit's header has another number of drops than the fold.
+        VersionNotFound: a version is missing that no gap explains.
+    """
+    gaps = [gap for gap in (absent(log, start) for start in log.starts()) if gap]
+    above = {gap.stop: gap.start - 1 for gap in gaps if after < gap.stop <= until}
+    read: Sequence[int] = range(after + 1, until + 1)
+    if gaps:
+        read = [v for v in read if v not in above and not any(v in gap for gap in gaps)]
+    found = list(above)
+    for header in each(log.header, read, count=HEADER_THREADS, window=_WINDOW):
+        if header.changes.drops:
+            found.append(header.version)
+        if header.version % _HEADERS == 0 or header.version == until:
+            progress(header.version - after, until - after)
+    for version in sorted(found):
+        if version not in above:
+            yield version, _of_commit(log, version)
+        elif above[version] >= 0:
+            below = log.snapshot(above[version])
+            gone = diff(below, log.snapshot(version)).dropped  # against drops-in-a-gap-unknown
+            yield version, gone
+
+
+def absent(log: Log, start: Start) -> range:
+    """Return the versions that a copy lacks below one of its starts, ascending (R17.4).
+
+    Args:
+        log: the log of the copy.
+        start: the start.
+    """
+    there = set()
+    for row in log.store.list(keys.LOG_PREFIX, after=keys.commit_key(start.version)):
+        version, framed = keys.parse_log_key(row.key) or (start.version, True)
+        if version <= start.after:
+            break
+        if not framed:
+            there.add(version)
+    lacking = [v for v in range(start.after + 1, start.version) if v not in there]
+    return range(lacking[0], lacking[-1] + 1) if lacking else range(0)
+
+
+def _of_commit(log: Log, version: int) -> Sequence[Segment]:
+    """Return the segments that a commit dropped, according to the fold."""
+    commit, _ = log.read(version)
+    effect = log.effect(commit)
+    if len(effect.drops) != commit.header.changes.drops:
+        raise Corrupt(
+            "the commit's drops differ from its header: run `eventlog fsck`; nothing more is "
+            "deleted",
+            table=log.store.uri,
+            version=version,
+        )
+    return effect.drops
 
 
 def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:

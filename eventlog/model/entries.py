@@ -179,12 +179,15 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
         version: the commits up to this one have been read for drops.
         pending: names the record of segments that were dropped but must be kept for now
             (`eventlog.recovery.sweep`); None if there are none.
+        place: names the place of the root that was vacuumed: a copy has the record, and its own
+            objects.
     """
 
     fence: Count
     horizon: Count
     version: Count
     pending: Spill | None = None
+    place: str | UnsetType = UNSET
 
 
 class Correction(Struct, frozen=True, forbid_unknown_fields=True):

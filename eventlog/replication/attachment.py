@@ -8,14 +8,16 @@ of what it had acknowledged before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from eventlog.display import command
-from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput
 from eventlog.log.log import Log
 from eventlog.model.actions import Ack, Attach, Detach
 from eventlog.model.records import Action, Break, Commit, Meta, Replica
 from eventlog.state.small.holds import check_names
 from eventlog.store.port import ObjectStore
+from eventlog.table.branching.keeping import pins_again, unheld
 from eventlog.table.table import Table
 
 _BOOKKEEPING = frozenset({Attach, Ack, Detach})
@@ -134,7 +136,8 @@ def detach(table: Table, name: str) -> int:
 def break_replica(table: Table, name: str) -> int:
     """Remove a replica that does not answer any more; return the version.
 
-    As `detach`, and the history says who removed it.
+    As `detach`, and the history says who removed it. So a copy takes over; what its own branches
+    read, and the table that it followed did not hold, is pinned again in the same commit.
 
     Args:
         table: the source.
@@ -144,7 +147,11 @@ def break_replica(table: Table, name: str) -> int:
         CommitConflict: it was attached anew in the meantime.
         InvalidInput: no replica of this name is attached.
     """
-    return _remove(table, "break", name, lambda token: Break("replica", name, token))
+    head, again = table.refresh(), list[Action]()
+    with suppress(Corrupt):  # a damaged branch stops the next vacuum, and not the taking over
+        # against taking-over-without-its-branches
+        again = pins_again(table.store, unheld(table.log, head), head.meta)
+    return _remove(table, "break", name, lambda token: Break("replica", name, token), again)
 
 
 def check_no_copy(table: Table, name: str) -> None:
@@ -233,11 +240,17 @@ def unsaid(table: Table, name: str, having: int) -> int:
     return -1
 
 
-def _remove(table: Table, operation: str, name: str, action: Callable[[int], Action]) -> int:
+def _remove(
+    table: Table,
+    operation: str,
+    name: str,
+    action: Callable[[int], Action],
+    others: Iterable[Action] = (),
+) -> int:
     found = replicas(table)
     if name not in found:
         names: Iterable[str] = sorted(found) or ("none",)
         raise InvalidInput(
             f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=table.uri
         )
-    return table.commit(table.transaction(operation, [action(found[name].token)]))
+    return table.commit(table.transaction(operation, [action(found[name].token), *others]))

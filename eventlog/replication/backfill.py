@@ -19,7 +19,7 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
-from eventlog.log.diff import diff
+from eventlog.log.diff import absent, diff
 from eventlog.log.log import Log
 from eventlog.model.records import Commit, Start
 from eventlog.replication import contents
@@ -78,9 +78,13 @@ def backfill(
 
     Raises:
         CommitConflict: the target took writes of its own under these versions.
+        Corrupt: a version of the source does not continue to those of the target: the two have
+            parted, or a log was changed.
         DataLoss: an object of the source is missing or damaged.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
+        VersionNotReplicated: the source is a copy that lacks versions itself; those that it has
+            above them were copied.
         VersionVacuumed: a vacuum of the source passed what was being copied, or the copy is behind
             it; what could be copied was. Call `follow`, and then this again.
     """
@@ -117,10 +121,12 @@ class Filler:
             start: the start.
             given_up: versions below it cannot be read at the copy.
         """
-        absent, oldest = self._absent(start), self._oldest_kept()
+        lacking, oldest = absent(Log(self.target), start), self._oldest_kept()
         # Of versions that the copy takes for readable it gets no commits without segments.
         least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
-        wanted = range(absent.start, max(absent.stop, least - 1), -1)
+        least = max(least, lacking.start)
+        has = max(least, self._begins_below(lacking))
+        wanted = range(lacking.stop - 1, has - 1, -1)
         done = 0
         try:
             for copied in self.copier.copied(self._steps(wanted, oldest)):
@@ -128,7 +134,7 @@ class Filler:
                 if copied:
                     self.tell("versions", done, len(wanted))
         except DataLoss:
-            version = absent.start - done
+            version = wanted.start - done
             if version >= self._oldest_kept():
                 raise
             raise VersionVacuumed(
@@ -137,7 +143,9 @@ class Filler:
                 table=self.source.uri,
                 version=version,
             ) from None
-        if len(wanted) < len(absent) and self.source.head().meta.horizon > given_up:
+        if has > least and (missing := self.source.log.not_replicated(has - 1)):
+            raise missing
+        if len(wanted) < len(lacking) and self.source.head().meta.horizon > given_up:
             raise VersionVacuumed(
                 f"{self.source.uri} has given up the versions below {oldest}, and the copy, which "
                 "is behind, would take them for readable: call follow, and then backfill again",
@@ -146,20 +154,13 @@ class Filler:
             )
         return done
 
+    def _begins_below(self, wanted: range) -> int:
+        """Return the version from which on the source has all that are wanted; 0: it has all."""
+        gaps = [absent(self.source.log, start) for start in self.source.log.starts()]
+        return max((gap.stop for gap in gaps if gap and gap.start < wanted.stop), default=0)
+
     def _oldest_kept(self) -> int:
         return oldest_kept(self.source.refresh(), self.source.store)
-
-    def _absent(self, start: Start) -> range:
-        """Return the range of the versions that are absent below a start, the newest first."""
-        there = set()
-        for row in self.target.list(keys.LOG_PREFIX, after=keys.commit_key(start.version)):
-            version, framed = keys.parse_log_key(row.key) or (start.version, True)
-            if version <= start.after:
-                break
-            if not framed:
-                there.add(version)
-        absent = [v for v in range(start.version - 1, start.after, -1) if v not in there]
-        return range(absent[0], absent[-1] - 1, -1) if absent else range(0)
 
     def _steps(self, wanted: range, horizon: int) -> Iterator[Item | Step]:
         if not wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -148,6 +149,16 @@ def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> No
         table=store.uri,
         key=key,
     )
+
+
+def place_of(store: ObjectStore) -> str:
+    """Return what names the place of a store in the log of a table (FORMAT.md R12.9).
+
+    It depends on the root and its endpoint, and reveals neither. Another one of the same place, as
+    after a directory was mounted elsewhere, costs the next vacuum a listing.
+    """
+    place = f"{real_root(store.uri)} {store.unproven or ''}"
+    return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def real_root(uri: str) -> str:

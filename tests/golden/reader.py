@@ -219,7 +219,7 @@ def mapped(form):
     return check
 
 
-ABSENT = ("slice", "keyed", "splits", "origins")
+ABSENT = ("slice", "keyed", "splits", "origins", "place")
 
 
 def record(**forms):
@@ -326,7 +326,9 @@ ACTIONS = {
     "fence": fields(epoch=count),
     "horizon": fields(version=count),
     "swept": fields(
-        sweep=record(fence=count, horizon=count, version=count, pending=maybe(unread_spill))
+        sweep=record(
+            fence=count, horizon=count, version=count, pending=maybe(unread_spill), place=text
+        )
     ),
     "pin": fields(name=text, version=count, owner=text),
     "unpin": fields(name=text, owner=text, token=count),
@@ -383,7 +385,9 @@ VALUES = {
     "schema": maybe(schema),
     "fence": count,
     "horizon": count,
-    "swept": maybe(record(fence=count, horizon=count, version=count, pending=maybe(spill))),
+    "swept": maybe(
+        record(fence=count, horizon=count, version=count, pending=maybe(spill), place=text)
+    ),
     "analysed": maybe(record(version=count, policy=hex64)),
     "clock": many(record(version=count, old=integer, new=integer)),
 }

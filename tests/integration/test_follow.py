@@ -328,6 +328,23 @@ def test_a_backfill_from_another_fork_is_refused():
     assert {k for k in objects(target) if "_log/" in k} == {k for k in before if "_log/" in k}
 
 
+def test_a_backfill_from_a_copy_that_lacks_versions_copies_what_that_has(source):
+    late, later = MemoryStore(), MemoryStore()
+    begins = copy(source, late, start="keyframe").start
+    with small_objects():
+        append(source, events(1, first=200))
+        source.write_keyframe()
+        append(source, events(1, first=201))
+    copy(source, late)
+    assert copy(source, later, start="keyframe").start > begins
+    with pytest.raises(errors.VersionNotReplicated, match="backfill"):
+        backfill(reopen(late), Table(later))
+    assert [rows(reopen(later), v) for v in range(begins, begins + 2)] == [
+        rows(reopen(source.store), v) for v in range(begins, begins + 2)
+    ]
+    assert fsck(Table(later), checksums=True).errors == 0
+
+
 def test_a_start_whose_first_commit_never_came_does_no_harm(source):
     target = MemoryStore()
     head = source.head().version

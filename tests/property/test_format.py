@@ -118,7 +118,9 @@ layouts = st.builds(Layout, names, granularities, st.lists(names, max_size=2).ma
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
 spilled = st.builds(Spill, hex64, counts, counts, counts)
-sweeps = st.builds(Sweep, counts, counts, counts, st.none() | spilled)
+sweeps = st.builds(
+    Sweep, counts, counts, counts, st.none() | spilled, st.just(msgspec.UNSET) | texts
+)
 noted = st.none() | st.builds(Analysed, counts, hex64)
 chunk_states = st.builds(
     ChunkState,

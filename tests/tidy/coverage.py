@@ -76,11 +76,12 @@ HAZARDS = {
     " of a library",
     "W9": "a handle whose table was replaced by another notices before it commits or deletes",
     "W10": "a store that breaks its contract is detected before the second writer's first row",
+    "W11": "a hold that travels with the log to another place lets no kept version lose an object",
     "W12": "no path leaves the root: get, put and delete refuse a key behind a symbolic link",
     "W13": "a time in the log decides no answer: one wrong clock changes no row",
     "W14": "the same question by two ways of reading has one answer",
     "W15": "what a caller leaves out is not taken for a decision: refused, unless asked for",
-    "W18": "from any state that commands reach, those that the message names make copies one again",
+    "W18": "from any state that commands reach, those that the message names lead out",
 }
 
 SCENARIOS = {

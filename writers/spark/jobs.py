@@ -161,10 +161,7 @@ class Job:
         # What was live when the job began. A version never changes, so it is read again, not sent.
         before = self.table.snapshot(version=self.transaction.read_version)
         drops = range_drops(before, *self.replaces)
-        seen = before.version
-        return overwrite_actions(
-            adds, drops, *self.replaces, isolation=self.isolation, read_version=seen
-        )
+        return overwrite_actions(adds, drops, *self.replaces, isolation=self.isolation)
 
     def _landed(self) -> int | None:
         """Return the version in which this job's transaction is already committed, or None."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from eventlog.errors import CommitConflict, KeyNotFound
+from eventlog.display import command
+from eventlog.errors import CommitConflict, Corrupt, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta, Pin
@@ -29,7 +31,9 @@ class Branch:
         fork: the last version that it has in common with its parent; None without `_fork.json`,
             as in a copy of its parent, which has its pin only.
         head: its newest version; None without `_fork.json`.
-        held: whether the parent's pin keeps what the branch reads from vacuum.
+        held: whether the parent keeps what the branch reads from vacuum: by its pin, or because the
+            horizon has passed the branch while the parent followed a copy. Without either the next
+            vacuum sets the pin again.
         pin_only: whether nothing is there but the pin. A copy has the pins of its source, and none
             of its branches; else the making of a branch was interrupted, or its deletion.
     """
@@ -65,6 +69,15 @@ def is_held(fork: Fork, pin: Pin | None) -> bool:
     return pin is not None and pin.version <= fork.held
 
 
+def is_passed(fork: Fork, meta: Meta) -> bool:
+    """Return whether the horizon of the parent has passed what a branch reads.
+
+    It passes no pin. So the parent had followed a copy that had not the branch: what the branch
+    reads is kept by every vacuum that finds the branch there (R16.8).
+    """
+    return fork.held < meta.horizon
+
+
 def check_held(store: ObjectStore, head: int) -> None:
     """Check, before the first commit of a branch, that its parent's pin holds what it reads.
 
@@ -85,10 +98,17 @@ def check_held(store: ObjectStore, head: int) -> None:
     meta = Log(store.parent).head().meta
     if not is_held(fork, meta.pins.get(pin)):  # against commit-to-a-branch-without-its-pin
         check_there(store)
+        advice = (
+            "a vacuum may have deleted it. A copy of the branch has every row or is refused: "
+            f"{command('replicate', store.uri, 'TARGET')}; or delete the branch"
+            if is_passed(fork, meta)
+            else f"delete the branch and make it again, or pin version {fork.held} under the name "
+            f"{pin!r} ({command('pin', store.parent.uri, pin, str(fork.held))}; the next vacuum "
+            "that runs does that, too)"
+        )
         raise CommitConflict(
-            f"no pin of {store.parent.uri} keeps what branch {fork.name!r} reads: a vacuum may "
-            f"delete it. Delete the branch and make it again, or pin version {fork.held} under the "
-            f"name {pin!r}; nothing was committed",
+            f"no pin of {store.parent.uri} keeps what branch {fork.name!r} reads: {advice}; "
+            "nothing was committed",
             table=store.uri,
         )
 
@@ -130,6 +150,19 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
     return codec.decode_fork(body, name)
 
 
+def forks(store: ObjectStore) -> list[Fork]:
+    """Return where the branches of a table fork, without those whose fork is damaged.
+
+    One LIST, and a LIST and a GET for each.
+    """
+    found = list[Fork]()
+    for name in stored_names(store):
+        with suppress(Corrupt):
+            fork = fork_of(store, name)
+            found += [] if fork is None else [fork]
+    return found
+
+
 def branches(table: OpenTable) -> list[Branch]:
     """See `Table.branches`."""
     meta, store = table.refresh().meta, table.store
@@ -142,5 +175,6 @@ def branches(table: OpenTable) -> list[Branch]:
             found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
             continue
         head = Log(BranchStore(store, name, fork)).head_version()
-        found.append(Branch(name, fork.version, head, is_held(fork, pin)))
+        held = is_held(fork, pin) or is_passed(fork, meta)
+        found.append(Branch(name, fork.version, head, held))
     return found

@@ -10,7 +10,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.model.records import Meta
 from eventlog.store.port import ObjectStore
-from eventlog.table.branching.names import fork_of, is_held, pin_name, stored_names
+from eventlog.table.branching.names import fork_of, is_held, is_passed, pin_name, stored_names
 
 Severity = Literal["error", "warning"]
 
@@ -37,9 +37,10 @@ def check_branches(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Severi
                 f"{command('branch', store.uri, name)} goes on, with --delete it removes the rest"
             )
             yield key, "warning", message
-        elif not is_held(fork, meta.pins.get(pin)):
+        elif not is_held(fork, meta.pins.get(pin)) and not is_passed(fork, meta):
             message = (
-                f"no pin keeps what branch {name!r} reads: a vacuum may delete it. Pin version "
-                f"{fork.held} under the name {pin!r}, or delete the branch"
+                f"no pin keeps what branch {name!r} reads. Pin version {fork.held} under the name "
+                f"{pin!r} ({command('pin', store.uri, pin, str(fork.held))}; the next vacuum that "
+                "runs does that, too), or delete the branch"
             )
             yield key, "error", message

@@ -1,0 +1,142 @@
+"""What a table keeps for the branches under its root, whatever its log says of them.
+
+A pin in the log holds a branch (FORMAT.md R16.6). But the log may come from elsewhere: a table that
+followed a copy has the pins of that copy, and branches of its own. So `_fork.json` is a hold, too:
+a vacuum pins the fork again, or keeps the segments of those that the horizon has passed (R16.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from eventlog import limits
+from eventlog.display import command
+from eventlog.errors import Corrupt, VersionNotFound
+from eventlog.format import codec, keys
+from eventlog.log.diff import dropped
+from eventlog.log.log import Log
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import Action, Drop, Fork, Meta, Pin, SetPin, Unpin
+from eventlog.store.port import ObjectStore
+from eventlog.table.branching.making import pin_actions
+from eventlog.table.branching.names import (
+    OWNER,
+    fork_of,
+    is_held,
+    is_passed,
+    pin_name,
+    stored_names,
+)
+
+
+def unheld(log: Log, head: Snapshot) -> list[Fork]:
+    """Return the branches that no pin in the log of their parent holds.
+
+    One LIST, and a LIST and a GET for each branch; a GET more for each of those.
+
+    Args:
+        log: of the parent.
+        head: its head.
+
+    Raises:
+        Corrupt: a fork is damaged, or is of another log; nobody can open that branch.
+    """
+    store, found = log.store, []
+    for name in stored_names(store):
+        try:
+            fork = fork_of(store, name)
+        except Corrupt as error:
+            raise _cannot_be_kept(store, name, error.message) from None
+        if fork is not None and not is_held(fork, head.meta.pins.get(pin_name(store, name))):
+            _check_of_this_log(log, head, fork)  # against fork-of-another-log-kept
+            found.append(fork)
+    return found
+
+
+def pins_again(store: ObjectStore, forks: Iterable[Fork], meta: Meta) -> list[Action]:
+    """Return the actions that pin branches again, where the horizon has not passed them.
+
+    Args:
+        store: of the parent.
+        forks: the branches that no pin holds.
+        meta: the small state at the head of the parent.
+    """
+    actions, room = list[Action](), limits.PINS - len(meta.pins)
+    for fork in forks:
+        name = pin_name(store, fork.name)
+        known = meta.pins.get(name)
+        if is_passed(fork, meta) or (known is None and not room):
+            continue
+        room -= known is None
+        actions += pin_actions(name, fork.held, known)
+    return actions
+
+
+def with_pins(meta: Meta, actions: Iterable[Action]) -> Meta:
+    """Return the small state as these pins will leave it, with unknown tokens and times."""
+    pins = dict(meta.pins)
+    for action in actions:
+        if isinstance(action, Unpin):
+            del pins[action.name]
+        elif isinstance(action, SetPin):
+            pins[action.name] = Pin(action.version, OWNER, 0, 0)
+    return msgspec.structs.replace(meta, pins=pins)
+
+
+class Kept:
+    """The segments that branches read which the horizon of their parent has passed.
+
+    Args:
+        log: of the parent.
+        forks: the branches that no pin holds.
+        horizon: of the parent: what has been live from there on is kept anyway.
+    """
+
+    def __init__(self, log: Log, forks: Iterable[Fork], horizon: int) -> None:
+        self._log = log
+        self._forks = [fork for fork in forks if fork.held < horizon]
+        # Of each: the segments live at the fork, and those that versions from `held` on dropped.
+        self._live = [log.snapshot(fork.version) for fork in self._forks]
+        self._dropped = [frozenset(self._dropped_before(fork)) for fork in self._forks]
+
+    def of(self, candidates: Iterable[str]) -> dict[str, str]:
+        """Return those keys of segments that a branch reads, each with the name of one."""
+        found = dict[str, str]()
+        parsed = {key: p for key in candidates if (p := keys.parse_segment_key(key))}
+        for fork, snapshot, gone in zip(self._forks, self._live, self._dropped, strict=True):
+            drops = [Drop(segment, chunk, "") for _, chunk, segment in parsed.values()]
+            ids = gone | snapshot.live(drops).keys()
+            found |= {key: fork.name for key, (_, _, segment) in parsed.items() if segment in ids}
+        return found
+
+    def _dropped_before(self, fork: Fork) -> Iterator[str]:
+        # against dropped-between-held-and-fork
+        between = dropped(self._log, fork.held, fork.version)
+        for _, segments in between:
+            yield from (segment.id for segment in segments)
+
+
+def _check_of_this_log(log: Log, head: Snapshot, fork: Fork) -> None:
+    """Check that a branch continues a version of this log.
+
+    Raises:
+        Corrupt: it does not.
+    """
+    try:
+        _, body = log.read_below(fork.version)
+    except VersionNotFound:
+        body = b""
+    if fork.table != head.header.table or codec.sha256(body) != fork.commit:
+        problem = f"it forks from a version {fork.version} that is not in this log"
+        raise _cannot_be_kept(log.store, fork.name, problem)
+
+
+def _cannot_be_kept(store: ObjectStore, name: str, problem: str) -> Corrupt:
+    return Corrupt(
+        f"what branch {name!r} reads is unknown: {problem}. Nobody can open it, and nothing is "
+        f"deleted while it is there: {command('branch', store.uri, name, '--delete')} removes it",
+        table=store.uri,
+        key=f"{keys.branch_root(name)}/{keys.FORK_KEY}",
+    )
