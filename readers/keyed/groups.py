@@ -55,8 +55,10 @@ def alike(
     if not segments:
         return
     chosen = _counting(segments, runs)
-    if mixed and len(every := {where for where in chosen if where is not None}) == 1:
-        chosen = [every.pop()] * len(segments)
+    everywhere = frozenset(b for run in runs for b in range(run.first, run.last + 1))
+    # The buckets of one segment alone say nothing of the rows of others.
+    if mixed and {*chosen} == {None, everywhere}:
+        chosen = [everywhere] * len(segments)
     for where, group in groupby(zip(chosen, segments, strict=True), key=lambda pair: pair[0]):
         yield where, [segment for _, segment in group]
 
