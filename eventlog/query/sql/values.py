@@ -160,7 +160,10 @@ def arithmetic(kind: str, left: Operand, right: Operand) -> Operand:
     integers = a.type in _INTEGERS and b.type in _INTEGERS
     if kind == "Mod":
         if not integers:
-            raise InvalidInput("% needs two integers")
+            raise InvalidInput(
+                f"% is the remainder of two integers, and here of {a.type} and {b.type}: filter "
+                "the rows that were read by it"
+            )
         return Term(_remainder(_as(a, pa.int64()), _as(b, pa.int64())), "int64", used)
     if kind == "Div":
         x, y = _as(a, pa.float64()), _as(b, pa.float64())
