@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import pyarrow as pa
+from msgspec import UnsetType
+from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.arguments import choice, opened, text, whole
@@ -130,7 +132,8 @@ def overwrite(  # noqa: PLR0913 - the public API
 
     The segments live in the range at the newest version are dropped, and `data` takes their place;
     `data` without rows empties the range. Segments that other writers add meanwhile are kept
-    (carried forward).
+    (carried forward). In a keyed table they lie above the new rows: the table is as if they had
+    come after the overwrite.
 
     Args:
         t: the table.
@@ -151,7 +154,8 @@ def overwrite(  # noqa: PLR0913 - the public API
         InvalidInput: rows are outside the range, or a boundary is inside a chunk that has rows; or
             `data` lacks a column.
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
-            added to the range.
+            added to the range; or, in a keyed table, a compaction has merged what arrived, or a
+            restore has brought back what was not there. Read again, and overwrite again.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
@@ -170,8 +174,9 @@ def overwrite(  # noqa: PLR0913 - the public API
     if drops:
         check_replacing(head.schema, rows.schema, missing)
     adds = stage(t, head, rows, memory_bytes, "null")
-    actions = overwrite_actions(adds, drops, low, high, isolation=isolation)
-    transaction = t.transaction("overwrite", actions, read_version=before.version, app=app)
+    seen = before.version
+    actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
+    transaction = t.transaction("overwrite", actions, read_version=seen, app=app)
     return commit_staged(t, transaction)
 
 
@@ -310,9 +315,26 @@ def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
 
 
 def overwrite_actions(
-    adds: Sequence[Add], drops: Sequence[Action], low: int, high: int, *, isolation: str
+    adds: Sequence[Add],
+    drops: Sequence[Action],
+    low: int,
+    high: int,
+    *,
+    isolation: str,
+    read_version: int,
 ) -> list[Action]:
     """Return the actions of an overwrite.
+
+    In a keyed table the new rows take their place at the read version, below everything that
+    arrived since (FORMAT.md R15.10).
+
+    Args:
+        adds: the staged segments.
+        drops: what `range_drops` returned at the read version.
+        low: start of the range in ms UTC.
+        high: end of the range in ms UTC, exclusive.
+        isolation: see `overwrite`.
+        read_version: the version that the rows were computed from.
 
     Raises:
         InvalidInput: a new segment lies outside the range.
@@ -320,7 +342,15 @@ def overwrite_actions(
     for add in adds:
         _check_inside(add.chunk, low, high, "new rows")
     needs: list[Action] = [Unchanged(low, high)] if isolation == "serializable" else []
-    return [*needs, *drops, *adds]
+    return [*needs, *drops, *(_as_of(add, read_version) for add in adds)]
+
+
+def _as_of(add: Add, version: int) -> Add:
+    """Return an add of new rows whose place in its slices is that of rows of a version."""
+    if isinstance(add.slice, UnsetType):
+        return add
+    place = replace(add.slice, low=version, high=version)
+    return replace(add, slice=place)
 
 
 def _check_inside(chunk: str, low: int, high: int, what: str) -> None:

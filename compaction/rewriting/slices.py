@@ -248,7 +248,8 @@ class _Work:
                 numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
                 rank += rows.num_rows
                 stored = slice_of(segment).level > 0
-                filled = _as_log(rows, schema, span(segment)[0], stored=stored)
+                # The rows of an overwrite lie at its read version, and are as old as its commit.
+                filled = _as_log(rows, schema, segment.version, stored=stored)
                 filled = filled.append_column(_BUCKET, found).append_column(self._rank, numbers)
                 yield filled.filter(mask)
 

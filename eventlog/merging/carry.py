@@ -606,7 +606,10 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
                 made.append(carried)
     except Conflict as found:
         conflict = found
-    rest = planner.rest() if made else None
+    try:
+        rest = planner.rest() if made else None
+    except Conflict as found:  # without the rest, what was made would come in the wrong order
+        return [], found
     left = planner.left() if conflict is None else None
     return [*made, *(c for c in (rest, left) if c is not None)], conflict
 

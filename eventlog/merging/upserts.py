@@ -74,10 +74,12 @@ class KeyedPlanner(Planner):
         self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
         self._arrived = set() if past is None else {s.id for s in _segments(past.source)}
         self._last = Carried(pair.common, "")
+        self._steps = [] if past is None else list(past.source)  # what the source did, so far
 
     def carry(self, step: Step) -> Carried | None:
         """See `Planner.carry`."""
         self._last = Carried(step.version, step.commit)
+        self._steps.append(step)
         carried = super().carry(step)
         self._arrived.update(s.id for act in step.acts for s in act.adds)
         return carried
@@ -123,6 +125,8 @@ class KeyedPlanner(Planner):
         """Return those segments of the target once more that must come after what is carried."""
         if self._past is None:
             raise PastNeeded
+        if mine is act.adds:
+            self._check_above(act, self._past.target)
         gone = {drop.chunk for drop in act.drops} if not act.merges_slices else set()
         drops = [(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]
         for name, chunk in drops:
@@ -160,6 +164,7 @@ class KeyedPlanner(Planner):
                 "it restores a version, and the target has other segments of a keyed table",
                 act.version,
             )
+        self._check_above(act, self._steps)
         changes = self._changes(act)
         drops = self._overwritten(act)
         if self._ties == "refuse":
@@ -188,6 +193,27 @@ class KeyedPlanner(Planner):
             seen=self._seen if drops else None,
             still=frozenset(s.chunk for s in adds) if guarded else frozenset(),
         )
+
+    def _check_above(self, act: Act, steps: Sequence[Step]) -> None:
+        """Refuse an overwrite whose rows lie below others that were committed before it.
+
+        What is carried is committed as new rows, which lie above all that was there.
+        """
+        seen = min((span(s)[0] for s in act.adds), default=act.version)
+        if seen >= act.version - 1:
+            return
+        if self._past is None and seen < self._steps[0].version - 1:
+            raise PastNeeded
+        since = (a for step in steps for a in step.acts if seen < a.version < act.version)
+        others = (s for a in since if not a.merges_slices for s in a.adds)
+        # against overwritten-rows-carried-above
+        if seen < self._pair.common or any(_meet(s, o) for o in others for s in act.adds):
+            raise Conflict(
+                f"it overwrites rows as of version {seen}, below others that arrived since then in "
+                "the same buckets, and would lie above them where it is carried: read the newest "
+                "version there, and overwrite again",
+                act.version,
+            )
 
     def _check_apart(self, act: Act) -> None:
         """Refuse rows of buckets that the target has written to, too."""

@@ -24,6 +24,7 @@ from eventlog.model.records import (
     Transaction,
 )
 from eventlog.state.fold import segment_of
+from eventlog.state.keyed.slices import set_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +98,9 @@ def _changes_rows(transaction: Transaction) -> bool:
     for action in transaction.actions:
         if isinstance(action, Restore) or (isinstance(action, Replace) and action.deletes):
             return True
-    return not _rewrites(transaction) and any(isinstance(a, Drop) for a in transaction.actions)
+    if _rewrites(transaction):
+        return False
+    # An overwrite that drops nothing may put rows below others.
+    # against overwrite-taken-for-an-append
+    below = bool(set_back(transaction))
+    return below or any(isinstance(a, Drop) for a in transaction.actions)

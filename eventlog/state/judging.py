@@ -28,6 +28,7 @@ from eventlog.model.records import (
     Unchanged,
 )
 from eventlog.state.keyed.rule import keyed_of
+from eventlog.state.keyed.slices import set_back
 from eventlog.state.questions import overlapping
 from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState
@@ -178,7 +179,7 @@ def _changed_slices(transactions: Iterable[Transaction], meta: Meta) -> list[Tim
         for txn in transactions
         for action in txn.actions
         if isinstance(action, Merge | Drop)
-    }
+    } | {add.chunk for txn in transactions for add in set_back(txn)}
     found = []
     for name in sorted(names):
         with suppress(InvalidInput):  # such a chunk has no segments

@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, instead, mutant, never
 
 MERGES = (
     mutant(
+        "overwritten-rows-carried-above",
+        "R19.8 G4",
+        "rows of an overwrite are carried above none that they lie below",
+        never,
+        "test_a_merge_carries_no_rows_above_those_that_they_lie_below",
+    ),
+    mutant(
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",

@@ -81,6 +81,27 @@ SLICES = (
         "test_what_an_upsert_cannot_add",
     ),
     mutant(
+        "overwritten-below-what-came-back",
+        "F11 K7",
+        "rows of an overwrite lie below nothing that a restore brought back",
+        never,
+        "test_what_a_restore_brought_back_is_a_conflict_in_a_chunk_that_was_empty",
+    ),
+    mutant(
+        "overwritten-below-a-base",
+        "F11 K4",
+        "rows of an overwrite lie below nothing that has forgotten deletes",
+        never,
+        "test_a_barrier_that_a_compaction_has_merged_away_is_a_conflict",
+    ),
+    mutant(
+        "overwrite-taken-for-an-append",
+        "R15.10",
+        "an overwrite that drops nothing may hide rows of its own below others",
+        becomes("False"),
+        "test_a_chunk_that_was_empty_is_filled_below_what_arrived",
+    ),
+    mutant(
         "chunk-dropped-in-part",
         "F11 K6",
         "a chunk is dropped whole, or what a delete hides would come back",

@@ -5,6 +5,7 @@ merges it knows one thing: which tombstones they have left out, and whether they
 R15.14); everything else that a merge does must not show.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from io import BytesIO
 
@@ -44,7 +45,8 @@ class Book:
     Attributes:
         given: by app id, what a writer handed in: ("rows", rows), ("where", function of a row) or
             ("overwrite", (first chunk, last chunk) or None, rows).
-        at: the rows of each version as (chunk, version, row), in their order.
+        at: the rows of each version as (chunk, version, row), in their order. The version is that
+            of their place: of an overwrite's rows, the one that it read.
         taken: (version, transaction) of all that took effect.
         changed: the versions in which segments were added or dropped.
         counts: how often what was in the log.
@@ -56,6 +58,7 @@ class Book:
         self.counts, self.changed, self.taken = Counter(), set(), []
         self.state, self.version = None, -1
         self.rows = []
+        self.born = {}  # by id of a row that lies below its commit's version: that version
         self._buckets = {}
         self._answers = {}
 
@@ -133,9 +136,19 @@ class Book:
                 for one in self.rows
                 if id(one) not in seen or not (within is None or one[0] in within)
             ]
+            self._put_below(rows, read)
+            return
         else:
             (rows,) = what
         self.rows += [(self.chunk_of(row), self.version, row) for row in rows]
+
+    def _put_below(self, rows, read):
+        """The rows of an overwrite: those that came after its read version lie above them."""
+        self.counts["overwrites below others"] += any(place > read for _, place, _ in self.rows)
+        new = [(self.chunk_of(row), read, row) for row in rows]
+        self.born |= {id(row): self.version for row in rows}
+        at = bisect_right(self.rows, read, key=lambda one: one[1])
+        self.rows[at:at] = new
 
     def _deletes(self, holds, read):
         """The deletes of the keys that a predicate selects at a version."""
@@ -206,7 +219,7 @@ class Book:
             mine = row[rule.order], place
             if rule.kind == "last" and best is not None and best > mine:
                 continue  # the row that is shown is later than all that the tombstone would hide
-            self._check_forgettable(merge, rule, version, name)
+            self._check_forgettable(merge, rule, self.born.get(id(row), version), name)
             gone.append(mine)
         if not gone:
             return set()

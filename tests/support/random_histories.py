@@ -67,6 +67,7 @@ LEAST = {
     "adds over a split": 0.05,
     "merges over a split": 0.005,
     "overwrite": 0.1,
+    "overwrites below others": 0.03,
     "delete": 0.3,
     "published": 0.05,
     "task superseded": 0.002,
@@ -265,10 +266,14 @@ class History:
                 start <= r["at"] < end]  # fmt: skip
         within = None if start is None else {start.strftime("%Y-%m-%d")}
         app = self.app("overwrite", within, rows)
+        # Half of them were computed from a version that is not the newest.
+        newest = self.book.version
+        seen = self.chance.choice([v for v in self.book.kept if v >= newest - 6])
+        old = seen if self.chance.random() < 0.5 else None
         given = lambda: self.arrow(rows) if rows else SCHEMA.empty_table()
 
         def act(t):
-            overwrite(t, given(), start=start, end=end, app_id=app, app_seq=1)
+            overwrite(t, given(), start=start, end=end, read_version=old, app_id=app, app_seq=1)
 
         def stage_it(t):
             head = t.refresh()
@@ -277,7 +282,7 @@ class History:
                 low, high = (int(b.timestamp() * 1000) for b in (start, end))
             actions = overwrite_actions(
                 stage(t, head, given(), MEMORY), range_drops(head, low, high), low, high,
-                isolation="carry",
+                isolation="carry", read_version=head.version,
             )  # fmt: skip
             late = t.transaction("overwrite", actions, read_version=head.version, app=App(app, 1))
             self.waiting.append((t, late))
@@ -442,7 +447,7 @@ class History:
         "publish": 0.5,
         "delete_keys": 2,
         "delete_where": 1,
-        "overwrite": 0.7,
+        "overwrite": 1,
         "stage_overwrite": 0.5,
         "merge": 4,
         "compact": 5,

@@ -161,7 +161,10 @@ class Job:
         # What was live when the job began. A version never changes, so it is read again, not sent.
         before = self.table.snapshot(version=self.transaction.read_version)
         drops = range_drops(before, *self.replaces)
-        return overwrite_actions(adds, drops, *self.replaces, isolation=self.isolation)
+        seen = before.version
+        return overwrite_actions(
+            adds, drops, *self.replaces, isolation=self.isolation, read_version=seen
+        )
 
     def _landed(self) -> int | None:
         """Return the version in which this job's transaction is already committed, or None."""

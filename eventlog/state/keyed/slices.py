@@ -139,6 +139,14 @@ def placed(add: Add, version: int, partition: int) -> Slice | UnsetType:
     return place if place.ordinal is not None else msgspec.structs.replace(place, ordinal=partition)
 
 
+def set_back(txn: Transaction) -> list[Add]:
+    """Return the adds of new rows that lie at a version before their commit: an overwrite's."""
+    if any(isinstance(action, Merge | Restore) for action in txn.actions):
+        return []
+    adds = [action for action in txn.actions if isinstance(action, Add)]
+    return [a for a in adds if not isinstance(a.slice, UnsetType) and a.slice.low is not None]
+
+
 def span(entry: Segment) -> tuple[int, int]:
     """Return the first and the last version whose rows a segment has."""
     place = slice_of(entry)
@@ -270,10 +278,12 @@ def _write_problem(
 ) -> str | None:
     """Return why a transaction that merges nothing is void, if it is (R15.10)."""
     fresh = adds[0].version if adds else -1
+    seen = txn.read_version
     for segment in adds:
         place = slice_of(segment)
-        own = span(segment) == (fresh, fresh) and place.ordinal == segment.partition
-        if place.kind != "log" or place.level or not own:  # against versions-claimed
+        own = span(segment) in {(fresh, fresh), (seen, seen)}
+        # against versions-claimed
+        if place.kind != "log" or place.level or not own or place.ordinal != segment.partition:
             return f"segment {segment.id} claims versions that it was not committed in"
     gone = {s.id for s in drops}
     for chunk in sorted({s.chunk for s in drops}):
@@ -283,6 +293,17 @@ def _write_problem(
         counting = {s.id for run in _runs(chunk, here, splits) for s in run.segments}
         if left and counting & gone:  # against chunk-dropped-in-part
             return f"it would drop a part of chunk {chunk} only: segment {left[0].id} stays"
+    for chunk in sorted({s.chunk for s in adds if span(s)[0] < fresh}):
+        above = [s for s in live(chunk) if s.id not in gone]
+        back = next((s for s in above if span(s)[0] <= seen), None)
+        if back is not None:  # against overwritten-below-what-came-back
+            return f"segment {back.id} of chunk {chunk} was not live at version {seen}, and is now"
+        merged = next((s for s in above if slice_of(s).kind != "log"), None)
+        if merged is not None:  # against overwritten-below-a-base
+            return (
+                f"rows arrived in chunk {chunk} after version {seen}, and a compaction has merged "
+                f"them (segment {merged.id}), without the deletes that its rows would need"
+            )
     return None
 
 
