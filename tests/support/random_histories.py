@@ -203,7 +203,8 @@ class History:
     def write(self):
         rows = self.fresh_rows(7)
         app, verb = self.app("rows", rows), self.chance.choice([upsert, append])
-        return lambda t: verb(t, self.arrow(rows), app_id=app, app_seq=1, memory_bytes=MEMORY)
+        given = {"app_id": app, "app_seq": 1, "memory_bytes": MEMORY, "missing": "null"}
+        return lambda t: verb(t, self.arrow(rows), **given)
 
     def stage_rows(self):
         """Stage now, commit later."""
@@ -212,7 +213,7 @@ class History:
 
         def act(t):
             head = t.refresh()
-            adds = stage(t, head, self.arrow(rows), MEMORY)
+            adds = stage(t, head, self.arrow(rows), MEMORY, "null")
             late = t.transaction("upsert", adds, read_version=head.version, app=app)
             self.waiting.append((t, late))
 
@@ -227,7 +228,7 @@ class History:
         def act(_):
             faulty = FaultyStore(self.store, [Fault("put", "crash_after", keys.INTENTS_PREFIX)])
             t = self.handle(faulty, crowded=True)
-            adds = stage(t, t.head(), self.arrow(rows), MEMORY)
+            adds = stage(t, t.head(), self.arrow(rows), MEMORY, "null")
             try:
                 t.commit(t.transaction("upsert", adds, app=app))
             except Crash:
@@ -281,7 +282,7 @@ class History:
             if start is not None:
                 low, high = (int(b.timestamp() * 1000) for b in (start, end))
             actions = overwrite_actions(
-                stage(t, head, given(), MEMORY), range_drops(head, low, high), low, high,
+                stage(t, head, given(), MEMORY, "null"), range_drops(head, low, high), low, high,
                 isolation="carry", read_version=head.version,
             )  # fmt: skip
             late = t.transaction("overwrite", actions, read_version=head.version, app=App(app, 1))

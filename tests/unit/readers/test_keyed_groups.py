@@ -1,9 +1,10 @@
 """Runs of slices are read in parts of a bounded size, and each bucket in one of them."""
 
 import pytest
+from msgspec.structs import replace
 
 from eventlog.model.records import Segment, Slice
-from eventlog.readers.keyed.groups import parts
+from eventlog.readers.keyed.groups import alike, parts
 from eventlog.state.keyed.slices import Run
 
 
@@ -27,3 +28,25 @@ def test_every_bucket_is_in_one_part(most_bytes, size):
     for part in found:  # a bucket has a fourth of the log
         above = [b for run in part if run.logs for b in range(run.first, run.last + 1)]
         assert len(above) * size / 4 <= max(most_bytes, size / 4)
+
+
+def test_the_buckets_in_which_one_segment_counts_say_nothing_of_others():
+    """Of three logs one was taken in by a merge of bucket 1."""
+    whole, cut, other = (segment("log", *reach, 10) for reach in ((0, 3), (0, 1), (2, 3)))
+    whole, cut, other = (
+        replace(s, id=name) for s, name in ((whole, "w"), (cut, "c"), (other, "o"))
+    )
+    runs = [Run("all", 0, 0, (whole, cut)), Run("all", 1, 1, (whole,)), Run("all", 2, 3, (whole,))]
+    runs[2] = Run("all", 2, 3, (whole, other))
+    found = {
+        s.id: where for where, few in alike([whole, cut, other], runs, mixed=True) for s in few
+    }
+    assert found == {"w": None, "c": frozenset([0]), "o": None}
+
+
+def test_segments_that_count_wherever_the_runs_are_are_read_together():
+    wide, narrow = (replace(segment("log", 0, last, 10), id=str(last)) for last in (7, 1))
+    runs = [Run("all", 0, 1, (wide, narrow))]
+    groups = list(alike([wide, narrow], runs, mixed=True))
+    assert groups == [(frozenset([0, 1]), [wide, narrow])]
+    assert [where for where, _ in alike([wide, narrow], runs)] == [frozenset([0, 1]), None]
