@@ -292,6 +292,7 @@ def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live():
     for n in range(3):
         append(table, events(2, first=2 * n))
     had = table.head().version
+    append(table, events(1, first=40, day=3))
     for n in range(8):
         overwrite(table, events(1, first=50 + n), **DAY)
     follow(table, Table(copy))

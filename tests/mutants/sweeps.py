@@ -7,7 +7,7 @@ SWEEPS = (
         "live-set-read-before-the-marks",
         "V3",
         "the live set is read after the marks",
-        becomes("(head, marks)"),
+        becomes("(head, marks, kept)"),
         "test_v3_what_is_added_between_the_look_and_the_marks_keeps_its_object",
     ),
     mutant(

@@ -275,8 +275,8 @@ def test_branch_branches_and_the_option_of_every_command(table, tmp_path):
     table.break_pin("branch:audit")
     shown = done("branches", table.uri)
     assert shown.stdout.split() == [
-        *("name", "fork", "head", "state", "audit", "3", "5", "not", "held:", "a", "vacuum"),
-        *("may", "delete", "what", "it", "reads", "(eventlog", "fsck)", "old", "unfinished"),
+        *("name", "fork", "head", "state", "audit", "3", "5", "not", "held:", "the", "next"),
+        *("vacuum", "pins", "it", "again", "(eventlog", "fsck)", "old", "unfinished"),
     ]
     assert "unfinished: `eventlog branch URI NAME` goes on" in shown.stderr
     assert "only a pin" not in shown.stderr
