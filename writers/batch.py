@@ -22,7 +22,7 @@ from eventlog.format.segments import to_segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Action, Add, App, Unchanged
+from eventlog.model.records import Action, Add, App, Restore, Unchanged
 from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
@@ -100,8 +100,12 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
     """
     head = t.head()
     done = already(head, app)
+    if done is not None:  # a restore may have let it be loaded again since the handle looked
+        head = t.refresh()
+        done = already(head, app)
     if done is not None:
         t.verify(WINDOW_S)
+        warn_restored(t, head, app)
         # In a keyed table rows of one key are merged before they are stored.
         rows_now = None if keyed_of(head.layout) else getattr(data, "num_rows", None)
         report_mismatch(t, head, app, rows_now)
@@ -166,6 +170,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     done = already(head, app)
     if done is not None:
         t.verify(WINDOW_S)
+        warn_restored(t, head, app)
         return done
     low, high = to_range(start, end)
     before = head if read_version is None else t.snapshot(read_version)
@@ -217,6 +222,33 @@ def already(snapshot: Snapshot, app: App | None) -> int | None:
     """Return a version that includes the app's unit of work, if the snapshot records one."""
     mark = rules.done(snapshot.meta, app)
     return None if mark is None else mark.version
+
+
+def warn_restored(t: Table, head: Snapshot, app: App | None) -> None:
+    """Warn if a unit of work is skipped that only versions before a restore have.
+
+    Args:
+        t: the table.
+        head: a version that has the unit of work.
+        app: its app id and sequence.
+    """
+    mark = None if app is None else head.meta.apps.get(app.id)
+    if app is None or mark is None or t.log.header(mark.version).changes.operation != "restore":
+        return
+    commit = spills.unpack(t.log.read(mark.version)[0], t.log.spill)
+    actions = (a for txn in commit.transactions for a in txn.actions if isinstance(a, Restore))
+    for action in actions:
+        reset = None if isinstance(action.apps, UnsetType) else action.apps.get(app.id)
+        if reset is not None and reset.old == reset.new:
+            logger.warning(
+                "app %r: sequence %d was skipped. Version %d restored version %d, which may not "
+                "have its rows: if they are missing, `Table.restore(%d, forget_units=True)`, or "
+                "`eventlog restore URI %d --forget-units`, lets it be loaded again",
+                app.id,
+                app.seq,
+                mark.version,
+                *[action.version] * 3,
+            )
 
 
 def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> None:

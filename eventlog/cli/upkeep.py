@@ -26,7 +26,7 @@ from eventlog.state.small import timing
 from eventlog.store.branching.roots import held_from
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
-from eventlog.table.restoration import commit_restoration, restoration
+from eventlog.table.restoration import commit_restoration, restoration, undone, units_text
 
 _owner = click.option("--owner", help="Owner of the pin; by default this user on this host.")
 
@@ -137,7 +137,12 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
 @common
 @click.argument("version", type=click.IntRange(min=0))
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-def restore(place: Place, *, version: int, dry_run: bool) -> None:
+@click.option(
+    "--forget-units",
+    is_flag=True,
+    help="Let the units of work (app ids and sequences) that are undone be loaded again.",
+)
+def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) -> None:
     """Make the segments of VERSION live again; nothing is copied.
 
     Schema and properties stay as they are. Rows committed in the meantime are a conflict.
@@ -145,7 +150,9 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     table = place.open()
     head = table.snapshot()
     target = table.snapshot(version)
-    actions = restoration(head, target, table.uri, held_from(table.store.forks))
+    held = held_from(table.store.forks)
+    actions = restoration(head, target, table.uri, held, forget_units=forget_units)
+    units = undone(head, target)
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
     committed = None if dry_run else commit_restoration(table, actions, head, version)
@@ -159,6 +166,10 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
                 "drops": drops,
                 "rows": target.totals.rows - head.totals.rows,
                 "bytes": target.totals.bytes - head.totals.bytes,
+                "undone_units": [
+                    {"app_id": u.app_id, "kept": u.kept, "last": u.last} for u in units
+                ],
+                "units_forgotten": forget_units and committed is not None,
             }
         )
         return
@@ -166,6 +177,13 @@ def restore(place: Place, *, version: int, dry_run: bool) -> None:
     terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
     terminal.say(f"back to version {version}: {totals_text(target.totals)}")
     terminal.say(f"drops {count_text(drops, 'segment')}, brings back {totals_text(back)}")
+    if units:
+        rest = (
+            "they can be loaded again"
+            if forget_units
+            else "they still count as done: --forget-units lets them be loaded again"
+        )
+        terminal.say(f"undoes units of work of apps: {units_text(units)}; {rest}")
     terminal.say(_verdict(committed, head.version, changed=bool(actions)))
 
 

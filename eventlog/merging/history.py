@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from eventlog.model.records import (
     Add,
     Commit,
@@ -67,6 +69,13 @@ class Act:
     def restores(self) -> bool:
         """Whether it made segments of an earlier version live again."""
         return any(isinstance(a, Restore) for a in self.transaction.actions)
+
+    @property
+    def resets(self) -> bool:
+        """Whether a restore changed which units of work count as done."""
+        found = (a.apps for a in self.transaction.actions if isinstance(a, Restore))
+        told = (r for apps in found if not isinstance(apps, UnsetType) for r in apps.values())
+        return any(reset.old != reset.new for reset in told)
 
     @property
     def units(self) -> dict[str, Runs]:

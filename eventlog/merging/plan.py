@@ -396,6 +396,12 @@ class Planner:
 
     def _act(self, act: Act) -> Carried | None:
         """Return what is to be committed for one transaction, and note it."""
+        if act.resets:  # against units-forgotten-elsewhere-skipped
+            raise Conflict(
+                "it restores a version and lets units of work be loaded again, which no merge can "
+                "carry: let one of the two tables follow the other (`eventlog replicate`)",
+                act.version,
+            )
         if act.restores and (ours := self._own_write()) is not None:
             # What it brings back or drops the target may have rewritten with rows of its own.
             raise Conflict(

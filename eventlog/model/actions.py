@@ -201,15 +201,33 @@ class Detach(Struct, frozen=True, tag="detach", tag_field="action", forbid_unkno
     token: Count
 
 
+class AppReset(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the sequence of an app whose units of work a restore undoes or brings back.
+
+    Attributes:
+        old: the sequence before; None: it had none.
+        new: the sequence after. None: the app has none, so that all its units can be loaded again.
+    """
+
+    old: Count | None
+    new: Count | None
+
+
 class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unknown_fields=True):
-    """Precondition: `version` is not below the horizon.
+    """Precondition: `version` is not below the horizon. Action: note the units of work concerned.
 
     The adds of the transaction are segments that were live at `version`. They keep their epoch,
     which may be below the fence: a vacuum does not delete segments that were live at a version
     above the horizon.
+
+    Attributes:
+        version: the version that is restored.
+        apps: by app id, what becomes of the sequences of apps that have done units of work since;
+            absent if there are none.
     """
 
     version: Count
+    apps: dict[str, AppReset] | UnsetType = UNSET
 
 
 class SameSegments(

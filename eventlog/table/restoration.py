@@ -7,19 +7,59 @@ segments above the horizon cannot have been vacuumed, so they are added again un
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
 
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Action, Drop, Restore, SameSegments
+from eventlog.model.records import Action, AppReset, Drop, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.holds import check_kept
 from eventlog.table.ports import OpenTable
 
+_SHOWN = 20  # apps that a message names
 
-def restoration(head: Snapshot, target: Snapshot, table: str = "", held: int = 0) -> list[Action]:
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneUnits:
+    """Units of work of an app that a restore undoes: they still count as done.
+
+    Attributes:
+        app_id: the app.
+        kept: the last sequence that the restored version has; None if it has none.
+        last: the last sequence that is done. Those after `kept` up to this one are undone.
+    """
+
+    app_id: str
+    kept: int | None
+    last: int
+
+
+def undone(head: Snapshot, target: Snapshot) -> tuple[UndoneUnits, ...]:
+    """Return the units of work that restoring `target` undoes, by app id."""
+    had, found = target.meta.apps, []
+    for app_id, mark in head.meta.apps.items():
+        kept = had[app_id].seq if app_id in had else None
+        if mark.version > target.version and (kept is None or kept < mark.seq):
+            found.append(UndoneUnits(app_id, kept, mark.seq))
+    return tuple(found)
+
+
+def restoration(
+    head: Snapshot,
+    target: Snapshot,
+    table: str = "",
+    held: int = 0,
+    *,
+    forget_units: bool = False,
+) -> list[Action]:
     """Return the actions that make exactly the target's segments live; [] if they already are.
 
     Any add or drop committed after `head` makes the transaction a conflict, so that no row appears
@@ -30,6 +70,7 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "", held: int = 0
         target: the version to bring back.
         table: the root URI, for the error.
         held: see `check_kept`.
+        forget_units: let the units of work that are undone be loaded again.
 
     Raises:
         VersionVacuumed: the target is below the horizon, or below `held`.
@@ -41,10 +82,53 @@ def restoration(head: Snapshot, target: Snapshot, table: str = "", held: int = 0
     back = {s.id for s in change.added} & {s.id for s in change.dropped}
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
     adds: list[Action] = [add_of(s) for s in change.added if s.id not in back]
-    if not drops and not adds:
+    resets = _resets(head, target, forget_units=forget_units)
+    if not drops and not adds and not (resets and forget_units):
         return []
-    guards: list[Action] = [SameSegments(head.hash_sum()), Restore(target.version)]
-    return [*guards, *drops, *adds]
+    restore = Restore(target.version, resets or UNSET)
+    return [SameSegments(head.hash_sum()), restore, *drops, *adds]
+
+
+def _resets(head: Snapshot, target: Snapshot, *, forget_units: bool) -> dict[str, AppReset]:
+    """Return what becomes of the sequences of apps: R12.3.
+
+    The marks of units that are undone are forgotten, or get the version of the restore, so that a
+    writer that meets one there knows. Those that the target has and the head has not are restored
+    with their rows, or they could be loaded twice.
+    """
+    resets = {
+        units.app_id: AppReset(units.last, units.kept if forget_units else units.last)
+        for units in undone(head, target)
+    }
+    for app_id, mark in target.meta.apps.items():
+        now = head.meta.apps.get(app_id)
+        if now is None or now.seq < mark.seq:  # against unit-restored-without-its-mark
+            resets[app_id] = AppReset(None if now is None else now.seq, mark.seq)
+    return {name: resets[name] for name in sorted(resets, key=str.encode)}
+
+
+def warn_undone(units: Sequence[UndoneUnits], version: int) -> None:
+    """Warn that units of work still count as done though a restore has undone them."""
+    if units:
+        logger.warning(
+            "restoring version %d undid units of work that still count as done, and are skipped "
+            "when they are loaded again: %s. `Table.restore(%d, forget_units=True)`, or `eventlog "
+            "restore URI %d --forget-units`, lets them be loaded again",
+            version,
+            units_text(units),
+            version,
+            version,
+        )
+
+
+def units_text(units: Sequence[UndoneUnits]) -> str:
+    """Return units of work as text for people."""
+    named = (
+        f"{u.app_id!r} up to {u.last}" + ("" if u.kept is None else f", after {u.kept}")
+        for u in units[:_SHOWN]
+    )
+    more = len(units) - _SHOWN
+    return "; ".join(named) + (f"; and those of {more} more apps" if more > 0 else "")
 
 
 def commit_restoration(

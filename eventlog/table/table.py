@@ -57,6 +57,7 @@ from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
 from eventlog.table.leases import Lease
 from eventlog.table.ports import Watch
+from eventlog.table.restoration import UndoneUnits
 from eventlog.table.writer import writer_name
 
 
@@ -338,12 +339,20 @@ class Table:
         wanted = text(transaction_id, "a transaction's id")
         return history.find_transaction(self._log, wanted, first, self.refresh().version, last)
 
-    def restore(self, version: int) -> int:
+    def restore(self, version: int, *, forget_units: bool = False) -> int:
         """Make the segments of `version` live again, and return the committed version.
 
         Nothing is copied. Schema and properties stay as they are. Only the segments that are
         brought back are looked for, and not those that are live already. Whether all segments of a
         version are stored, `eventlog fsck URI --version N` tells.
+
+        Units of work (`app_id`, `app_seq`) that were done since are undone with their rows, and
+        still count as done: `undone_units` lists them, and a warning names them.
+
+        Args:
+            version: the version to bring back.
+            forget_units: let the units of work that are undone be loaded again, under the same app
+                ids and sequences. Also where an earlier restore has brought the version back.
 
         Raises:
             CommitConflict: another writer committed rows in the meantime; nothing was changed.
@@ -353,8 +362,23 @@ class Table:
         """
         head = self.refresh()
         held = held_from(self.store.forks)
-        actions = restoration.restoration(head, self.snapshot(version), self.uri, held)
-        return restoration.commit_restoration(self, actions, head, version)
+        target = self.snapshot(version)
+        actions = restoration.restoration(head, target, self.uri, held, forget_units=forget_units)
+        committed = restoration.commit_restoration(self, actions, head, version)
+        if actions and not forget_units:
+            restoration.warn_undone(restoration.undone(head, target), version)
+        return committed
+
+    def undone_units(self, version: int) -> tuple[UndoneUnits, ...]:
+        """Return the units of work that restoring a version undoes, or has undone.
+
+        Those that were done since, and do not count in the restored version.
+
+        Raises:
+            VersionNotFound: there is no such version.
+            VersionVacuumed: the version is below the horizon.
+        """
+        return restoration.undone(self.refresh(), self.snapshot(version))
 
     def drop_segments(self, segments: Iterable[Segment], *, reason: str) -> int:
         """Drop segments whose rows are lost for good, and return the committed version.

@@ -227,12 +227,19 @@ def record(**forms):
 
     def check(value):
         need(isinstance(value, dict), "R5.2")
-        wanted = [name for name in forms if name in value or name not in ABSENT]
+        may_lack = {*ABSENT, *(n for n, form in forms.items() if hasattr(form, "may_lack"))}
+        wanted = [name for name in forms if name in value or name not in may_lack]
         need([*value] == wanted, "R5.1")
         for name in wanted:
             forms[name](value[name])
 
     return check
+
+
+def absent_or(form):
+    """A field that an object may lack, though others of its name may not."""
+    form.may_lack = True
+    return form
 
 
 def array(*forms):
@@ -341,7 +348,9 @@ ACTIONS = {
     | fields(segments=many(text), kind=claim_kind, priority=integer, group=text, owner=text),
     "renew": leased,
     "release": leased,
-    "restore": fields(version=count),
+    "restore": fields(
+        version=count, apps=absent_or(mapped(record(old=maybe(count), new=maybe(count))))
+    ),
     "assess": fields(
         old=maybe(analysed),
         analysed=maybe(analysed),

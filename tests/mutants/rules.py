@@ -32,6 +32,27 @@ RULES = (
         "test_a_unit_of_work_by_a_clock_that_is_behind_is_young",
     ),
     mutant(
+        "unit-forgotten-unseen",
+        "R12.3 I4",
+        "a restore forgets the units that it has seen only",
+        never,
+        "test_units_that_are_done_meanwhile_are_not_forgotten",
+    ),
+    mutant(
+        "unit-restored-without-its-mark",
+        "R12.3 I4",
+        "rows that come back are not loaded twice",
+        never,
+        "test_a_restore_of_the_rows_restores_their_units",
+    ),
+    mutant(
+        "units-forgotten-elsewhere-skipped",
+        "R12.3 G3",
+        "a merge skips no unit that may be loaded again",
+        never,
+        "test_a_merge_skips_no_unit_that_was_loaded_again",
+    ),
+    mutant(
         "carried-twice",
         "G3",
         "a commit of another log is carried once",

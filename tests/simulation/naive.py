@@ -246,6 +246,11 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case per action
         state["origins"][a["id"]] = mark
     elif kind == "restore":
         need(state["horizon"] <= a["version"] < version, "R12.3")
+        for name, reset in a.get("apps", {}).items():
+            mark = state["apps"].pop(name, {"seq": None})
+            need(mark["seq"] == reset["old"], "R12.3")
+            if reset["new"] is not None:
+                state["apps"][name] = {"seq": reset["new"], "version": version, "time": time}
     elif kind == "claim":
         take(a, claims, version)
     elif kind == "renew":

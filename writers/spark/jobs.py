@@ -41,6 +41,7 @@ from eventlog.writers.batch import (
     overwrite_actions,
     range_drops,
     to_range,
+    warn_restored,
 )
 from eventlog.writers.keyed import as_deletes, check_keys, deletes_schema, rule_or_refuse, timed_by
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
@@ -282,6 +283,8 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     fills = "null" if replacement is not None else missing
     check_rows(incoming if deletes is None else deletes, head, fills)
     done = already(head, app)
+    if done is not None:
+        warn_restored(table, head, app)
     _report_older(head, app)
     before, replaces = head, None
     if replacement is not None:

@@ -59,7 +59,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upserts import Missing
 from eventlog.table.restage import commit_staged
-from eventlog.writers.batch import check_missing, report_mismatch
+from eventlog.writers.batch import already, check_missing, report_mismatch, warn_restored
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage
 from eventlog.writers.spark.source import creation_of
@@ -177,7 +177,10 @@ class EventLogStreamWriter(_StreamWriter):
                 )
             staged = (part.adds for part in parts)
             adds = adds_of(table, self._recipe, staged, self._memory_bytes)
+            if already(table.head(), app) is not None:
+                table.refresh()  # a restore may have let it be loaded again
             if _repeated(table, app):
+                warn_restored(table, table.head(), app)
                 report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
             _report_missing(table, app)

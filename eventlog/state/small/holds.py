@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.arguments import text
@@ -18,6 +19,7 @@ from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuu
 from eventlog.format import keys
 from eventlog.model.records import (
     Ack,
+    AppMark,
     Attach,
     Break,
     Detach,
@@ -177,11 +179,21 @@ def break_hold(action: Break, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, **{field: _without(held, action.name)})
 
 
-def check_restore(action: Restore, meta: Meta, version: int) -> Meta | str:
-    """Return the small state unchanged, or why the version cannot be restored."""
+def check_restore(action: Restore, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state with the units of work that it notes, or why it is void (R12.3)."""
     if not meta.horizon <= action.version < version:  # against restore-below-the-horizon
         return f"version {action.version} is below the horizon {meta.horizon}, or does not exist"
-    return meta
+    if isinstance(action.apps, UnsetType):
+        return meta
+    apps = dict(meta.apps)
+    for app, reset in action.apps.items():
+        mark = apps.pop(app, None)
+        if (None if mark is None else mark.seq) != reset.old:  # against unit-forgotten-unseen
+            return f"app {app!r} has done other units of work meanwhile"
+        if reset.new is not None:
+            apps[app] = AppMark(reset.new, version, time_ms)
+    ordered = {name: apps[name] for name in sorted(apps, key=str.encode)}
+    return msgspec.structs.replace(meta, apps=ordered)
 
 
 def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -> None:

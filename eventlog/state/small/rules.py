@@ -153,7 +153,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
         case Break():
             return holds.break_hold(action, meta)
         case Restore():
-            return holds.check_restore(action, meta, version)
+            return holds.check_restore(action, meta, version, time_ms)
         case TakeClaim():
             return claims.take(action, meta, version)
         case Renew():
