@@ -274,7 +274,8 @@ class History:
         given = lambda: self.arrow(rows) if rows else SCHEMA.empty_table()
 
         def act(t):
-            overwrite(t, given(), start=start, end=end, read_version=old, app_id=app, app_seq=1)
+            unit = {"app_id": app, "app_seq": 1, "missing": "null"}
+            overwrite(t, given(), start=start, end=end, read_version=old, **unit)
 
         def stage_it(t):
             head = t.refresh()
