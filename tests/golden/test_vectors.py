@@ -75,6 +75,15 @@ def test_there_is_a_void_transaction_for_every_rule_that_voids_one():
     assert len(rules) == 20  # and "accepted"
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("parted", "rejoined"), ("parted_keys", "rejoined_keys")]
+)
+def test_copies_that_are_merged_both_ways_have_the_same_rows(one, other):
+    heads = [VECTORS[name][-1] for name in (one, other)]
+    assert heads[0]["commit"] != heads[1]["commit"]
+    assert heads[0]["rows"] == heads[1]["rows"]
+
+
 def changed(case):
     """The store of a table, or of a branch of it, after the changes of a negative vector."""
     branches = checks.branches_of(case["table"])

@@ -1,0 +1,133 @@
+"""Write golden tables of merges: copies that both took writes, and a branch that was published.
+
+    PYTHONPATH=tests .venv/bin/python tests/golden/make_parted.py
+
+`parted` and `rejoined` share their versions up to 2. Each is merged into the other, `rejoined`
+first, so that both have the same rows again (FORMAT.md section 6.9); `parted_keys` and
+`rejoined_keys` are the same with a key. `published` has a branch whose commits it has as one. Like
+the other tables they are written once a format, and once more where the rules of merging change.
+"""
+
+import shutil
+import sys
+from contextlib import ExitStack
+from functools import cache
+from unittest.mock import patch
+
+import pyarrow as pa
+from golden import make
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.replication import follow, merge
+from eventlog.store.memory import MemoryStore
+from eventlog.writers import append, delete, overwrite, upsert
+
+NAMES = ("parted", "rejoined", "parted_keys", "rejoined_keys", "published")
+ITEMS = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("at", pa.timestamp("us", "UTC"), nullable=False),
+        ("name", pa.string()),
+    ]
+)
+
+
+@cache
+def store_of(name: str) -> MemoryStore:
+    """Return the store of a table: its root is in the log of what was merged from it."""
+    return MemoryStore(f"memory://{name}")
+
+
+def created(name: str, schema: pa.Schema, clock: ManualClock, **options: object) -> Table:
+    """Create one of the tables."""
+    options |= {"time_column": "at", "properties": {"keyframe_commits": "3"}}
+    store = store_of(name)
+    return Table.create(store.uri, schema, store=store, clock=clock, **options)
+
+
+def rows(*numbers: int) -> pa.Table:
+    """Rows of two days of 1970."""
+    at = [n % 2 * make.DAY_US + n for n in numbers]
+    return pa.table([at, numbers], schema=make.PLAIN)
+
+
+def make_parted(clock: ManualClock) -> None:
+    """Appends, an overwrite of a day, a unit of work and a property; then both ways."""
+    parted, rejoined = NAMES[:2]
+    one = created(parted, make.PLAIN, clock)
+    append(one, rows(0, 1), app_id="loader", app_seq=1)
+    append(one, rows(2, 3))
+    two = Table(store_of(rejoined), clock=clock)
+    follow(one, two, clock=clock)
+    clock.advance(1000)
+    append(one, rows(10, 11), app_id="loader", app_seq=2)
+    overwrite(one, rows(20), start="1970-01-01", end="1970-01-02")
+    one.set_properties({"user.note": "of the one"})
+    clock.advance(1000)
+    append(two, rows(31, 33))
+    append(two, rows(35), app_id="other", app_seq=7)
+    append(two, rows(37))
+    merge(one, two, clock=clock)
+    append(one, rows(40))
+    merge(two, one, clock=clock)
+    merge(one, two, clock=clock)
+
+
+def items(name: str, *numbers: int) -> pa.Table:
+    """Rows of a keyed table, each at the moment of its number."""
+    return pa.table([numbers, numbers, [f"{name} {n}" for n in numbers]], schema=ITEMS)
+
+
+def make_keys(clock: ManualClock) -> None:
+    """Upserts and deletes of the same keys on both sides; then both ways."""
+    parted, rejoined = NAMES[2:4]
+    one = created(parted, ITEMS, clock, granularity="all", key="id", buckets=2)
+    upsert(one, items("first", *range(6)))
+    delete(one, where="id = 5")
+    two = Table(store_of(rejoined), clock=clock)
+    follow(one, two, clock=clock)
+    clock.advance(1000)
+    upsert(one, items("of one", 0, 1, 10))
+    clock.advance(1000)
+    upsert(two, items("of two", 1, 2, 20))
+    delete(two, where="id = 0")
+    merge(one, two, clock=clock)
+    upsert(one, items("later", 2, 11))
+    merge(two, one, clock=clock)
+    merge(one, two, clock=clock)
+
+
+def make_published(clock: ManualClock) -> None:
+    """A branch of two commits, while its parent goes on."""
+    t = created(NAMES[4], make.PLAIN, clock)
+    append(t, rows(0, 1))
+    audit = t.branch("audit")
+    append(audit, rows(10, 11))
+    overwrite(audit, rows(20), start="1970-01-01", end="1970-01-02")
+    append(t, rows(3))
+    t.merge("audit")
+    append(t, rows(5))
+
+
+def main() -> int:
+    """Write the tables."""
+    for name in NAMES:
+        shutil.rmtree(make.TABLES / name, ignore_errors=True)
+    with ExitStack() as stack:
+        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
+        for place in ("table.table", "table.holding"):
+            stack.enter_context(patch(f"eventlog.{place}.writer_name", lambda: "golden@example"))
+        make_parted(ManualClock(make.START_MS, seed=2029))
+        make_keys(ManualClock(make.START_MS, seed=2030))
+        make_published(ManualClock(make.START_MS, seed=2031))
+    for name in NAMES:
+        for found in store_of(name).list(""):
+            path = make.TABLES / name / found.key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(store_of(name).get(found.key))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
