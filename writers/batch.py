@@ -102,10 +102,8 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
     done = already(head, app)
     if done is not None:  # a restore may have let it be loaded again since the handle looked
         head = t.refresh()
-        done = already(head, app)
+        done = skipped(t, head, app)
     if done is not None:
-        t.verify(WINDOW_S)
-        warn_restored(t, head, app)
         # In a keyed table rows of one key are merged before they are stored.
         rows_now = None if keyed_of(head.layout) else getattr(data, "num_rows", None)
         report_mismatch(t, head, app, rows_now)
@@ -167,10 +165,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     app, missing = make_app(app_id, app_seq), check_missing(missing)
     choice(isolation, "isolation", ("carry", "serializable"))
     head = t.refresh()
-    done = already(head, app)
+    done = skipped(t, head, app)
     if done is not None:
-        t.verify(WINDOW_S)
-        warn_restored(t, head, app)
         return done
     low, high = to_range(start, end)
     before = head if read_version is None else t.snapshot(read_version)
@@ -222,6 +218,19 @@ def already(snapshot: Snapshot, app: App | None) -> int | None:
     """Return a version that includes the app's unit of work, if the snapshot records one."""
     mark = rules.done(snapshot.meta, app)
     return None if mark is None else mark.version
+
+
+def skipped(t: Table, head: Snapshot, app: App | None) -> int | None:
+    """Return `already`; where it is a version, verify the handle's table, and warn of a restore.
+
+    Raises:
+        TableNotFound: the handle's table is gone, or another one is there.
+    """
+    done = already(head, app)
+    if done is not None:
+        t.verify(WINDOW_S)
+        warn_restored(t, head, app)
+    return done
 
 
 def warn_restored(t: Table, head: Snapshot, app: App | None) -> None:
