@@ -132,9 +132,8 @@ def overwrite(  # noqa: PLR0913 - the public API
 ) -> int:
     """Replace the rows of a time range and return the committed version.
 
-    The segments live in the range at the newest version are dropped, and `data` takes their place;
-    `data` without rows empties the range. Segments that other writers add meanwhile are kept
-    (carried forward). In a keyed table they lie above the new rows: the table is as if they had
+    The segments live in the range at the newest version are dropped, and `data`, which may have no
+    rows, takes their place. Segments that other writers add meanwhile are kept. In a keyed table they lie above the new rows: the table is as if they had
     come after the overwrite.
 
     Args:
@@ -153,8 +152,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         missing: `null` if columns that `data` lacks are to be null where it replaces rows.
 
     Raises:
-        InvalidInput: rows are outside the range, or a boundary is inside a chunk that has rows; or
-            `data` lacks a column.
+        InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
             added to the range; or, in a keyed table, a compaction has merged what arrived, or a
             restore has brought back what was not there. Read again, and overwrite again.

@@ -282,10 +282,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
     fills = "null" if replacement is not None else missing
     check_rows(incoming if deletes is None else deletes, head, fills)
-    done = already(head, app)
-    if done is not None:
-        warn_restored(table, head, app)
-    _report_older(head, app)
+    done = _done(table, head, app)
     before, replaces = head, None
     if replacement is not None:
         if replacement.read_version is not None:
@@ -368,8 +365,11 @@ def _report_small(adds: Sequence[Add], time_column: str) -> None:
         )
 
 
-def _report_older(head: Snapshot, app: App | None) -> None:
-    """Warn if a unit of work counts as done because a later one of its app is."""
+def _done(table: Table, head: Snapshot, app: App | None) -> int | None:
+    """Return `already`; warn where a restore, or a later unit of the app, is why."""
+    done = already(head, app)
+    if done is not None:
+        warn_restored(table, head, app)
     mark = head.meta.apps.get(app.id) if app else None
     if app is not None and mark is not None and mark.seq > app.seq:
         logger.warning(
@@ -380,6 +380,7 @@ def _report_older(head: Snapshot, app: App | None) -> None:
             mark.version,
             app.seq,
         )
+    return done
 
 
 def _range_of(replacement: Replacement, head: Snapshot) -> tuple[int, int]:
