@@ -133,8 +133,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     """Replace the rows of a time range and return the committed version.
 
     The segments live in the range at the newest version are dropped, and `data`, which may have no
-    rows, takes their place. Segments that other writers add meanwhile are kept. In a keyed table they lie above the new rows: the table is as if they had
-    come after the overwrite.
+    rows, takes their place. Segments that other writers add meanwhile are kept: in a keyed table
+    they lie above the new rows, as if they had come after the overwrite.
 
     Args:
         t: the table.
