@@ -323,3 +323,20 @@ def test_a_vacuum_tells_what_keeps_the_rest_also_when_it_runs(tmp_path):
     for _ in range(2):
         done = CliRunner().invoke(build(), words)
         assert re.search(r"kept +staging: .* 5 ", done.output), done.output
+
+
+@pytest.mark.hazard("W11")
+def test_w11_a_copy_that_is_behind_what_is_kept_for_a_branch_does_not_follow_it():
+    """Its parent may have given up the versions between, and the log of the branch does not say."""
+    table, copy, other = create(), MemoryStore(), MemoryStore()
+    append(table, events(2))
+    follow(table, Table(copy))
+    append(table, events(2, first=2))
+    overwrite(table, events(1, first=4), **DAY)
+    append(table.branch("audit"), events(1, first=5))
+    with pytest.raises(errors.InvalidInput, match="eventlog replicate"):
+        follow(on(table.store, "audit"), Table(copy))
+    assert [numbers(on(copy), version=v) for v in range(2)] == [[], [0, 1]]
+    assert on(copy).head().version == 1
+    follow(on(table.store, "audit"), Table(other))
+    assert numbers(on(other)) == [4, 5]
