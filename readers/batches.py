@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,30 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts)
     # Arrow loses the number of rows when it concatenates tables without columns.
     return pa.Table.from_batches([counted(sum(part.num_rows for part in parts))])
+
+
+def taken(tables: Iterable[pa.Table], most_bytes: int) -> tuple[list[pa.Table], bool]:
+    """Return the first of some tables, and whether they take more than so many bytes.
+
+    Args:
+        tables: an iterator, of which the rest is left if they do.
+        most_bytes: of Arrow data.
+    """
+    found: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        found.append(table)
+        size += table.nbytes
+        if size > most_bytes:
+            return found, True
+    return found, False
+
+
+def given_up(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables, and keep none that was yielded."""
+    tables.reverse()
+    while tables:
+        yield tables.pop()
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

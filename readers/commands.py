@@ -20,9 +20,11 @@ from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import Rows, scan
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.keyed.rule import OVERFLOWS
 from eventlog.state.scan import ScanPlan
 
+MEGABYTE = 2**20
 _TABLE_ROWS = 100  # shown in a table unless --limit is given
 _NUMBERS = ("int", "uint", "float", "double", "decimal")
 
@@ -50,6 +52,15 @@ _overflow = click.option(
 )
 
 
+_memory = click.option(
+    "--memory-mb",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MEMORY_BYTES // MEGABYTE,
+    show_default=True,
+    help="Memory limit for rows, in MiB.",
+)
+
+
 @click.command("scan")
 @common
 @_columns
@@ -60,6 +71,7 @@ _overflow = click.option(
 @_limit
 @_format
 @_output
+@_memory
 @click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
 @click.option(
     "--fallback",
@@ -84,6 +96,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     limit: int | None,
     row_format: str | None,
     output: str | None,
+    memory_mb: int,
     only_count: bool,
     fallback: bool,
     only_plan: bool,
@@ -91,7 +104,16 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     """Read rows."""
     table = place.unopened()
     wanted = names(columns, "--columns") if columns else None
-    rows_scan = scan(table, wanted, where, version, timestamp, overflow=overflow, fallback=fallback)
+    rows_scan = scan(
+        table,
+        wanted,
+        where,
+        version,
+        timestamp,
+        overflow=overflow,
+        fallback=fallback,
+        memory_bytes=memory_mb * MEGABYTE,
+    )
     if only_plan:
         _explain(place, rows_scan.plan)
         return
@@ -115,6 +137,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 @_limit
 @_format
 @_output
+@_memory
 def changes_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
@@ -126,10 +149,13 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     limit: int | None,
     row_format: str | None,
     output: str | None,
+    memory_mb: int,
 ) -> None:
     """Show what the versions after START did to the rows, up to END (default: the newest)."""
     wanted = names(columns, "--columns") if columns else None
-    found = changes(place.unopened(), start, end, wanted, where, overflow=overflow)
+    memory = memory_mb * MEGABYTE
+    start_end = place.unopened(), start, end
+    found = changes(*start_end, wanted, where, overflow=overflow, memory_bytes=memory)
     _write(place, found, limit, row_format, output)
 
 

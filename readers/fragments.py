@@ -48,6 +48,14 @@ _decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
 _FAILURES = (pa.ArrowException, OSError, ValueError)
 
 
+def ahead_of(memory_bytes: int) -> int:
+    """Return how many of the bytes that a reader may hold are read ahead.
+
+    The others are for what is made of the rows.
+    """
+    return memory_bytes // 4
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How segments of one version become batches. Can be pickled.

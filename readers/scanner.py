@@ -26,9 +26,10 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
-from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
+from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.readers.keyed import Slices
 from eventlog.recovery import fallback
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.small.holds import check_kept
@@ -252,6 +253,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     overflow: str = "error",
     batch_rows: int = DEFAULT_BATCH_ROWS,
     fallback: bool = False,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
     storage_options: Mapping[str, str] | None = None,
 ) -> Scan:
     """Return a scan of one version of a table. The version is pinned by this call.
@@ -270,6 +272,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
             compacted from, with exactly the version's rows, and log a warning that names them. If
             those are gone too, raise `DataLoss`. A stream reads all segments once to find the lost
             ones before it yields the first row.
+        memory_bytes: about how many bytes of Arrow data to hold; more rows to merge go to disk.
         storage_options: with a root: see `eventlog.store.options`.
 
     Raises:
@@ -280,6 +283,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     """
     t = table_at(t, storage_options)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
+    ahead = ahead_of(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
     snapshot = kept_snapshot(t, version, timestamp)
     plan = plan_of(snapshot, columns=columns, where=where)
     plan = replace(plan, rule=reader_rule(plan.rule, overflow))
@@ -295,6 +299,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
         filter=plan.filter,
         filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
         batch_rows=batch_rows,
+        ahead_bytes=ahead,
         table=snapshot.header.table,
     )
     return Scan(plan, reading, snapshot, fallback)
@@ -306,6 +311,7 @@ def count(
     version: int | None = None,
     timestamp: Moment | None = None,
     *,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
     storage_options: Mapping[str, str] | None = None,
 ) -> int:
     """Return the number of rows of one version. See `scan` for the arguments.
@@ -318,7 +324,16 @@ def count(
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """
-    return scan(t, [], where, version, timestamp, storage_options=storage_options).count()
+    query = scan(
+        t,
+        [],
+        where,
+        version,
+        timestamp,
+        memory_bytes=memory_bytes,
+        storage_options=storage_options,
+    )
+    return query.count()
 
 
 def table_at(

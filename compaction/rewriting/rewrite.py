@@ -18,7 +18,6 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.digest import NOTHING, Digest, check_same, digest
-from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import Outputs, writing_bytes
 from eventlog.compaction.tasks import Task
 from eventlog.errors import InvalidInput
@@ -26,6 +25,7 @@ from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.model.records import Add, Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.fragments import Reading
+from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.readers.whole import read_runs
 from eventlog.staging.cutting import chunk_starts, split
 from eventlog.staging.encoding import Recipe

@@ -19,7 +19,6 @@ from msgspec import UNSET
 
 from eventlog import Snapshot, Table
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import check_opens
 from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import InvalidInput, VersionNotFound
@@ -31,6 +30,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import Add, Merge, Segment, Slice, SliceKind
 from eventlog.model.schema import to_arrow
 from eventlog.readers.fragments import Reading
+from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.staging import merging
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
 from eventlog.staging.upserts import in_order
@@ -188,7 +188,7 @@ class _Work:
             memory = self.policy.memory_bytes // 2
             # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
             with closing(sort_rows(rows, order, memory_bytes=memory, directory=folder)) as ordered:
-                self._write(_whole_keys(ordered, [_BUCKET, *self.rule.key]))
+                self._write(whole_keys(ordered, [_BUCKET, *self.rule.key]))
         if self.made > self.read:
             raise InvalidInput(
                 f"buckets {at.first} to {at.last} of chunk {self.task.chunks[0]} have sums that do "
@@ -428,35 +428,6 @@ def _as_log(rows: pa.Table, schema: pa.Schema, version: int, *, stored: bool) ->
         at = rows.schema.get_field_index(VERSION)
         rows = rows.set_column(at, VERSION, versions)
     return rows.select(schema.names).cast(schema)
-
-
-def _whole_keys(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield sorted rows in tables that have all rows of each of their keys."""
-    rest: pa.Table | None = None
-    for table in tables:
-        rows = table if rest is None else pa.concat_tables([rest, table])
-        if not rows.num_rows:
-            continue
-        ends = _of_last_key(rows, key)
-        first = rows.num_rows - ends
-        rest = rows.slice(first)
-        if first:
-            yield rows.slice(0, first)
-    if rest is not None and rest.num_rows:
-        yield rest
-
-
-def _of_last_key(rows: pa.Table, key: Sequence[str]) -> int:
-    """Return how many of the last rows have the key of the last one; rows are sorted by key."""
-    low, high = 0, rows.num_rows - 1
-    last = [rows.column(name)[high] for name in key]
-    while low < high:
-        middle = (low + high) // 2
-        same = all(
-            rows.column(name)[middle].equals(value) for name, value in zip(key, last, strict=True)
-        )
-        low, high = (low, middle) if same else (middle + 1, high)
-    return int(rows.num_rows) - low
 
 
 def _by_key(rows: pa.Table, rule: MergeRule) -> pa.Table:

@@ -25,11 +25,10 @@ COLUMNS = pa.schema(
         pa.field(TIME, pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
-_WINDOW_BYTES = 64 * 2**20  # of rows, each once for every version that wrote its key after it
 
 
 def of_versions(
-    rows: pa.Table, rule: MergeRule, after: int, compared: Collection[str]
+    rows: pa.Table, rule: MergeRule, after: int, compared: Collection[str], most_bytes: int
 ) -> Iterator[pa.Table]:
     """Yield what each version did to the keys that it wrote.
 
@@ -39,34 +38,63 @@ def of_versions(
         after: the version before the first one.
         compared: the columns whose values make an update. Others, such as those that order the
             rows of a key, may differ in a row that is not told.
+        most_bytes: of rows that are merged at once, each once for every version that wrote its key
+            after it. All rows of one version are merged at once.
 
     Returns:
-        The columns of `rows` without `_op` and `AT`, then `_change` and `_version`. In the order of
-        versions; `update_before` stands directly before its `update_after`.
+        The columns of `rows` without `_op` and `AT`, then `_change` and `_version`. Those of a
+        key are in the order of versions; `update_before` stands directly before its `update_after`.
 
     Raises:
         SumOverflow: a sum does not fit its column; the error has the version.
     """
     keys = merging.distinct(rows, rule.key)
-    key = _free_name(rows.column_names)
+    key = free_name(rows.column_names)
     numbers = merging.places(rows, keys, rule.key)
     names = [name for name in rows.column_names if name not in rule.key]
-    rows = rows.select(names).append_column(key, numbers)
     bare = replace(rule, key=(key,))
-    before = rows.filter(pc.less_equal(rows.column(AT), after))
-    rows = rows.filter(pc.greater(rows.column(AT), after))
-    for window in _windows(before, rows, key):
-        known = pa.concat_tables([before, window]).combine_chunks()
+    for part in _of_few_keys(rows.select(names).append_column(key, numbers), key, most_bytes):
         try:
-            for change in _of_window(known, bare, after, key, compared):
+            for change in _of_keys(part, bare, after, key, compared, most_bytes):
                 yield _with_keys(change, keys, key)
         except merging.SumOverflow as error:
             raise _with_names(error, keys, key) from None
+
+
+def _of_few_keys(rows: pa.Table, key: str, most_bytes: int) -> Iterator[pa.Table]:
+    """Yield rows in parts of about so many bytes, each with all rows of its keys."""
+    count = -(-rows.nbytes // most_bytes)
+    if count < 2:
+        yield rows.combine_chunks()
+        return
+    numbers = rows.column(key)
+    each = -(-(pc.max(numbers).as_py() + 1) // count)
+    for first in range(0, each * count, each):
+        mask = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, first + each))
+        part = rows.filter(mask).combine_chunks()
+        if part.num_rows:
+            yield part
+
+
+def _of_keys(  # noqa: PLR0917 - those of `of_versions`, and the name of the key
+    rows: pa.Table,
+    rule: MergeRule,
+    after: int,
+    key: str,
+    compared: Collection[str],
+    most_bytes: int,
+) -> Iterator[pa.Table]:
+    """Yield what each version did to some keys, which have numbers; see `of_versions`."""
+    before = rows.filter(pc.less_equal(rows.column(AT), after))
+    rows = rows.filter(pc.greater(rows.column(AT), after))
+    for window in _windows(before, rows, key, most_bytes):
+        known = pa.concat_tables([before, window]).combine_chunks()
+        yield from _of_window(known, rule, after, key, compared)
         # What this window did is put together, so that a key that is written again and again does
         # not cost its whole past in each.
         after = pc.max(window.column(AT)).as_py()
-        fits, others = merging.fitting(known.drop_columns([AT]), bare)
-        rest = pa.concat_tables([merging.kept(fits, bare, bottom=True), others])
+        fits, others = merging.fitting(known.drop_columns([AT]), rule)
+        rest = pa.concat_tables([merging.kept(fits, rule, bottom=True), others])
         before = rest.append_column(AT, pa.repeat(pa.scalar(after, pa.int64()), rest.num_rows))
         before = before.select(known.column_names)
 
@@ -92,7 +120,7 @@ def between(
     """
     rows = pa.concat_tables([before, after]).combine_chunks()
     keys = merging.distinct(rows, rule.key)
-    key = _free_name(rows.column_names)
+    key = free_name(rows.column_names)
     versions = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
     versions.append(pa.repeat(pa.scalar(version, pa.int64()), after.num_rows))
     images = rows.select([name for name in rows.column_names if name not in rule.key])
@@ -161,7 +189,7 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _windows(before: pa.Table, rows: pa.Table, key: str) -> Iterator[pa.Table]:
+def _windows(before: pa.Table, rows: pa.Table, key: str, most_bytes: int) -> Iterator[pa.Table]:
     """Yield the written rows in windows of whole versions.
 
     A row counts once for every version of the window that wrote its key at that version or later.
@@ -171,7 +199,7 @@ def _windows(before: pa.Table, rows: pa.Table, key: str) -> Iterator[pa.Table]:
     if not rows.num_rows:
         return
     each = max(1, (before.nbytes + rows.nbytes) // everything)
-    most = max(1, _WINDOW_BYTES // each)
+    most = max(1, most_bytes // each)
     versions = pc.unique(
         merging.in_one_piece(rows.column(AT))
     ).to_pylist()  # rows are in their order
@@ -392,7 +420,7 @@ def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, values.type), *parts])
 
 
-def _free_name(names: Sequence[str]) -> str:
+def free_name(names: Sequence[str]) -> str:
     """Return a name that no column has."""
     name = "_key"
     while name in names:

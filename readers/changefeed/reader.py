@@ -1,7 +1,8 @@
 """Changes: the rows that were inserted, updated and deleted between two versions.
 
 Imports eventlog and readers only. The steps of a plan are read one after another, each in portions
-that can be held in memory (`steps.portions`).
+that can be held in memory. `steps.portions` cuts it by what is stored. What takes more in Arrow is
+sorted on disk, and cut between keys, or between rows that differ.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import accumulate, chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,22 +20,26 @@ import pyarrow.compute as pc
 from eventlog import Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
-from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.batches import passing
+from eventlog.readers.batches import given_up, joined, passing, taken
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Step, Written
-from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading
+from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.readers.keyed import Slices
+from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
 from eventlog.staging.merging import SumOverflow
-from eventlog.state.keyed.rule import MAX_KEY, MergeRule
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
+from eventlog.state.keyed.rule import MergeRule
 
-# Rows take several times their stored size in memory, and their images are held beside them.
-_HELD = 8
+# Rows are held beside their images: less than what is read ahead. Images take about ten times the
+# rows that they are of: they are made of fewer at once.
+_HELD, _IMAGES = 2, 8
+_EXPANDED = 4  # how many times their stored size rows usually take in Arrow: a first guess
+_SORTED = 4  # times what is held at once: the memory for sorting more
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class ChangeReading:
 
     @property
     def portion_bytes(self) -> int:
-        """About how many stored bytes are held at once."""
+        """Bytes of Arrow data that the rows of a portion may take."""
         return max(1, self.reading.ahead_bytes // _HELD)
 
     def batches(self, found: Iterable[Step]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +77,7 @@ class ChangeReading:
             OSError: the disk is full.
         """
         for step in found:
-            for portion in steps.portions(step, self.portion_bytes):
+            for portion in steps.portions(step, self.portion_bytes // _EXPANDED):
                 for changes in self._of(portion):
                     yield from self._told(changes)
 
@@ -96,33 +100,32 @@ class ChangeReading:
         compared = {*self.reading.schema.names, *self.reading.filter_columns}
         match step:
             case Written(after, runs):
-                rows = slices.written(runs, after)
+                most = max(1, self.portion_bytes // _IMAGES)
                 try:
-                    yield from images.of_versions(rows, slices.rule, after, compared)
+                    for rows in slices.written(runs, after):
+                        yield from images.of_versions(rows, slices.rule, after, compared, most)
                 except SumOverflow as error:
                     raise slices.located(error, runs) from None
-            case Replaced(version, before, after_it, int(above)):
-                old = slices.at(version - 1).known(before, above)
-                new = slices.at(version).known(after_it, above)
-                yield images.between(old, new, slices.rule, version, compared)
-            case Replaced(version, before, after_it):
-                schema = slices.reading.schema
-                if not any(run.segments for run in before):
-                    for batch in slices.at(version).merged(after_it):
-                        at = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
-                        yield images.inserted(pa.Table.from_batches([batch]), at)
-                    return
+            case Replaced(version, before, after_it, None) if not any(r.segments for r in before):
+                for rows in _tables(slices.at(version).merged(after_it)):
+                    at = pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)
+                    yield images.inserted(rows, at)
+            case Replaced(version, before, after_it, above):
                 old, new = (
-                    pa.Table.from_batches(slices.at(number).merged(runs), schema)
-                    for number, runs in ((version - 1, before), (version, after_it))
+                    _tables(there.merged(runs)) if above is None else there.known(runs, above)
+                    for there, runs in (
+                        (slices.at(version - 1), before),
+                        (slices.at(version), after_it),
+                    )
                 )
-                yield images.between(old, new, slices.rule, version, compared)
+                for one, other in self._paired(old, new, slices.reading.schema, slices.rule.key):
+                    yield images.between(one, other, slices.rule, version, compared)
 
     def _slices(self) -> Slices:
         """Return how the rows of slices are read: with key and filter columns, unfiltered."""
         if self.rule is None:
             raise InvalidInput("these are steps of a keyed table")
-        return Slices(self._unfiltered(self.rule.key), self.rule)
+        return Slices(self._unfiltered(self.rule.key), self.rule, self.portion_bytes)
 
     def _unfiltered(self, more: Sequence[str] = ()) -> Reading:
         """Return how to read all rows, with the columns wanted, of the filter, and these."""
@@ -163,10 +166,53 @@ class ChangeReading:
                 rows = pa.Table.from_batches([batch])
                 yield images.exchanged(rows, rows.slice(0, 0), version)
         else:
-            size = sum(s.bytes for s in (*dropped, *added))
-            count = -(-size // self.portion_bytes) if reading.schema.names else 1
-            for old, new in _divided(reading, (dropped, added), count):
-                yield images.exchanged(old, new, version)
+            old, new = (_tables(reading.batches(segments)) for segments in (dropped, added))
+            names = [f.name for f in reading.schema if _is_sorted(f.type)]
+            for one, other in self._paired(old, new, reading.schema, names):
+                yield images.exchanged(one, other, version)
+
+    def _paired(
+        self,
+        old: Iterator[pa.Table],
+        new: Iterator[pa.Table],
+        schema: pa.Schema,
+        by: Sequence[str],
+    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield the rows of both sides in portions.
+
+        Args:
+            old: the rows of one side.
+            new: those of the other.
+            schema: their schema.
+            by: names of columns. Rows that are alike in these are in one portion; without any, all.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        empty, most = schema.empty_table(), self.portion_bytes
+        if not by:
+            yield joined([empty, *old]), joined([empty, *new])
+            return
+        olds, more = taken(old, most)
+        if not more:
+            news, more = taken(new, most - sum(rows.nbytes for rows in olds))
+            if not more:
+                yield joined([empty, *olds]), joined([empty, *news])
+                return
+            new = chain(given_up(news), new)
+        old = chain(given_up(olds), old)
+        side = images.free_name(schema.names)
+
+        def marked(rows: Iterable[pa.Table], is_new: bool) -> Iterator[pa.Table]:
+            for some in rows:
+                yield some.append_column(side, pa.repeat(pa.scalar(is_new), some.num_rows))
+
+        both = chain(marked(old, False), marked(new, True))
+        with closing(sort_rows(both, by, memory_bytes=_SORTED * most)) as ordered:
+            for rows in whole_keys(ordered, by):
+                is_new = rows.column(side)
+                values = rows.drop_columns([side])
+                yield values.filter(pc.invert(is_new)), values.filter(is_new)
 
     def _passing(self, changes: pa.Table) -> pa.Table:
         """Return the changes that pass the filter, as those of a filtered view."""
@@ -237,7 +283,7 @@ class Changes(Rows):
         return self.reading.batches(self.plan.steps)
 
 
-def changes(
+def changes(  # noqa: PLR0913 - the parts of one question
     t: Table | str | os.PathLike[str],
     start: int,
     end: int | None = None,
@@ -246,6 +292,7 @@ def changes(
     *,
     overflow: str = "error",
     batch_rows: int = DEFAULT_BATCH_ROWS,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
     storage_options: Mapping[str, str] | None = None,
 ) -> Changes:
     """Return what the versions after `start`, up to `end`, did to the rows of a table.
@@ -276,6 +323,7 @@ def changes(
             change: a row that leaves it has an `update_before` only, one that enters it the other.
         overflow: `error`, or `null` in place of a sum that does not fit its column at a version.
         batch_rows: the largest number of rows in a batch.
+        memory_bytes: as for `scan`.
         storage_options: with a root: see `eventlog.store.options`.
 
     Raises:
@@ -285,21 +333,32 @@ def changes(
     """
     t = table_at(t, storage_options)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
+    memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
     start = whole(start, "start", 0)
     last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
-    if start > last.version:
-        raise InvalidInput(
-            f"the changes after version {start} up to version {last.version} were asked for: the "
-            "end is before the start"
-        )
+    _require_order(start, last.version)
     asked = planning.question(last.state, columns, where, overflow)
     first = kept_snapshot(t, start)
     versions = planning.read_versions(t, first, last.version)
     plan = planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)
-    return Changes(plan, reading_of(plan, t, last.header.table, batch_rows))
+    return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
 
 
-def reading_of(plan: ChangePlan, t: Table, table: str, batch_rows: int) -> ChangeReading:
+def _require_order(start: int, end: int) -> None:
+    if start > end:
+        raise InvalidInput(
+            f"the changes after version {start} up to version {end} were asked for: the "
+            "end is before the start"
+        )
+
+
+def reading_of(
+    plan: ChangePlan,
+    t: Table,
+    table: str,
+    batch_rows: int,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> ChangeReading:
     """Return how the steps of a plan are read.
 
     Args:
@@ -307,6 +366,7 @@ def reading_of(plan: ChangePlan, t: Table, table: str, batch_rows: int) -> Chang
         t: the table.
         table: the table's id.
         batch_rows: the largest number of rows in a batch.
+        memory_bytes: see `changes`.
     """
     predicate = plan.predicate
     reading = Reading(
@@ -317,74 +377,19 @@ def reading_of(plan: ChangePlan, t: Table, table: str, batch_rows: int) -> Chang
         filter=None if predicate is None else predicate.to_arrow(),
         filter_columns=frozenset() if predicate is None else predicate.columns(),
         batch_rows=batch_rows,
+        ahead_bytes=ahead_of(memory_bytes),
         table=table,
     )
     return ChangeReading(reading, plan.rule, plan.times)
 
 
-def _divided(
-    reading: Reading, sides: tuple[Sequence[Segment], Sequence[Segment]], count: int
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield the rows of both sides in parts: rows that are alike are in the same part.
-
-    Args:
-        reading: how they are read.
-        sides: the segments of each side.
-        count: number of parts; they are put on disk if there is more than one.
-    """
-    if count == 1:
-        old, new = (pa.Table.from_batches(reading.batches(s), reading.schema) for s in sides)
-        yield old, new
-        return
-    names = [f.name for f in reading.schema if _hashed(f.type)][:MAX_KEY]
-    with TemporaryDirectory(prefix="eventlog-changes-") as folder:
-        for side, segments in enumerate(sides):
-            paths = [Path(folder) / f"{side}-{part}" for part in range(count)]
-            _spread(reading.batches(segments), reading.schema, names, paths)
-        for part in range(count):
-            old, new = (_part(Path(folder) / f"{side}-{part}") for side in (0, 1))
-            yield old, new
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        yield pa.Table.from_batches([batch])
 
 
-def _spread(
-    batches: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
-    names: Sequence[str],
-    paths: Sequence[Path],
-) -> None:
-    """Write rows to files, by the values of some columns."""
-    writers = [pa.ipc.new_file(path, schema) for path in paths]
-    try:
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
-            parts = _part_numbers(rows, names, len(paths))
-            for number, writer in enumerate(writers):
-                writer.write_table(rows.filter(pc.equal(parts, number)))
-    finally:
-        for writer in writers:
-            writer.close()
-
-
-def _part_numbers(rows: pa.Table, names: Sequence[str], count: int) -> pa.Array:
-    """Return the part of each row, by the values of some columns."""
-    if not names:
-        return pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
-    columns = [rows.column(name) for name in names]
-    blanks = ["" if pa.types.is_string(column.type) else 0 for column in columns]
-    filled = [
-        pc.fill_null(column, pa.scalar(blank, column.type))
-        for column, blank in zip(columns, blanks, strict=True)
-    ]
-    return buckets_of(pa.table(filled, list(names)), names, count)
-
-
-def _part(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
-
-
-def _hashed(kind: pa.DataType) -> bool:
-    """Return whether values of a type decide the part of their row."""
+def _is_sorted(kind: pa.DataType) -> bool:
+    """Return whether rows may be told apart by their values of a type."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind)
     )

@@ -1,16 +1,18 @@
-"""Reads keyed tables: rows of one key are merged, in memory bounded by the rows above the bases.
+"""Reads keyed tables: rows of one key are merged, in bounded memory.
 
 Imports eventlog only. A base streams through: rows whose keys nothing above it mentions pass as
-they are. The others are merged with what the logs say (`eventlog.staging.merging`).
+they are. The others are merged with what the logs say (`eventlog.staging.merging`). Rows above the
+bases are held in memory, or read in portions of whole keys if they are too large for that
+(`portions`).
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +20,10 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
-from eventlog.readers.batches import counted, filtered
+from eventlog.readers.batches import counted, filtered, given_up, taken
 from eventlog.readers.fragments import Reading
-from eventlog.readers.keyed.groups import above_bytes, alike, grouped, of_keys, parts
+from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
+from eventlog.readers.keyed.portions import Portion, sorted_portions
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule
@@ -34,14 +37,13 @@ _TOTAL = frozenset(
 )
 _FEW_KEYS = 1000  # that are worth a filter
 _FEW_BASES = 4  # that a look-up reads
-_SAMPLES = 256  # keys for each share of a bucket
 _JOINED_BYTES = 32 * 2**20
 # Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
 # step costs by itself, and few enough for the processor's caches.
 _UNIT_ROWS = _MERGED_ROWS = 64 * 1024
-# Rows above the bases may take this many times what is read ahead, in Arrow, which is about so many
-# times their stored size; merging holds them several times.
-_EXPANDED, _HELD = 4, 8
+# How many times their stored size rows usually take in Arrow: a first guess, where to cut.
+_EXPANDED = 4
+_SORTED = 4  # times what is held at once: the memory for sorting more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,19 @@ class Slices:
     Attributes:
         reading: how their segments are read; its filter is that of the result.
         rule: the merge rule.
+        most_bytes: bytes of Arrow data that rows above the bases, and the rows of bases that are
+            merged with them, may take at once; as many as are read ahead if None. Merging holds
+            them about three times. All rows of one key are held, whatever they take.
     """
 
     reading: Reading
     rule: MergeRule
+    most_bytes: int | None = None
+
+    @property
+    def most(self) -> int:
+        """Bytes of Arrow data that are held at once."""
+        return max(1, self.reading.ahead_bytes // 2 if self.most_bytes is None else self.most_bytes)
 
     def at(self, version: int) -> Slices:
         """Return the same for runs of another version."""
@@ -74,55 +85,58 @@ class Slices:
             else:
                 for group in groups:
                     # Shared logs are read once for each part, so that memory has a bound.
-                    most = _EXPANDED * self.reading.ahead_bytes // _HELD
-                    for part in parts(group, most):
-                        for share in self._shares(part, most):
-                            yield from self._merged(part, share)
+                    for part in parts(group, self.most // _EXPANDED):
+                        yield from self._merged(part)
 
-    def written(self, runs: Sequence[Run], after: int) -> pa.Table:
-        """Return the rows of those keys that were written after a version, before the merge.
+    def written(self, runs: Sequence[Run], after: int) -> Iterator[pa.Table]:
+        """Yield the rows of those keys that were written after a version, before the merge.
 
         Args:
             runs: runs of one part (`readers.keyed.groups.parts`).
             after: the version.
 
         Returns:
-            The columns of `reading` and those that a merge of them needs, `_op`, and `AT`: the
-            version of a row; `after` if it is older. The rows are in commit order.
+            Tables with all rows of some of these keys. They have the columns of `reading` and those
+            that a merge of them needs, `_op`, and `AT`: the version of a row; `after` if it is
+            older. The rows are in commit order.
 
-        Raises: as `Reading.batches`.
+        Raises: as `merged`.
         """
         columns = self._columns()
-        schema = self._log_schema(columns)
-        logs = _ordered(runs, ("log",))
-        new = [s for s in logs if span(s)[0] > after]
-        written = self._read(new, runs, schema, versions=True)
-        touched = merging.distinct(written, self.rule.key)
-        runs = of_keys(runs, touched, self.rule)
-        early = [s for s in _ordered(runs, ("late", "log")) if span(s)[0] <= after]
-        before = self._read(early, runs, schema, among=touched)
-        late = self._read(_ordered(runs, ("late",)), runs, schema, among=touched)
-        known = merging.distinct(late, self.rule.key)
-        parts = []
-        for rows in self._hits(runs, columns, touched):
-            hit = rows.filter(merging.among(rows, touched, self.rule.key))
-            hit = hit.filter(pc.invert(merging.among(hit, known, self.rule.key)))
-            parts.append(_as_log(hit, schema))
-        known_before = pa.concat_tables([*parts, before])
-        known_before = _at(known_before, [(after, known_before.num_rows)])
-        return pa.concat_tables([known_before, written]).combine_chunks()
+        for portion in self._portions_written(runs, self._log_schema(columns), after):
+            rows = portion.above
+            is_new = pc.greater(rows.column(AT), after)
+            if not pc.any(is_new, min_count=0).as_py():
+                continue
+            touched = merging.distinct(rows.select([*self.rule.key]).filter(is_new), self.rule.key)
+            late = portion.late.filter(merging.among(portion.late, touched, self.rule.key))
+            if not pc.all(is_new).as_py():
+                rows = rows.filter(merging.among(rows, touched, self.rule.key))
+            rows = _in_order_of_versions(rows)
+            known = merging.distinct(late, self.rule.key)
+            held = _Held(pa.concat_tables([late, rows]), self.rule.key, self.most)
+            wanted = _having(touched)
+            wanted = portion.share if wanted is None else wanted
+            for _, base in self._pieces(portion.runs, columns, wanted):
+                hits = base.filter(merging.among(base, touched, self.rule.key))
+                hits = hits.filter(pc.invert(merging.among(hits, known, self.rule.key)))
+                hits = _at(_as_log(hits, self._log_schema(columns)), [(after, hits.num_rows)])
+                if found := held.add(hits):
+                    yield pa.concat_tables(found)
+            yield pa.concat_tables(held.rest())
 
-    def known(self, runs: Sequence[Run], after: int) -> pa.Table:
-        """Return the merged rows of the keys that were written after a version.
+    def known(self, runs: Sequence[Run], after: int) -> Iterator[pa.Table]:
+        """Yield the merged rows of the keys that were written after a version.
 
         Args:
             runs: runs of one part.
             after: the version.
 
-        Raises: as `Reading.batches`.
+        Raises: as `merged`.
         """
-        rows = self._one_a_key(self.written(runs, after).drop_columns([AT]), runs)
-        return rows.select(self.reading.schema.names).cast(self.reading.schema)
+        for written in self.written(runs, after):
+            rows = self._one_a_key(written.drop_columns([AT]), runs)
+            yield rows.select(self.reading.schema.names).cast(self.reading.schema)
 
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, which need not take in all buckets of their segments.
@@ -137,56 +151,20 @@ class Slices:
         wanted = self.rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
         return [name for name in reading.table_schema.names if name in wanted]
 
-    def _shares(self, runs: Sequence[Run], most: int) -> Iterator[pc.Expression | None]:
-        """Yield filters of key ranges in turn, so that the rows above have a bound in each.
+    def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        columns, wanted = self._columns(), self._of_keys(runs)
+        for portion in self._portions(runs, self._log_schema(columns), wanted):
+            yield from self._of_portion(portion, columns, wanted)
 
-        A bucket whose logs are too large is read range by range. Row groups are sorted by key, so
-        each is read about once if the first column of the key cuts the rows well.
-        """
-        count = int(-(-above_bytes(runs) // max(1, most)))
-        if count < 2:
-            yield None
-            return
-        sample = self._sample(runs, count * _SAMPLES)
-        best: tuple[str, list[pa.Scalar]] = self.rule.key[0], []
-        for name in self.rule.key:
-            cuts = _cuts(sample.column(name), count)
-            if len(cuts) > 1.5 * len(best[1]):  # the first column is the one that rows stand by
-                best = name, cuts
-        column = pc.field(best[0])
-        low: pa.Scalar | None = None
-        for high in [*best[1], None]:
-            share = pc.scalar(True)
-            if low is not None:
-                share &= column > low
-            if high is not None:
-                share &= column <= high
-            yield share
-            low = high
-
-    def _sample(self, runs: Sequence[Run], count: int) -> pa.Table:
-        """Return about so many keys of the logs of some buckets."""
-        logs = _ordered(runs, ("log", "late"))
-        apart = max(1, sum(s.rows for s in logs) // count)
-        schema = self._log_schema(self.rule.key).remove(len(self.rule.key))
-        parts = [pa.Table.from_batches([], schema)]
-        for batch in self._plain(schema).batches(logs):
-            picked = pa.array(range(0, batch.num_rows, apart), pa.int64())
-            parts.append(pa.Table.from_batches([batch]).take(picked))
-        return pa.concat_tables(parts)
-
-    def _merged(
-        self, runs: Sequence[Run], share: pc.Expression | None = None
+    def _of_portion(
+        self, portion: Portion, columns: Sequence[str], wanted: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        rule = self.rule
-        columns = self._columns()
-        schema = self._log_schema(columns)
-        wanted = share if share is not None else self._of_keys(runs)
+        rule, runs = self.rule, portion.runs
+        if portion.share is not None:
+            wanted = portion.share if wanted is None else portion.share & wanted
         # Rows that a filter leaves out are not counted, so nobody knows where a segment ends.
         units = _units(runs, rule) if wanted is None else [(0, rule.buckets - 1)]
-        above = self._read(_ordered(runs, ("log",)), runs, schema, wanted=wanted)
-        late = self._read(_ordered(runs, ("late",)), runs, schema, wanted=wanted)
-        above, late = _split(above, units, rule), _split(late, units, rule)
+        above, late = _split(portion.above, units, rule), _split(portion.late, units, rule)
         pieces = groupby(
             self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units, rule)
         )
@@ -196,12 +174,86 @@ class Slices:
             mine: Iterable[pa.Table] = ()
             if bases is not None and number == unit:
                 mine = (rows for _, rows in bases)
-            yield from self._of_unit(above[unit], late[unit], mine, waiting)
+            yield from self._of_unit(above[unit], late[unit], mine, waiting, runs)
             if mine:
                 number, bases = next(pieces, (None, None))
-            if unit == len(units) - 1 or sum(map(len, waiting)) >= _MERGED_ROWS:
+            if unit == len(units) - 1 or self._are_many(waiting):
                 yield from self._shown(waiting, runs)
                 waiting = []
+
+    def _are_many(self, parts: Sequence[pa.Table]) -> bool:
+        """Return whether so many rows are better merged now."""
+        return sum(map(len, parts)) >= _MERGED_ROWS or sum(t.nbytes for t in parts) >= self.most
+
+    def _portions(
+        self, runs: Sequence[Run], schema: pa.Schema, wanted: pc.Expression | None
+    ) -> Iterator[Portion]:
+        """Yield the rows above the bases, as far as a filter of keys passes them."""
+
+        def rows(kind: str, touched: pa.Table | None = None) -> Iterator[pa.Table]:
+            found = _ordered(runs, (kind,))
+            return self._rows(found, runs, schema, among=touched, wanted=wanted)
+
+        yield from self._gathered(rows("log"), lambda keys: rows("late", keys), runs, schema)
+
+    def _portions_written(
+        self, runs: Sequence[Run], schema: pa.Schema, after: int
+    ) -> Iterator[Portion]:
+        """Yield the rows above the bases, at least of the keys that were written after a version.
+
+        They have a column `AT`; see `written`.
+        """
+        logs = _ordered(runs, ("log",))
+        before = [s for s in logs if span(s)[0] <= after]
+
+        def rows(segments: Sequence[Segment], touched: pa.Table | None) -> Iterator[pa.Table]:
+            return self._rows(segments, runs, schema, among=touched, after=after)
+
+        def late(touched: pa.Table | None) -> Iterator[pa.Table]:
+            return rows(_ordered(runs, ("late",)), touched)
+
+        new = rows([s for s in logs if span(s)[0] > after], None)
+        found, more = taken(new, self.most)
+        with_versions = _at(schema.empty_table(), []).schema
+        if more:
+            every = chain(rows(before, None), given_up(found), new)
+        else:
+            written = _whole(found, with_versions)
+            touched = merging.distinct(written, self.rule.key)
+            runs = of_keys(runs, touched, self.rule)
+            before = [s for s in _ordered(runs, ("log",)) if span(s)[0] <= after]
+            every = chain(rows(before, touched), [written])
+        yield from self._gathered(every, late, runs, with_versions)
+
+    def _gathered(
+        self,
+        logs: Iterator[pa.Table],
+        late: Callable[[pa.Table | None], Iterator[pa.Table]],
+        runs: Sequence[Run],
+        schema: pa.Schema,
+    ) -> Iterator[Portion]:
+        """Yield rows in one portion, or if they are too large, in several.
+
+        Args:
+            logs: the rows of logs, in commit order.
+            late: returns the late rows that have some keys, or all.
+            runs: where they lie.
+            schema: that of both.
+        """
+        found, more = taken(logs, self.most)
+        if more:
+            every = chain(given_up(found), logs)
+            yield from sorted_portions(late(None), every, runs, self.rule, _SORTED * self.most)
+            return
+        above = _whole(found, schema)
+        # Late rows count only where there are rows above.
+        rows = late(merging.distinct(above, self.rule.key)) if above.num_rows else iter(())
+        found, more = taken(rows, self.most - above.nbytes)
+        if more:
+            rows = chain(given_up(found), rows)
+            yield from sorted_portions(rows, [above], runs, self.rule, _SORTED * self.most)
+        else:
+            yield Portion(runs, above, _whole(found, schema))
 
     def _of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
         """Return the filter of a look-up, which is applied before the merge, too.
@@ -215,7 +267,12 @@ class Slices:
         return reading.filter if keys_only and few and _never_fails(reading.filter) else None
 
     def _of_unit(
-        self, above: pa.Table, late: pa.Table, bases: Iterable[pa.Table], waiting: list[pa.Table]
+        self,
+        above: pa.Table,
+        late: pa.Table,
+        bases: Iterable[pa.Table],
+        waiting: list[pa.Table],
+        runs: Sequence[Run],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that nothing is applied to; add the others to `waiting`, to be merged.
 
@@ -224,6 +281,7 @@ class Slices:
             late: the late rows.
             bases: the rows of bases.
             waiting: gets all rows of the keys that logs have, in commit order.
+            runs: where they lie, for errors.
         """
         key = self.rule.key
         if not above.num_rows:  # late rows count only where there are rows above
@@ -233,6 +291,7 @@ class Slices:
         touched = merging.distinct(above, key)
         late = late.filter(merging.among(late, touched, key))
         known = merging.distinct(late, key)
+        held = _Held(pa.concat_tables([late, above]), key, self.most)
         for rows in bases:
             touches = merging.among(rows, touched, key)
             free = rows.filter(pc.invert(touches))
@@ -242,8 +301,8 @@ class Slices:
             if known.num_rows:
                 hit = hit.filter(pc.invert(merging.among(hit, known, key)))
             if hit.num_rows:
-                waiting.append(_as_log(hit, above.schema))
-        waiting += [late, above]
+                yield from self._shown(held.add(_as_log(hit, above.schema)), runs)
+        waiting += held.rest()
 
     def located(self, error: merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
         """Return the error of a sum in these runs, with where it is and what to do.
@@ -280,20 +339,6 @@ class Slices:
         relaxed = [f.with_nullable(f.nullable or f.name not in self.rule.key) for f in fields]
         return pa.schema([*relaxed, pa.field(OP, pa.string())])
 
-    def _hits(
-        self, runs: Sequence[Run], columns: Sequence[str], keys: pa.Table
-    ) -> Iterator[pa.Table]:
-        """Yield rows of bases, of the buckets in which these count: all that have these keys."""
-        wanted = _having(keys)
-        if wanted is None:
-            yield from (rows for _, rows in self._pieces(runs, columns))
-            return
-        schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
-        reading = self._plain(schema, wanted)
-        for chosen, few in alike(_ordered(runs, ("base",)), runs):
-            rows = pa.Table.from_batches(reading.batches(few), schema)
-            yield self._of_buckets(rows, chosen)
-
     def _pieces(
         self, runs: Sequence[Run], columns: Sequence[str], wanted: pc.Expression | None = None
     ) -> Iterator[tuple[Segment, pa.Table]]:
@@ -302,43 +347,48 @@ class Slices:
         In the order of buckets. With a filter, only rows that pass, each with any segment.
         """
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
-        reading = self._plain(schema, wanted)
         bases = sorted(_ordered(runs, ("base",)), key=lambda s: reach(s, self.rule.splits)[0])
+        reading = self._plain(schema, wanted)
         for chosen, few in alike(bases, runs):
             known = few if wanted is None else None
-            for segment, rows in _joined(reading.batches(few), few[0], known):
+            for segment, rows in _joined(reading.batches(few), few[0], known, self._joined_bytes):
                 yield segment, self._of_buckets(rows, chosen)
 
-    def _read(
+    def _rows(
         self,
         segments: Sequence[Segment],
         runs: Sequence[Run],
         schema: pa.Schema,
-        among: pa.Table | None = None,
         *,
-        versions: bool = False,
+        among: pa.Table | None = None,
+        after: int | None = None,
         wanted: pc.Expression | None = None,
-    ) -> pa.Table:
-        """Return the rows of segments, in the given order; of keys in `among`, if given.
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of segments, in the given order; of keys in `among`, if given.
 
-        With `wanted` only rows that pass. With `versions` they have a column `AT`: the version that
-        their segment begins with.
+        With `wanted` only rows that pass. With `after` they have a column `AT`: the version that
+        their segment begins with, or that one, if it is later.
         """
-        parts = [pa.Table.from_batches([], schema)]
-        if versions:
-            parts = [_at(parts[0], [])]
         if among is not None and sum(s.rows for s in segments) > _UNIT_ROWS:
             wanted = _having(among)  # fewer rows are filtered faster all at once
         reading = self._plain(schema, wanted)
         for chosen, few in alike(segments, runs, mixed=True):
-            rows = pa.Table.from_batches(reading.batches(few), schema)
-            if versions:
-                rows = _at(rows, [(span(s)[0], s.rows) for s in few])
-            rows = self._of_buckets(rows, chosen)
-            if among is not None:
-                rows = rows.filter(merging.among(rows, among, self.rule.key))
-            parts.append(rows)
-        return pa.concat_tables(parts).combine_chunks()
+            known = [(max(span(s)[0], after or 0), s.rows) for s in few]
+            for found in _together(reading.batches(few), self._joined_bytes):
+                rows = found
+                if after is not None and reading.filter is None:
+                    rows = _at(rows, _first_of(known, rows.num_rows))
+                elif after is not None:  # rows that are looked up are all older
+                    rows = _at(rows, [(after, rows.num_rows)])
+                rows = self._of_buckets(rows, chosen)
+                if among is not None:
+                    rows = rows.filter(merging.among(rows, among, self.rule.key))
+                if rows.num_rows:
+                    yield rows
+
+    @property
+    def _joined_bytes(self) -> int:
+        return min(_JOINED_BYTES, self.most)
 
     def _plain(self, schema: pa.Schema, wanted: pc.Expression | None = None) -> Reading:
         """Return how segments are read as they are; only rows that pass, if a filter is given."""
@@ -380,13 +430,40 @@ class Slices:
         yield from rows.to_batches(max_chunksize=reading.batch_rows)
 
 
-def _cuts(column: pa.ChunkedArray, count: int) -> list[pa.Scalar]:
-    """Return different values that cut the values into so many parts of about one size, or less."""
-    ordered = column.take(pc.sort_indices(column))
-    places = [len(ordered) * n // count for n in range(1, count)]
-    found = pc.unique(ordered.take(pa.array(places, pa.int64())))
-    last = ordered[-1] if len(ordered) else None
-    return [value for value in found if value != last]
+class _Held:
+    """Rows of bases that are held until they are merged with the rows above that have their keys.
+
+    Args:
+        above: the rows above, of whole keys.
+        key: names of the key columns.
+        most_bytes: of Arrow data that the rows of bases may take.
+    """
+
+    def __init__(self, above: pa.Table, key: Sequence[str], most_bytes: int) -> None:
+        self._above, self._key, self._most = above, key, most_bytes
+        self._waiting: list[pa.Table] = []
+        self._size = 0
+        self._done: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> list[pa.Table]:
+        """Add rows of bases. If there are too many, return all rows of their keys, else none."""
+        self._waiting.append(rows)
+        self._size += rows.nbytes
+        if self._size <= self._most:
+            return []
+        found = pa.concat_tables(self._waiting)
+        keys = merging.distinct(found, self._key)
+        self._done.append(keys)
+        self._waiting, self._size = [], 0
+        return [found, self._above.filter(merging.among(self._above, keys, self._key))]
+
+    def rest(self) -> list[pa.Table]:
+        """Return all rows of the keys that `add` has not returned."""
+        above = self._above
+        if self._done:
+            done = merging.among(above, pa.concat_tables(self._done), self._key)
+            above = above.filter(pc.invert(done))
+        return [rows for rows in (*self._waiting, above) if rows.num_rows] or [above]
 
 
 def _ordered(runs: Sequence[Run], kinds: Sequence[str]) -> list[Segment]:
@@ -422,14 +499,51 @@ def _at(rows: pa.Table, versions: Sequence[tuple[int, int]]) -> pa.Table:
     return rows.append_column(AT, pa.concat_arrays([pa.nulls(0, pa.int64()), *runs]))
 
 
+def _in_order_of_versions(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of `AT`; those of a key and a version stay in theirs."""
+    versions = merging.in_one_piece(rows.column(AT))
+    falls = pc.less(versions.slice(1), versions.slice(0, max(0, len(versions) - 1)))
+    return rows.take(pc.sort_indices(versions)) if pc.any(falls).as_py() else rows  # stable
+
+
 def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows of a base as upserts."""
     nothing = pa.nulls(rows.num_rows, pa.string())
     return rows.append_column(OP, nothing).cast(schema)
 
 
+def _together(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
+    """Yield rows in tables of about so many bytes."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= most_bytes:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _first_of(counts: list[tuple[int, int]], rows: int) -> list[tuple[int, int]]:
+    """Take the first so many rows from a list of versions, with how many rows have each."""
+    found: list[tuple[int, int]] = []
+    while rows:
+        version, count = counts.pop(0)
+        first = min(count, rows)
+        found.append((version, first))
+        rows -= first
+        if first < count:
+            counts.insert(0, (version, count - first))
+    return found
+
+
 def _joined(
-    batches: Iterable[pa.RecordBatch], first: Segment, segments: Sequence[Segment] | None
+    batches: Iterable[pa.RecordBatch],
+    first: Segment,
+    segments: Sequence[Segment] | None,
+    most_bytes: int,
 ) -> Iterator[tuple[Segment, pa.Table]]:
     """Yield the rows of each segment, in tables that are large enough to look keys up in.
 
@@ -438,6 +552,7 @@ def _joined(
         first: the first of the segments.
         segments: all of them, if the batches have all their rows; if None, all rows are told to be
             of the first one.
+        most_bytes: that rows are joined up to.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -450,11 +565,18 @@ def _joined(
         left -= batch.num_rows
         waiting.append(batch)
         size += batch.nbytes
-        if not left or size >= _JOINED_BYTES:
+        if not left or size >= most_bytes:
             yield segment, pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:
         yield segment, pa.Table.from_batches(waiting)
+
+
+def _whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return rows in one piece; the list is emptied, so that they are not held twice."""
+    rows = pa.concat_tables(tables or [schema.empty_table()]).combine_chunks()
+    tables.clear()
+    return rows
 
 
 _Unit = tuple[int, int]

@@ -21,7 +21,6 @@ from support.repeatable import EXAMPLES
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.readers import changes, scan
-from eventlog.readers.changefeed import images
 from eventlog.readers.changefeed.reader import ChangeReading
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
@@ -127,8 +126,8 @@ def check_view(history, start, end):
 
 def play(seed, steps=12):
     """Play a history, and compare its changes with the model; return their number."""
-    window = 2000 if seed % 2 else images._WINDOW_BYTES
-    with settings(seed), mock.patch.multiple(images, _WINDOW_BYTES=window):
+    most = 4000 if seed % 2 else 2**20
+    with settings(seed), mock.patch.object(ChangeReading, "portion_bytes", most):
         history = History(seed)
         for _ in range(steps):
             history.step()

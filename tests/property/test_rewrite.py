@@ -12,10 +12,10 @@ from support.compaction_tasks import policy, task_of
 
 from eventlog.compaction.perform import replacement
 from eventlog.compaction.rewriting.digest import NOTHING, digest
-from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.model import schema, stats
 from eventlog.readers import scan
+from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.writers import append
 
 INTS = st.integers(-(2**63), 2**63 - 1)

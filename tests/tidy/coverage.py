@@ -81,6 +81,7 @@ HAZARDS = {
     "W13": "a time in the log decides no answer: one wrong clock changes no row",
     "W14": "the same question by two ways of reading has one answer",
     "W15": "what a caller leaves out is not taken for a decision: refused, unless asked for",
+    "W16": "memory is bounded by settings, whatever few bytes rows are stored in",
     "W18": "from any state that commands reach, those that the message names lead out",
 }
 

@@ -25,7 +25,6 @@ from eventlog import Table, errors
 from eventlog.compaction.perform import perform
 from eventlog.compaction.rewriting import outputs
 from eventlog.compaction.rewriting.digest import NOTHING, check_same, digest
-from eventlog.compaction.rewriting.external_sort import sort_rows
 from eventlog.compaction.rewriting.outputs import Size, share
 from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.format import keys
@@ -33,6 +32,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Replace
 from eventlog.readers import scan, whole
 from eventlog.readers.fragments import Reading
+from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 

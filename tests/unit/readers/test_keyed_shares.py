@@ -10,8 +10,8 @@ from support.builders import create
 from support.keyed_tables import SCHEMA, WITH_OP, merged, ordered, properties_of, row_of
 
 from eventlog.format.buckets import buckets_of
-from eventlog.readers import scan
-from eventlog.readers.keyed import Slices
+from eventlog.readers import changes, scan
+from eventlog.readers.keyed import merging
 from eventlog.writers import delete, upsert
 
 KEYS = {"k": ("k",), "s": ("s",), "both": ("s", "k")}
@@ -55,23 +55,26 @@ CASES = [(kind, "both") for kind in ("last", "partial")] + [
 def test_little_memory_gives_the_same_rows(kind, key, monkeypatch):
     chance = random.Random(f"{kind} {key}")
     table = table_of(kind, KEYS[key], chance, buckets=chance.choice([1, 3]))
-    calls, whole = [], Slices._merged
-    stored = sum(s.bytes for s in table.refresh().segments() if s.slice.kind != "base")
-    most = stored // 2  # as many bytes in Arrow, so about 8 shares
+    found, whole = [], merging.sorted_portions
 
-    def watched(self, runs, share=None):
-        calls.append(share)
-        return whole(self, runs, share)
+    def watched(*args):
+        for portion in whole(*args):
+            found.append(portion.share is not None)
+            yield portion
 
+    monkeypatch.setattr(merging, "sorted_portions", watched)
     for where in (None, "k > 20", "a = 3"):
         query = scan(table, where=where)
         expected = rows_of(query)
-        monkeypatch.setattr(Slices, "_merged", watched)
-        calls.clear()
-        little = replace(query, reading=replace(query.reading, ahead_bytes=most))
-        assert rows_of(little) == expected
-        monkeypatch.undo()
-        assert sum(share is not None for share in calls) > (1 if key == "s" else 2), where
+        assert not found
+        assert rows_of(replace(query, reading=replace(query.reading, ahead_bytes=1000))) == expected
+        assert sum(found) > 4, where
+        found.clear()
+    told = changes(table, 0)
+    expected = ordered(told.to_table().to_pylist())
+    reading = replace(told.reading, reading=replace(told.reading.reading, ahead_bytes=2000))
+    assert ordered(replace(told, reading=reading).to_table().to_pylist()) == expected
+    assert sum(found) > 4
 
 
 def test_a_look_up_in_a_bucket_whose_base_has_others_too():

@@ -1,0 +1,102 @@
+"""Memory is bounded by what rows decode to, whatever few bytes they are stored in."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.peaks import grown
+
+from eventlog import Table
+from eventlog.writers import append, delete, overwrite, upsert
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+MIB = 2**20
+MEMORY = 32 * MIB  # what each is given
+BOUND = 96 * MIB  # beside it the allocator keeps what was freed, and threads have stacks
+ROWS, WIDTH = 30_000, 5000  # 150 MB in Arrow
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("s", pa.string()),
+        ("v", pa.int64()),
+    ]
+)
+TEXTS = pa.array([f"{n} of a few texts ".ljust(WIDTH - 1) + "x" for n in range(4)])
+
+
+def rows(shift=0):
+    """Rows that take a thousand times less stored than they do in Arrow."""
+    ids = pa.array([n * 7919 % ROWS for n in range(ROWS)], pa.int64())
+    texts = TEXTS.take(pa.array([(n + shift) % 4 for n in range(ROWS)]))
+    return pa.table([ids, pa.array([0] * ROWS, SCHEMA.field("at").type), texts, ids], SCHEMA)
+
+
+def table(folder, **options):
+    return Table.create(folder, SCHEMA, time_column="at", granularity="all", **options)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Tables of the same rows, by name."""
+    folder = tmp_path_factory.mktemp("tables")
+    plain = table(folder / "plain")
+    append(plain, rows(), memory_bytes=MEMORY)
+    logs = table(folder / "logs", key="id", buckets=1)
+    upsert(logs, rows(), memory_bytes=MEMORY)
+    for t in (plain, logs):
+        assert 500 * t.refresh().totals.bytes < ROWS * WIDTH
+    return folder
+
+
+def bounded(what, root):
+    """Do something in bounded memory, and return its answer."""
+    size, answer = grown(what, root, MEMORY)
+    assert size < BOUND
+    return answer
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize("what", ["scanned", "counted", "told"])
+def test_of_a_table_without_a_key(tables, what):
+    assert bounded(what, tables / "plain") == ROWS
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize("what", ["scanned", "counted", "told"])
+def test_of_rows_that_are_merged(tables, what):
+    assert bounded(what, tables / "logs") == ROWS
+
+
+@pytest.mark.hazard("W16")
+def test_of_narrow_deletes_above_wide_rows(tables, tmp_path):
+    root = tmp_path / "t"
+    shutil.copytree(tables / "logs", root)
+    delete(Table.open(root), keys=pa.table({"id": range(ROWS)}))
+    assert bounded("last_told", root) == ROWS
+
+
+@pytest.mark.long
+@pytest.mark.hazard("W16")
+def test_of_all_that_became_of_rows(tables, tmp_path):
+    """Deletes by a predicate lie above the rows; these come back, and are merged into a base."""
+    root = tmp_path / "t"
+    shutil.copytree(tables / "logs", root)
+    assert bounded("deleted", root) == 2
+    assert bounded("scanned", root) == 0
+    Table.open(root).restore(1)
+    assert bounded("last_told", root) == ROWS
+    assert bounded("compacted", root) == ROWS
+    delete(Table.open(root), where="v >= 0")
+    assert bounded("last_told", root) == ROWS
+    assert bounded("scanned", root) == 0
+
+
+@pytest.mark.hazard("W16")
+def test_of_rows_that_an_overwrite_exchanged(tables, tmp_path):
+    root = tmp_path / "t"
+    shutil.copytree(tables / "plain", root)
+    t = Table.open(root)
+    overwrite(t, rows(shift=1), memory_bytes=MEMORY)
+    assert bounded("last_told", root) == 2 * ROWS

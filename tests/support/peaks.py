@@ -1,0 +1,89 @@
+"""A program that does one thing with a table, and prints by how much its process grew meanwhile.
+
+`python -m support.peaks WHAT ROOT MEMORY_BYTES`, run by `grown`. Linux only.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event, Thread
+
+import pyarrow.dataset
+import pyarrow.parquet  # noqa: F401
+
+from eventlog import Table
+from eventlog.compaction import Policy, run
+from eventlog.readers import changes, count, scan
+from eventlog.writers import delete
+
+
+def grown(what, root, memory_bytes):
+    """Return by how many bytes a process of its own grows while it does something, and its answer.
+
+    Args:
+        what: the name of a function below.
+        root: the table's root.
+        memory_bytes: the bound that it is given.
+    """
+    command = [sys.executable, "-m", "support.peaks", what, str(root), str(memory_bytes)]
+    folder = Path(__file__).parent.parent
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    size, answer = done.stdout.split()
+    return int(size), int(answer)
+
+
+def scanned(t, memory):
+    return sum(batch.num_rows for batch in scan(t, memory_bytes=memory).to_batches())
+
+
+def counted(t, memory):
+    return count(t, "s LIKE '%x'", memory_bytes=memory)
+
+
+def told(t, memory):
+    return sum(batch.num_rows for batch in changes(t, 0, memory_bytes=memory).to_batches())
+
+
+def last_told(t, memory):
+    last = t.head().version
+    return sum(batch.num_rows for batch in changes(t, last - 1, memory_bytes=memory).to_batches())
+
+
+def deleted(t, memory):
+    return delete(t, where="v >= 0", memory_bytes=memory)
+
+
+def compacted(t, memory):
+    policy = Policy(min_gain=0, memory_bytes=memory)
+    (outcome,) = run(t, policy=policy).outcomes
+    assert outcome.status == "done", outcome.error
+    return scan(t).count()
+
+
+def main():
+    what, root, memory = sys.argv[1:]
+    t = Table.open(root)
+    before, ended, peak = held(), Event(), [0]
+
+    def watch():
+        while not ended.wait(0.002):
+            peak[0] = max(peak[0], held())
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    answer = globals()[what](t, int(memory))
+    ended.set()
+    watcher.join()
+    sys.stdout.write(f"{peak[0] - before} {answer}\n")
+
+
+def held():
+    """Return the bytes that this process has in memory, without files that it maps."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (found,) = (line for line in lines if line.startswith("RssAnon"))
+    return int(found.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()
