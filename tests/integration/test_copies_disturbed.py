@@ -1,5 +1,7 @@
 """Copies that something happens to: followers that died early, emptied copies, stale knowledge."""
 
+from threading import Lock
+
 import pytest
 from support.builders import START_MS, Crash, create, events, reopen
 from support.copies import check_prefix, everything, grow, objects, sweep
@@ -177,12 +179,16 @@ def test_g1_no_write_to_the_copy_is_lost_without_a_word_while_it_is_started_anew
 def test_g1_a_copy_is_not_started_anew_above_a_write_to_it():
     source, target = behind()
 
+    once = Lock()  # segments are copied by several threads
+
     class Written(MortalStore):
         """The copy takes a write while segments are on their way."""
 
         def put_if_absent(self, key, body):
-            if key.startswith(keys.SEGMENTS_PREFIX) and Log(target).head().version == 1:
-                append(reopen(target, 9), events(1, first=900))
+            if key.startswith(keys.SEGMENTS_PREFIX):
+                with once:
+                    if Log(target).head().version == 1:
+                        append(reopen(target, 9), events(1, first=900))
             return super().put_if_absent(key, body)
 
     with pytest.raises(errors.CommitConflict, match="took writes of its own"):
