@@ -70,6 +70,8 @@ class Reading:
         batch_rows: the largest number of rows in a batch.
         ahead_bytes: about how many decoded bytes to read ahead of the consumer.
         table: the table's id. If a segment is missing, the log is checked to have this id still.
+        required: names of columns that each segment has, with a value in each row but deletes,
+            though `table_schema` may let them be null for those.
     """
 
     store: ObjectStore
@@ -81,6 +83,7 @@ class Reading:
     batch_rows: int = DEFAULT_BATCH_ROWS
     ahead_bytes: int = 128 * 2**20
     table: str | None = None
+    required: frozenset[str] = frozenset()
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments in the given order, and in stored order within each.
@@ -193,9 +196,10 @@ class _Source:
         if not rows == footer.num_rows == segment.rows:
             raise self.object.loss(f"the object has {footer.num_rows} rows, not {segment.rows}")
         present = set(self.schema.names)
-        for field in self.reading.table_schema:
-            if not field.nullable and field.name not in present:
-                raise self.object.loss(f"the object lacks column {field.name!r}")
+        needed = {field.name for field in self.reading.table_schema if not field.nullable}
+        lacking = sorted((needed | self.reading.required) - present)
+        if lacking:
+            raise self.object.loss(f"the object lacks column {lacking[0]!r}")
 
     def pieces(self) -> list[_Piece]:
         """Return runs of row groups, each about as large as is decoded at once."""
@@ -239,6 +243,22 @@ class _Source:
         except (pa.ArrowException, ValueError):
             return every  # the filter fails on a bound; it may not fail on the rows
         return [group.id for group in kept.row_groups]
+
+    def check_values(self, rows: pa.Table) -> None:
+        """Refuse nulls in columns by which rows are merged, or that upserts must have.
+
+        Raises:
+            DataLoss: there are some.
+        """
+        names = self.reading.required.intersection(rows.column_names)
+        empty = sorted(name for name in names if rows.column(name).null_count)
+        if empty and OP in rows.column_names:
+            deletes = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
+            upserts = rows.filter(pc.invert(deletes))
+            keys = {field.name for field in rows.schema if not field.nullable}
+            empty = [name for name in empty if name in keys or upserts.column(name).null_count]
+        if empty:
+            raise self.object.loss(f"column {empty[0]!r} of the object has nulls")
 
     def check_operations(self, rows: pa.Table) -> None:
         """Check that rows of a keyed table are upserts or deletes, where that was read (R15.6).
@@ -304,6 +324,7 @@ class _Piece:
                     break
                 table = conform(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
+                source.check_values(table)
                 yield table
         except _FAILURES as error:
             if isinstance(error, EventLogError | MemoryError):
@@ -323,6 +344,9 @@ class _Piece:
         reading = self.source.reading
         names = reading.schema.names
         if reading.filter is not None:
+            tables = list(tables)
+            if not tables:  # a segment without rows
+                return
             together = joined(tables)
             try:
                 tables = [filtered(together, reading.filter)]

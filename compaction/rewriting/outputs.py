@@ -180,6 +180,9 @@ class Outputs:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for state in self._open.values():  # left open by an error
+            if state.writer is not None:
+                state.writer.abandon()
         self._uploads.close()
 
     def open(self, chunk: str, rows: int | None, row_bytes: float) -> None:

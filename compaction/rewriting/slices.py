@@ -279,6 +279,7 @@ class _Work:
             schema,
             ahead_bytes=self.policy.memory_bytes // 8,
             table=head.header.table,
+            required=self.rule.merged_by,
         )
         for batch in reading.batches([segment]):
             yield pa.Table.from_batches([batch])

@@ -114,8 +114,10 @@ def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema that readers of the table get.
 
     Raises:
-        Corrupt: a type that the format does not have.
+        Corrupt: a type that the format does not have, or two columns of one name.
     """
+    if len({column.name for column in schema.columns}) != len(schema.columns):
+        raise Corrupt("the table's schema has two columns of one name")
     return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns])
 
 
@@ -206,6 +208,18 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
     raise InvalidInput(
         f"no column {shown(time_column)} for the event time; columns: {names(schema)}"
     )
+
+
+def stored_time_column(schema: Schema, time_column: str) -> Column:
+    """Return the event-time column of a table that is in the log.
+
+    Raises:
+        Corrupt: there is no such column, or it is no time.
+    """
+    try:
+        return check_time_column(schema, time_column)
+    except InvalidInput as error:
+        raise Corrupt(f"the table's layout and schema do not fit together: {error}") from None
 
 
 def check_order(schema: Schema, by: Iterable[str], what: str) -> None:

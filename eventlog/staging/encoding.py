@@ -25,7 +25,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.properties import setting
 from eventlog.model.records import Add, Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
-from eventlog.model.schema import to_arrow
+from eventlog.model.schema import stored_time_column, to_arrow
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.state.keyed.rule import MergeRule, keyed_of, stored_rule
 from eventlog.store.port import Body, ObjectStore
@@ -79,6 +79,7 @@ class Recipe:
             snapshot: the snapshot.
             fills: see the attribute.
         """
+        stored_time_column(snapshot.stored_schema, snapshot.layout.time_column)
         setting_text = snapshot.properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
         # Older releases accepted columns that have no order; they are ignored.

@@ -19,7 +19,7 @@ from eventlog.format import segments
 from eventlog.format.places import first_key
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.records import Column, Leaf, Schema, Segment
-from eventlog.model.schema import check_time_column, names, to_arrow
+from eventlog.model.schema import names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
@@ -270,7 +270,7 @@ def question(
     table_schema = to_arrow(stored)
     schema = project(table_schema, columns, stored)
     row_filter = None if where is None else predicate.parse(where, stored)
-    time_column = check_time_column(stored, state.layout.time_column)
+    time_column = stored_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
     rule = stored_rule(state.layout, stored, state.meta.properties)

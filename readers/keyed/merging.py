@@ -401,6 +401,7 @@ class Slices:
             schema=schema,
             filter=wanted,
             filter_columns=frozenset() if wanted is None else frozenset(self.rule.key),
+            required=self.rule.merged_by,
         )
 
     def _of_buckets(self, rows: pa.Table, chosen: frozenset[int] | None) -> pa.Table:

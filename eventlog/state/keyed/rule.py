@@ -70,6 +70,11 @@ class MergeRule:
         """
         return self.order is not None and self.kind in ("last", "partial") and not self.orders
 
+    @property
+    def merged_by(self) -> frozenset[str]:
+        """The columns that each segment has, and each upsert has a value of."""
+        return frozenset(self.key if self.order is None else (*self.key, self.order))
+
     def order_of(self, column: str) -> str | None:
         """Return the column whose values order the values of a column; None: commits do."""
         return self.orders.get(column, self.order)

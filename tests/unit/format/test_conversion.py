@@ -1,25 +1,19 @@
 """Which Parquet types are read as which column types: each pair of FORMAT.md R7.9, and no other."""
 
 import io
-import itertools
 import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from msgspec import UNSET
-from support.builders import START_MS
+from support.foreign import COLUMNS, KEYED, foreign, rows_of, table_of
 
-from eventlog import Table, compaction
-from eventlog.clock import ManualClock
+from eventlog import compaction
 from eventlog.errors import DataLoss
-from eventlog.format import codec, keys
 from eventlog.format.conversion import check_columns
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Add, Slice
 from eventlog.model.schema import arrow_type
 from eventlog.readers import changes, scan
-from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, upsert
 
 UTC = "UTC"
@@ -138,52 +132,6 @@ def test_other_physical_types_of_decimals_and_int96_are_told_apart():
     check_columns(file.schema, file.schema_arrow, wanted)
     with pytest.raises(DataLoss, match="INT96"):
         check_columns(file.schema, file.schema_arrow, pa.schema([("t", pa.timestamp("us"))]))
-
-
-_numbers = itertools.count()
-KEYED = {"key": "id", "order_by": "seen", "buckets": 1}
-COLUMNS = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("at", pa.timestamp("us", UTC)),
-        ("seen", pa.int64()),
-        ("day", pa.date32()),
-        ("small", pa.float32()),
-    ]
-)
-
-
-def table_of(**options):
-    store = MemoryStore(f"memory://converted-{next(_numbers)}")
-    clock = ManualClock(START_MS, 1)
-    options = {"granularity": "all"} | options
-    return Table.create(store.uri, COLUMNS, store=store, clock=clock, time_column="at", **options)
-
-
-def rows_of(ids=(1, 2), **columns):
-    given = {
-        "id": pa.array(ids, pa.int64()),
-        "at": pa.array([0] * len(ids), pa.timestamp("us", UTC)),
-        "seen": pa.array([5] * len(ids), pa.int64()),
-        "day": pa.array([3] * len(ids), pa.date32()),
-        "small": pa.array([0.5] * len(ids), pa.float32()),
-    } | columns
-    return pa.table({name: values for name, values in given.items() if values is not None})
-
-
-def foreign(table, rows):
-    """Commit a segment as another program may have written it."""
-    body = io.BytesIO()
-    pq.write_table(rows, body)
-    stored = body.getvalue()
-    keyed = table.head().layout.keyed is not UNSET
-    place = Slice("log", 0, 0, None, None, 0, None) if keyed else UNSET
-    add = Add(
-        table.clock.token(), "all", table.head().version, rows.num_rows, len(stored),
-        codec.sha256(stored), 1, (), slice=place,
-    )  # fmt: skip
-    assert table.store.put_if_absent(keys.key_of(add), stored)
-    return table.commit(table.transaction("append", [add]))
 
 
 LOSSY = {

@@ -1,0 +1,155 @@
+"""Segments of other programs, odd in one way each: only errors of our own leave the public API."""
+
+import pyarrow as pa
+import pytest
+from support.builders import replaced
+from support.foreign import COLUMNS, KEYED, foreign, rows_of, table_of
+
+from eventlog import compaction
+from eventlog.errors import Corrupt, DataLoss, EventLogError
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Schema, SetLayout, SetSchema
+from eventlog.readers import changes, count, scan
+from eventlog.writers import append, delete, upsert
+
+KINDS = {
+    "bool": pa.bool_(), "int8": pa.int8(), "uint64": pa.uint64(), "float64": pa.float64(),
+    "text": pa.string(), "bytes": pa.binary(), "nanos": pa.timestamp("ns", "UTC"),
+    "null": pa.null(), "list": pa.list_(pa.int64()), "struct": pa.struct([("a", pa.int8())]),
+}  # fmt: skip
+RULES = {
+    "plain": {},
+    "last": KEYED,
+    "first": {**KEYED, "properties": {"merge": "first"}},
+    "partial": {"key": "id", "buckets": 1, "properties": {"merge": "partial"}},
+    "aggregate": {**KEYED, "properties": {"merge": "aggregate", "merge.day": "max"}},
+}
+
+
+def _exchanged(name, kind):
+    rows = rows_of()
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.nulls(2, kind))
+
+
+def _with(**columns):
+    rows = rows_of()
+    for name, values in columns.items():
+        rows = rows.append_column(name, pa.array(values))
+    return rows
+
+
+ODD = {
+    **{f"without {name}": rows_of().drop_columns([name]) for name in COLUMNS.names},
+    **{
+        f"two columns {name}": rows_of().append_column(name, rows_of().column(name))
+        for name in COLUMNS.names
+    },
+    **{
+        f"{name} as {other}": _exchanged(name, kind)
+        for name in ("id", "seen", "day")
+        for other, kind in KINDS.items()
+    },
+    **{f"{name} null": _exchanged(name, COLUMNS.field(name).type) for name in COLUMNS.names},
+    "other columns": pa.table({"q": [1, 2]}),
+    "no rows": rows_of().slice(0, 0),
+    "numbers in _op": _with(_op=[1, 2]),
+    "bytes in _op": _with(_op=[b"d", b"u"]),
+    "unknown _op": _with(_op=["x", "d"]),
+    "_op null": _with(_op=pa.nulls(2)),
+    "two _op": _with(_op=["d", "u"]).append_column("_op", pa.array(["d", "u"])),
+    "text in _version": _with(_op=["d", "u"], _version=["a", "b"]),
+    "odd _version": _with(_op=["d", "u"], _version=[-5, 2**62]),
+    "wild times": rows_of(at=pa.array([2**62, -(2**62)], pa.timestamp("us", "UTC"))),
+    "text as dictionary": rows_of(id=pa.array([1, 2], pa.int64()).dictionary_encode()),
+}
+
+
+def looks(table, keyed):
+    """All that reads rows."""
+    yield lambda: scan(table).to_table()
+    yield lambda: scan(table, ["id"]).to_table()
+    yield lambda: scan(table, ["day"], "id = 1 and small > 0.1").to_table()
+    yield lambda: count(table, "seen > 3")
+    yield lambda: changes(table, 1).to_table()
+    yield lambda: fsck(table, checksums=True)
+    if keyed:
+        yield lambda: fsck(table, keys=True)
+        yield lambda: delete(table, where="day is not null")
+    yield lambda: scan(table, where="id = 1").to_table()
+
+
+def odd_one(odd, options, kind="log"):
+    """A table with an odd segment beside a good one; None if the log refuses its statistics."""
+    table = table_of(**options)
+    (upsert if options else append)(table, rows_of([1, 9]))
+    foreign(table, ODD[odd], kind)
+    return table
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("rule", RULES)
+def test_only_errors_of_our_own_leave(rule):
+    for odd in ODD:
+        table = odd_one(odd, RULES[rule])
+        for look in looks(table, bool(RULES[rule])):
+            try:
+                look()
+            except EventLogError:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{odd}: {error!r}") from error
+        for outcome in compaction.run(table).outcomes:
+            ours = ("DataLoss", "InvalidInput")
+            assert outcome.status != "failed" or str(outcome.error).startswith(ours), odd
+
+
+@pytest.mark.parametrize("name", ["id", "seen"])
+@pytest.mark.parametrize("how", ["without", "null"])
+def test_what_rows_are_merged_by_is_there_or_lost(name, how):
+    odd = f"without {name}" if how == "without" else f"{name} null"
+    table = odd_one(odd, KEYED)
+    words = "lacks column" if how == "without" else "has nulls"
+    for look in (lambda: scan(table).to_table(), lambda: scan(table, ["id"]).to_table()):
+        with pytest.raises(DataLoss, match=f"{words} '{name}'|'{name}' of the object {words}"):
+            look()
+
+
+@pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
+@pytest.mark.parametrize("name", COLUMNS.names)
+def test_a_column_that_a_file_has_twice_is_data_loss(name, options):
+    table = odd_one(f"two columns {name}", options)
+    with pytest.raises(DataLoss, match=f"two columns '{name}'"):
+        scan(table, ["id"]).to_table()
+
+
+def test_a_segment_without_rows_is_read_with_a_filter():
+    table = odd_one("no rows", {})
+    assert scan(table, where="id = 1").to_table().num_rows == 1
+    assert count(table, "seen > 3") == 2
+
+
+def _schemas(table):
+    """First schemas and layouts that do not fit together, with the words of the error."""
+    head = table.head()
+    stored, layout = head.stored_schema, head.layout
+    again = replaced(stored.columns[0], id=stored.last_column_id + 1)
+    twice = Schema(stored.id, again.id, (*stored.columns, again))
+    yield layout, twice, "two columns of one name"
+    yield replaced(layout, time_column="nope"), stored, "no column 'nope'"
+    yield replaced(layout, time_column="seen"), stored, "'seen' has type int64"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch):
+    layout, schema, words = list(_schemas(table_of()))[number]
+    actions = [SetLayout(layout), SetSchema(schema)]  # as another program may begin a log
+    monkeypatch.setattr("eventlog.table.table.creation", lambda *_, **__: actions)
+    table = table_of()
+    for call in (
+        lambda: scan(table).to_table(),
+        lambda: count(table, "id = 1"),
+        lambda: changes(table, 0).to_table(),
+        lambda: append(table, rows_of()),
+    ):
+        with pytest.raises(Corrupt, match=words):
+            call()

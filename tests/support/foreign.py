@@ -1,0 +1,62 @@
+"""Tables with segments that other programs may have written."""
+
+import io
+import itertools
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import UNSET
+from support.builders import START_MS
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.format import codec, keys
+from eventlog.model.records import Add, Slice
+from eventlog.store.memory import MemoryStore
+
+_numbers = itertools.count()
+KEYED = {"key": "id", "order_by": "seen", "buckets": 1}
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("seen", pa.int64()),
+        ("day", pa.date32()),
+        ("small", pa.float32()),
+    ]
+)
+
+
+def table_of(**options):
+    """A table of `COLUMNS` with one chunk."""
+    store = MemoryStore(f"memory://converted-{next(_numbers)}")
+    clock = ManualClock(START_MS, 1)
+    options = {"granularity": "all"} | options
+    return Table.create(store.uri, COLUMNS, store=store, clock=clock, time_column="at", **options)
+
+
+def rows_of(ids=(1, 2), **columns):
+    """Rows of these ids, with some columns exchanged, or left out (None)."""
+    given = {
+        "id": pa.array(ids, pa.int64()),
+        "at": pa.array([0] * len(ids), pa.timestamp("us", "UTC")),
+        "seen": pa.array([5] * len(ids), pa.int64()),
+        "day": pa.array([3] * len(ids), pa.date32()),
+        "small": pa.array([0.5] * len(ids), pa.float32()),
+    } | columns
+    return pa.table({name: values for name, values in given.items() if values is not None})
+
+
+def foreign(table, rows, kind="log"):
+    """Commit a segment as another program may have written it."""
+    body = io.BytesIO()
+    pq.write_table(rows, body)
+    stored = body.getvalue()
+    keyed = table.head().layout.keyed is not UNSET
+    place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
+    add = Add(
+        table.clock.token(), "all", table.head().version, rows.num_rows, len(stored),
+        codec.sha256(stored), 1, (), slice=place,
+    )  # fmt: skip
+    assert table.store.put_if_absent(keys.key_of(add), stored)
+    return table.commit(table.transaction("append", [add]))
