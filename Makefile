@@ -101,6 +101,8 @@ forks: $(STAMP) ## copies and branches that are merged, with a key and without: 
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of deep
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of held
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of keyed-forks
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of united
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of united-keyed
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)

@@ -13,6 +13,7 @@ from eventlog.cli.program import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.display import command
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
+from eventlog.merging.union import Take
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
 from eventlog.replication.attachment import replicas as attached_to
@@ -136,7 +137,20 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
     "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
     help="Storage option of TARGET; without any, those of URI hold for both. Repeatable.",
 )  # fmt: skip
-def merge(place: Place, *, target: str | None, target_options: dict[str, str]) -> None:
+@click.option(
+    "--take", type=click.Choice(["source", "target"]),
+    help="Whose state counts where both changed the same in ways that exclude each other: that of "
+    "URI (or the branch), or of TARGET. What the other one did there is left out, and listed.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Commit nothing: tell what would be left out.")
+def merge(
+    place: Place,
+    *,
+    target: str | None,
+    target_options: dict[str, str],
+    take: Take | None,
+    dry_run: bool,
+) -> None:
     """Commit on TARGET what URI did on its own, each transaction once; or publish a branch.
 
     URI and TARGET are copies of one table that both took writes. Run it in both directions, and
@@ -146,9 +160,9 @@ def merge(place: Place, *, target: str | None, target_options: dict[str, str]) -
     source = place.open()
     if target is not None:
         options = target_options or place.storage_options
-        done = merged_into(source, target, target_options=options)
+        done = merged_into(source, target, target_options=options, take=take, dry_run=dry_run)
     elif isinstance(source.store, BranchStore):
-        done = Table(source.store.parent).merge(source)
+        done = Table(source.store.parent).merge(source, take=take, dry_run=dry_run)
     else:
         raise InvalidInput("give a TARGET, or the branch to publish with --branch")
     carried = count_text(done.transactions, "transaction") if done.transactions else "nothing"
@@ -160,7 +174,14 @@ def merge(place: Place, *, target: str | None, target_options: dict[str, str]) -
         if done.commits
         else f"{done.target} has everything of {done.source}: nothing to merge"
     )
+    if dry_run:
+        text = f"{carried} to carry; nothing was committed"
     _tell(place, msgspec.to_builtins(done), text)
+    for left in done.left_out:
+        versions = ", ".join(map(str, left.versions))
+        rows = f" ({count_text(left.rows, 'row')})" if left.rows else ""
+        kept = "would be left out" if dry_run else "are left out, and stay readable there"
+        terminal.note(f"{left.what}{rows} that {left.root} set in version {versions} {kept}")
 
 
 COMMANDS = [replicate, replicas, merge]

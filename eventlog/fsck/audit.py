@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
 from eventlog.format import codec
 from eventlog.model.records import (
@@ -180,7 +182,9 @@ class Audit:
 
     def _check_restored(self, transaction: Transaction) -> list[str]:
         """Return the problems of a restore: adds that were not live at its version (R12.3)."""
-        named = [a.version for a in transaction.actions if isinstance(a, Restore)]
+        restores = [a for a in transaction.actions if isinstance(a, Restore)]
+        # Only the other log can tell what was live there.
+        named = [a.version for a in restores if isinstance(a.origin, UnsetType)]
         adds = [a for a in transaction.actions if isinstance(a, Add)]
         if not named or not adds:
             return []

@@ -6,13 +6,15 @@ and be started again, and several may run at once (FORMAT.md "Merging histories"
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from eventlog.clock import Clock
 from eventlog.errors import (
@@ -29,12 +31,14 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
 from eventlog.merging.history import Step
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter, chunks_of
 from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     Action,
     Drop,
     Replace,
+    Restore,
     SameSegments,
     Segment,
     SetOrigin,
@@ -114,6 +118,7 @@ class Merged:
         declined: number of rewrites that change no rows, and that the target does without.
         segments: number of segments that it copied.
         bytes: their size.
+        left_out: what one of the two did that was not taken, where `take` was needed.
     """
 
     source: str
@@ -127,6 +132,7 @@ class Merged:
     declined: int = 0
     segments: int = 0
     bytes: int = 0
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass
@@ -137,10 +143,19 @@ class _Done:
     bytes: int = 0
     skipped: dict[int, int] = field(default_factory=dict)
     declined: dict[int, int] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
 
 
-def publish(branch: Opened, parent: Opened) -> Merged:
+def publish(
+    branch: Opened, parent: Opened, *, take: Take | None = None, dry_run: bool = False
+) -> Merged:
     """Commit on a table what a branch of it did since the fork, in one version.
+
+    Args:
+        branch: the branch.
+        parent: the table.
+        take: see `eventlog.replication.merge`.
+        dry_run: commit nothing.
 
     Raises:
         CommitConflict: both changed the same in different ways; nothing was committed.
@@ -156,7 +171,24 @@ def publish(branch: Opened, parent: Opened) -> Merged:
             table=parent.uri,
         )
     branch.refresh()
-    return Carrier(branch, parent, store.forks[0].version, at_once=True).run()
+    return Carrier(
+        branch, parent, store.forks[0].version, at_once=True, take=take, dry_run=dry_run
+    ).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How far the target has merged the source.
+
+    Attributes:
+        name: of the origin.
+        old: the version that the target's state names; None if it names none.
+        upto: the version up to which the target has everything.
+    """
+
+    name: str
+    old: int | None
+    upto: int
 
 
 class _Overtaken(Exception):
@@ -190,13 +222,23 @@ class Carrier:
         target: the table that gets them.
         common: the last version that both share.
         at_once: in one commit, so that no reader sees a part of it.
+        take: whose state counts where both did what excludes each other; None: a conflict.
+        dry_run: commit nothing.
     """
 
     def __init__(
-        self, source: Opened, target: Opened, common: int, *, at_once: bool = False
+        self,
+        source: Opened,
+        target: Opened,
+        common: int,
+        *,
+        at_once: bool = False,
+        take: Take | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._source, self._target, self._common = source, target, common
         self._at_once = self._wide = at_once
+        self._take, self._dry_run = take, dry_run
         self._from = source.head()
         self._done = _Done()
         # Whether S3 may copy segments by itself, until it shows otherwise.
@@ -208,6 +250,7 @@ class Carrier:
         self._own: str | None = None  # the name of what the target did since they parted
         self._looked = common  # up to here there is nothing left to carry
         self._gone: tuple[Segment, str] | None = None
+        self._hashes: dict[tuple[bool, int], str | None] = {}  # of the source, or the target
 
     def run(self) -> Merged:
         """Carry everything up to the head that the source handle knows.
@@ -224,12 +267,13 @@ class Carrier:
             origin = self._parted(head)
             if origin is None:
                 return self._merged(head)
-            first = max(self._looked, self._carried_up_to(head, origin)) + 1
+            mark = self._mark(head, origin)
+            first = max(self._looked, self._common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
             commits = self._done.commits
             try:
-                self._round(head, origin, first)
+                self._round(head, origin, mark, first)
                 tries = 0
             except _Overtaken as overtaken:
                 tries = 1 if self._done.commits > commits else tries + 1
@@ -262,88 +306,213 @@ class Carrier:
         self._own = mine.hash_at(head, self._common + 1)
         return theirs.hash_at(self._from, self._common + 1)
 
-    def _round(self, head: Snapshot, origin: str, first: int) -> None:
+    def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:
         """Carry what the next versions of the source did, on this head of the target.
 
         Raises:
             CommitConflict: something cannot be carried.
             _Overtaken: others have committed what stands against it: plan again.
         """
-        pair = self._pair(head, origin)
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
-        upper = pair.own is not None and pair.own > pair.origin
+        upper = self._own is not None and self._own > origin
         self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
         self._wide |= self._in_one
         last = self._from.version
         if not self._wide:
             last = min(first + WINDOW - 1, last)
-        planned, conflict = self._planned(pair, head, first, last)
+        todo = list(steps(self._source.log, first, last))
+        pair = self._pair(head, origin, mark, todo)
+        planned, conflict = self._planned(pair, head, todo)
         if conflict is not None and self._at_once:
-            raise self._refusal(conflict)
-        try:
-            finished = self._commit_all(pair, planned, head)
-        except CommitConflict as conflicting:
-            raise _Overtaken(conflicting) from None
+            planned = []
+        if self._dry_run:
+            self._note_only(head, first, conflict)
+            return
+        self._try(lambda: self._commit_all(pair, mark, planned, head))
         if conflict is not None:
-            raise self._refusal(conflict)
-        if finished:
+            self._unite(conflict)
+        elif self._gone is None:
             self._looked = last
         elif self._wide:
-            raise self._loss()
+            self._unite(None)
         else:
             self._wide = True  # what is gone may have been replaced later
 
-    def _pair(self, head: Snapshot, origin: str) -> Pair:
-        own = self._own
-        mark = None if own is None else origins_of(self._from.meta).get(own)
-        # against another-fork-taken-for-the-target
-        if mark and self._target.log.hash_at(head, mark.version) != mark.commit:
-            raise CommitConflict(
-                f"{self._source.uri} has merged another log that shares more with the target than "
-                f"this one does (its version {mark.version}, by version {mark.token}). What it has "
-                "from there cannot be told from the target's own: merge through that log",
-                table=self._source.uri,
-                version=mark.token,
-            )
+    def _make_room(self) -> None:
+        """Commit a version in which nothing happens."""
+        self._target.commit(self._target.transaction("merge", [], info={"for": "slices"}))
+
+    @staticmethod
+    def _try(commit: Callable[[], object]) -> None:
+        try:
+            commit()
+        except CommitConflict as conflicting:
+            raise _Overtaken(conflicting) from None
+
+    def _note_only(self, head: Snapshot, first: int, conflict: Conflict | None) -> None:
+        """Note what a merge would do."""
+        if conflict is not None:
+            union = self._union(head, conflict)
+            self._done.left_out = union.left_out
+        count = self._from.version - first + 1
+        self._done.transactions += count - len(self._done.skipped) - len(self._done.declined)
+        self._looked = self._from.version
+
+    def _unite(self, conflict: Conflict | None) -> None:
+        """Make the target one with the source by their states.
+
+        Args:
+            conflict: why transactions cannot be carried one by one; None: segments are gone.
+
+        Raises:
+            CommitConflict: both did something to the same, and nobody has chosen.
+            DataLoss: a segment of the source is missing.
+            VersionVacuumed: segments that are needed were deleted by a vacuum.
+            _Overtaken: others have committed what stands against it: plan again.
+        """
+        loss = None if conflict is not None else self._loss()
+        head = self._target.refresh()
+        origin = self._source.log.hash_at(self._from, self._common + 1)
+        assert origin is not None  # noqa: S101 - else there is nothing to merge
+        mark = self._mark(head, origin)
+        try:
+            union = self._union(head, conflict)
+        except CommitConflict:
+            if loss is not None:
+                raise loss from None
+            raise
+        self._done.left_out = union.left_out
+        if union.room > 0:  # so that slices have as many versions as they have at the source
+            for _ in range(union.room):
+                self._try(self._make_room)
+            return self._unite(conflict)
+        carried = union.carried
+        if carried is not None:
+            if not self._copied(carried):
+                raise self._loss()
+            chunks = map(parse_chunk, sorted(carried.still))
+            guards = [Unchanged(chunk.start, chunk.end) for chunk in chunks]
+            self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
+        self._looked = self._from.version
+        return None
+
+    def _union(self, head: Snapshot, conflict: Conflict | None) -> Union:
+        theirs = list(steps(self._source.log, self._common + 1, self._from.version))
+        ours = list(steps(self._target.log, self._common + 1, head.version))
+        chunks = sorted(chunks_of(act for step in (*theirs, *ours) for act in step.acts))
+        origin = self._source.log.hash_at(self._from, self._common + 1) or ""
+        source = self._side(self._source, self._from, theirs, chunks, self._seen(head, self._from))
+        upto = self._mark(head, origin).upto
+        target = self._side(self._target, head, ours, chunks, upto)
+        try:
+            return Uniter(
+                source,
+                target,
+                common=self._common,
+                upper=self._own is not None and self._own > origin,
+                take=self._take,
+                renamed=lambda name: self._renamed(f"{name} after {head.version}"),
+            ).united()
+        except Conflict as found:
+            raise self._refusal(found if conflict is None else _told(conflict, found)) from None
+
+    def _side(
+        self, of: Opened, head: Snapshot, done: Sequence[Step], chunks: Sequence[str], seen: int
+    ) -> Side:
+        names = set(chunks)
+        live = head.segments(chunks=chunks) if chunks else ()
+
+        def is_there(entry: Segment) -> bool:
+            try:
+                retrying(of.clock)(lambda key: of.store.get(key, length=1), keys.key_of(entry))
+            except KeyNotFound:
+                return False
+            return True
+
+        return Side(
+            of.uri,
+            head.version,
+            head.commit_hash,
+            head.meta,
+            [act for step in done for act in step.acts],
+            history.Known(done),
+            seen,
+            {s.id: s for s in live if s.chunk in names},  # larger ones overlap them
+            is_there,
+        )
+
+    def _seen(self, head: Snapshot, at: Snapshot) -> int:
+        """Return the target's version up to which a version of the source has everything."""
+        marks = origins_of(at.meta).values()
+        found = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
+        return max(found, default=-1)
+
+    def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
+        """Return whether a commit is one of the target's."""
+        if not self._common < version <= head.version:
+            return False
+        if version == head.version:
+            return head.commit_hash == commit
+        key = (True, version)
+        if key not in self._hashes:
+            self._hashes[key] = self._target.log.hash_at(head, version)
+        return self._hashes[key] == commit
+
+    def _mark(self, head: Snapshot, origin: str) -> _Mark:
+        """Return under which name the target merges the source, and what it has already (R19.3)."""
+        marks = origins_of(head.meta)
+        found = [
+            (mark.version, name)
+            for name, mark in marks.items()
+            if self._common < mark.version <= self._from.version
+            and self._source.log.hash_at(self._from, mark.version) == mark.commit
+        ]
+        if found:
+            version, name = max(found)
+            return _Mark(name, version, version)
+        if origin not in marks:
+            return _Mark(origin, None, self._common)
+        # The target has merged a log that shares the first of them: the name is another one.
+        known = history.Known(steps(self._target.log, self._common + 1, head.version))
+        for step in steps(self._source.log, self._common + 1, self._from.version):
+            if not known.names(step.commit) and step.commit not in marks:
+                return _Mark(step.commit, None, self._common)
+        return _Mark(origin, None, self._from.version)
+
+    def _pair(self, head: Snapshot, origin: str, mark: _Mark, todo: Sequence[Step]) -> Pair:
+        own = {
+            name
+            for name, m in origins_of(self._from.meta).items()
+            if self._is_ours(head, m.version, m.commit)
+        }
+        ours: set[str] = set()
+        for act in (act for step in todo for act in step.acts if act.carried is not None):
+            assert act.carried is not None  # noqa: S101 - only those
+            if act.carried.id in own:
+                ours.add(act.carried.commit)
+            else:
+                names = {act.carried.commit: act.carried.version} | act.originals
+                ours.update(c for c, v in names.items() if self._is_ours(head, v, c))
+        seen = -1
+        if todo and todo[0].version - 1 > self._common and self._ties is not None:
+            seen = self._seen(head, self._source.log.snapshot(todo[0].version - 1))
         return Pair(
             self._source.uri,
             self._target.uri,
             self._common,
             origin,
-            own,
+            self._own,
             self._from.stored_schema,
+            seen,
+            frozenset(ours),
+            origins_of(head.meta).keys() <= {mark.name},
         )
 
-    def _carried_up_to(self, head: Snapshot, origin: str) -> int:
-        """Return the source's version up to which the target has everything (R19.3)."""
-        mark = origins_of(head.meta).get(origin)
-        if mark is None:
-            return self._common
-        # against another-fork-of-a-merged-log
-        if self._source.log.hash_at(self._from, mark.version) != mark.commit:
-            raise CommitConflict(
-                f"another log that shares more with {self._source.uri} was merged into the target "
-                f"(its version {mark.version}, by version {mark.token}): rows would come twice. "
-                "Merge this one into that one, and that one again into the target",
-                table=self._target.uri,
-                version=mark.token,
-            )
-        return mark.version
-
     def _planned(
-        self, pair: Pair, head: Snapshot, first: int, last: int
+        self, pair: Pair, head: Snapshot, todo: Sequence[Step]
     ) -> tuple[list[Carried], Conflict | None]:
         """Return what to commit for these versions of the source, up to a conflict."""
-        todo = list(steps(self._source.log, first, last))
-        known = self._ties is not None or _third(todo, pair)
-        before = self._source.log.snapshot(first - 1).meta if known else None
-        origins = {} if before is None else origins_of(before)
-        told = (*origins.items(), *origins_of(self._from.meta).items())
-        marks = {(name, mark.version, mark.commit) for name, mark in told}
-        marks.update(history.marks(act for step in todo for act in step.acts))
-        versions = {name: mark.version for name, mark in origins.items()}
-        pair = replace(pair, origins=versions, marks=frozenset(marks))
         past: Past | None = None
         while True:
             planner = self._planner(pair, head, todo, past)
@@ -351,7 +520,7 @@ class Carrier:
                 made, conflict = _decided(planner, todo)
             except PastNeeded:
                 past = Past(
-                    list(steps(self._source.log, self._common + 1, first - 1)),
+                    list(steps(self._source.log, self._common + 1, todo[0].version - 1)),
                     list(steps(self._target.log, self._common + 1, head.version)),
                 )
                 continue
@@ -391,16 +560,17 @@ class Carrier:
             asked.update((drop.id, drop.chunk) for drop in act.drops)
         return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
 
-    def _commit_all(self, pair: Pair, planned: Sequence[Carried], head: Snapshot) -> bool:
-        """Commit what was planned on this head, in order; return whether that was all.
+    def _commit_all(
+        self, pair: Pair, mark: _Mark, planned: Sequence[Carried], head: Snapshot
+    ) -> None:
+        """Commit what was planned on this head, in order, and note what is gone.
 
         What a vacuum of the source has deleted is left out together with what replaced it later.
         """
         if self._in_one and planned:
             planned = [reduce(Carried.then, planned)]
         pending: Carried | None = None
-        mark = origins_of(head.meta).get(pair.origin)
-        old = None if mark is None else mark.version
+        old, self._gone = mark.old, None
         # A target that did nothing of its own may be made to follow the source meanwhile: it has
         # everything then, under no origin.
         alone = [SameSegments(head.hash_sum())] if pair.own is None else []
@@ -409,9 +579,8 @@ class Carrier:
             if self._copied(pending):
                 # against planned-on-another-head
                 guards = [*(alone if old is None else []), *_guards(pending, head)]
-                self._commit(pair, pending, head.version, old, guards)
+                self._commit(mark.name, pending, head.version, old, guards)
                 old, pending = pending.version, None
-        return pending is None
 
     def _copied(self, carried: Carried) -> bool:
         """Copy the segments that the target does not have yet; return whether none is gone."""
@@ -492,20 +661,26 @@ class Carrier:
         return bool(digest)
 
     def _commit(
-        self, pair: Pair, carried: Carried, checked: int, old: int | None, guards: Sequence[Action]
+        self,
+        name: str,
+        carried: Carried,
+        checked: int,
+        old: int | None,
+        guards: Sequence[Action],
     ) -> None:
         head = self._target.head()
         live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
         if len(live) < len(carried.drops):
             raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
-        known = any(r.old is not None and r.first <= r.old for r in carried.apps.values())
+        named = {} if carried.commits.keys() == {carried.commit} else carried.commits
         origin = SetOrigin(
-            pair.origin,
+            name,
             old,
             carried.version,
             carried.commit,
             dict(carried.apps),
-            checked if known else None,
+            checked,
+            tuple(sorted((v, c) for c, v in named.items())) or UNSET,
         )
         adds = [
             msgspec.structs.replace(add_of(entry), epoch=self._staged[entry.id])
@@ -515,7 +690,7 @@ class Carrier:
         actions: list[Action] = [
             *guards,
             origin,  # first: the others raise what it is compared with
-            *carried.origins,
+            *([Restore(carried.version, origin=name)] if carried.united else []),
             *carried.changes,
             *rewrite,
             *map(drop_of, live.values()),
@@ -528,6 +703,8 @@ class Carrier:
             history.COUNT: str(carried.transactions),
             "version": str(carried.version),
         }
+        if carried.united:
+            info[history.UNITED] = carried.united
         read = checked if carried.still else head.version
         read = read if carried.seen is None else carried.seen
         self._target.commit(
@@ -541,9 +718,22 @@ class Carrier:
         carried = "nothing was committed" if self._at_once else "all before it is merged"
         return CommitConflict(
             f"version {conflict.version} of {self._source.uri} cannot be merged into "
-            f"{self._target.uri}: {conflict.reason}{ours}; {carried}",
+            f"{self._target.uri}: {conflict.reason}{ours}; {carried}. {self._ways_out()}",
             table=self._target.uri,
             version=conflict.ours,
+        )
+
+    def _ways_out(self) -> str:
+        """Return the commands that lead on."""
+        store = self._source.store
+        if self._at_once and isinstance(store, BranchStore):
+            places = f"--branch {shlex.quote(store.forks[0].name)} {shlex.quote(store.parent.uri)}"
+        else:
+            places = f"{shlex.quote(self._source.uri)} {shlex.quote(self._target.uri)}"
+        return (
+            "Choose whose state counts where both changed the same, and what the other one did "
+            f"there is left out: `eventlog merge {places} --take source` or `--take target`; "
+            "--dry-run lists it before"
         )
 
     def _loss(self) -> DataLoss | VersionVacuumed:
@@ -555,7 +745,7 @@ class Carrier:
                 f"rows of version {entry.version} must be added once more after those of "
                 f"{self._source.uri}, so that both have one order, and a vacuum has deleted them. "
                 "Merge in the other direction; merge more often than the retention, or pin the "
-                "version up to which was merged",
+                f"version up to which was merged. {self._ways_out()}",
                 table=self._target.uri,
                 version=entry.version,
             )
@@ -566,7 +756,7 @@ class Carrier:
                 "segment that the target needs, because it has rewritten itself what replaces it, "
                 "or because the rows were dropped in a way that conflicts. Restore the object "
                 "from a backup; pin the source at the version up to which it is merged, so that "
-                "vacuums wait for the next merge",
+                f"vacuums wait for the next merge. {self._ways_out()}",
                 table=self._source.uri,
                 key=key,
                 version=entry.version,
@@ -592,6 +782,7 @@ class Carrier:
             sum(done.declined.values()),
             done.segments,
             done.bytes,
+            done.left_out,
         )
 
 
@@ -610,8 +801,12 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
         rest = planner.rest() if made else None
     except Conflict as found:  # without the rest, what was made would come in the wrong order
         return [], found
-    left = planner.left() if conflict is None else None
-    return [*made, *(c for c in (rest, left) if c is not None)], conflict
+    return [*made, *(c for c in (rest,) if c is not None)], conflict
+
+
+def _told(replayed: Conflict, united: Conflict) -> Conflict:
+    """Return the conflict to tell of the two: of the commits, if it names what was done."""
+    return replayed if replayed.ours is not None else united
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:
@@ -620,12 +815,6 @@ def _guards(carried: Carried, head: Snapshot) -> list[Action]:
         return [SameSegments(head.hash_sum())] if carried.still else []
     chunks = (parse_chunk(name) for name in sorted(carried.still))
     return [Unchanged(chunk.start, chunk.end) for chunk in chunks]
-
-
-def _third(todo: Sequence[Step], pair: Pair) -> bool:
-    """Return whether one of the commits carries from a third log."""
-    names = {name for step in todo for act in step.acts for name in act.origins}
-    return bool(names - {pair.own})
 
 
 def _damaged(store: ObjectStore, key: str, entry: Segment) -> DataLoss:

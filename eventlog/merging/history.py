@@ -19,19 +19,23 @@ from eventlog.model.records import (
     Replace,
     Restore,
     Segment,
+    SetBuckets,
+    SetGranularity,
     SetOrigin,
+    SetProperties,
+    SetSchema,
     Transaction,
 )
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
+UNITED = "united"  # in the `info` of what makes two logs one by their states
+PURE = "source"  # there: each chunk that it changed became what it is at the source
+BOTH = "both"  # there: it has rows of both, or somebody has chosen
 _MANY = 2  # where a writer has not said how many
 
 # Sequences of an app: the first and the last of each run, in order.
 Runs = tuple[tuple[int, int], ...]
-
-# Of a log that was merged: its origin, one of its versions, and the hash of that commit.
-Mark = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +44,54 @@ class Act:
 
     Attributes:
         version: of its commit.
+        commit: the hash of its commit.
         transaction: with all its actions.
         adds: the segments that it made live.
         drops: those that it dropped.
     """
 
     version: int
+    commit: str
     transaction: Transaction
     adds: tuple[Segment, ...]
     drops: tuple[Drop, ...]
 
     @property
-    def origins(self) -> dict[str, SetOrigin]:
-        """What it carried from other logs, by origin; first of the one that it was carried from."""
-        return {a.id: a for a in self.transaction.actions if isinstance(a, SetOrigin)}
+    def carried(self) -> SetOrigin | None:
+        """From which log it was carried; None if it was written here."""
+        found = (a for a in self.transaction.actions if isinstance(a, SetOrigin))
+        return next(found, None)
+
+    @property
+    def originals(self) -> dict[str, int]:
+        """The commits in which what it did was first committed: hashes, with their versions.
+
+        They stay the same however many logs carry it on.
+        """
+        carried = self.carried
+        if carried is None:
+            return {self.commit: self.version}
+        more = () if isinstance(carried.commits, UnsetType) else carried.commits
+        found = {name: version for version, name in more} or {carried.commit: carried.version}
+        return found | {self.commit: self.version} if self.unites else found
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it made two logs one by their states."""
+        actions = self.transaction.actions
+        return any(isinstance(a, Restore) and not isinstance(a.origin, UnsetType) for a in actions)
+
+    @property
+    def unites(self) -> bool:
+        """Whether it did so, and not all that it did was carried."""
+        return self.is_state and self.transaction.info.get(UNITED) != PURE
+
+    @property
+    def does_anything(self) -> bool:
+        """Whether it changed segments, or what a merge carries of the small state."""
+        kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
+        changes = any(isinstance(action, kinds) for action in self.transaction.actions)
+        return bool(self.adds or self.drops or changes)
 
     @property
     def rewrites(self) -> bool:
@@ -82,14 +120,15 @@ class Act:
         """The units of work that are done by it: of each app the sequences."""
         app = self.transaction.app
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
-        for name, rise in ((n, r) for o in self.origins.values() for n, r in o.apps.items()):
+        carried = {} if self.carried is None else self.carried.apps
+        for name, rise in carried.items():
             done[name] = union(done.get(name, ()), rise.done)
         return done
 
     @property
     def count(self) -> int:
         """How many transactions it is: those that it carried, by however many logs they came."""
-        told = self.transaction.info.get(COUNT, "") if self.origins else "1"
+        told = self.transaction.info.get(COUNT, "") if self.carried else "1"
         return int(told) if told.isdecimal() else _MANY
 
     @property
@@ -127,26 +166,30 @@ def union(some: Runs, others: Runs) -> Runs:
     return tuple(found)
 
 
-def marks(acts: Iterable[Act]) -> Iterator[Mark]:
-    """Yield what these transactions say of the logs that they carried from."""
-    for act in acts:
-        for action in act.transaction.actions:
-            if isinstance(action, SetOrigin):
-                yield action.id, action.version, action.commit
+class Known:
+    """Which transactions a log has, by the hashes of the commits that they were first committed in.
 
-
-def agreed(theirs: Iterable[Mark], ours: Iterable[Mark]) -> dict[str, int]:
-    """Return up to which version of the logs that they have merged we have merged them, too.
-
-    A commit tells it, and not an origin: logs that differ above the first version that an origin
-    names have it in common, and one log has several, for targets that share more or less with it.
+    Args:
+        steps: the commits of the log since it and another one parted.
     """
-    commits = {(version, commit) for _, version, commit in ours}
-    found: dict[str, int] = {}
-    for name, version, commit in theirs:
-        if (version, commit) in commits:
-            found[name] = max(version, found.get(name, version))
-    return found
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._commits: set[str] = set()
+        for step in steps:
+            self._commits.add(step.commit)
+            self._commits.update(name for act in step.acts for name in act.originals)
+
+    def has(self, act: Act) -> bool:
+        """Return whether the log has all that a transaction did."""
+        return act.commit in self._commits or self._commits.issuperset(act.originals)
+
+    def has_part(self, act: Act) -> bool:
+        """Return whether the log has some of what a transaction did."""
+        return not self._commits.isdisjoint(act.originals)
+
+    def names(self, commit: str) -> bool:
+        """Return whether the log has, or has carried, this commit."""
+        return commit in self._commits
 
 
 class Units:
@@ -194,14 +237,14 @@ def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction
         commit_hash: its hash.
         transactions: those that took effect, none spilled.
     """
-    return Step(commit.header.version, commit_hash, tuple(_acts(commit, transactions)))
+    return Step(commit.header.version, commit_hash, tuple(_acts(commit, commit_hash, transactions)))
 
 
-def _acts(commit: Commit, transactions: Sequence[Transaction]) -> Iterator[Act]:
+def _acts(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Iterator[Act]:
     version, partition = commit.header.version, 0
     for transaction in transactions:
         adds = [action for action in transaction.actions if isinstance(action, Add)]
         entries = tuple(fold.segment_of(a, version, partition + n) for n, a in enumerate(adds))
         partition += len(adds)
         drops = tuple(action for action in transaction.actions if isinstance(action, Drop))
-        yield Act(version, transaction, entries, drops)
+        yield Act(version, commit_hash, transaction, entries, drops)

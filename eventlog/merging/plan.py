@@ -26,10 +26,8 @@ from eventlog.model.records import (
     Segment,
     SetBuckets,
     SetGranularity,
-    SetOrigin,
     SetProperties,
     SetSchema,
-    origins_of,
 )
 from eventlog.state.keyed.rule import keyed_of
 
@@ -74,11 +72,12 @@ class Pair:
         source: root URI of the source.
         target: that of the target.
         common: the last version that they share.
-        origin: the name of what the source did since.
-        own: the name of what the target did since; None if it did nothing.
+        origin: the hash of the first version of the source after that.
+        own: that of the target; None if it has none.
         schema: the source's newest schema.
-        origins: what the source has of other logs at the version from which on it is carried.
-        marks: what the source says of other logs there and in what is carried, and at its head.
+        seen: the target's version up to which the source has everything, before what is carried.
+        ours: hashes of commits of the target that the source names in what is carried.
+        alone: whether the target has merged nothing else than the source.
     """
 
     source: str
@@ -87,8 +86,9 @@ class Pair:
     origin: str
     own: str | None
     schema: Schema
-    origins: Mapping[str, int] = field(default_factory=dict)
-    marks: frozenset[history.Mark] = frozenset()
+    seen: int = -1
+    ours: frozenset[str] = frozenset()
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Carried:
         adds: segments of the source, with the target's schema.
         drops: ids of segments of the target, and their chunks.
         changes: changes of the small state, in order.
-        origins: those of third logs.
+        commits: those in which what it carries was first committed: hashes, with their versions.
         apps: what becomes of the sequences of apps.
         deletes: for a rewrite, the number of rows that it deletes; None: it is none.
         operations: the source's.
@@ -111,6 +111,8 @@ class Carried:
         seen: for drops of a keyed table, the target's version that the source had seen; None: the
             newest.
         still: chunks to which nothing may be added meanwhile.
+        united: where it makes the two one by their states: "source" where each chunk that it
+            changes becomes what it is at the source, else "both".
     """
 
     version: int
@@ -118,7 +120,7 @@ class Carried:
     adds: tuple[Segment, ...] = ()
     drops: tuple[tuple[str, str], ...] = ()
     changes: tuple[Action, ...] = ()
-    origins: tuple[SetOrigin, ...] = ()
+    commits: Mapping[str, int] = field(default_factory=dict)
     apps: Mapping[str, AppRise] = field(default_factory=dict)
     deletes: int | None = None
     operations: tuple[str, ...] = ()
@@ -126,11 +128,12 @@ class Carried:
     copies: Mapping[str, tuple[tuple[bool, str], ...]] = field(default_factory=dict)
     seen: int | None = None
     still: frozenset[str] = frozenset()
+    united: str | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether the target would be the same without it."""
-        return not (self.adds or self.drops or self.changes or self.origins or self.apps)
+        return not (self.adds or self.drops or self.changes or self.apps)
 
     def then(self, later: Carried) -> Carried:
         """Return the one transaction that has the effect of both."""
@@ -154,7 +157,7 @@ class Carried:
                 *(d for d in later.drops if d[0] not in added),
             ),
             (*self.changes, *later.changes),
-            (*self.origins, *later.origins),
+            {**self.commits, **later.commits},
             dict(sorted(apps.items(), key=lambda item: item[0].encode())),
             operations=(*self.operations, *later.operations),
             transactions=self.transactions + later.transactions,
@@ -185,25 +188,21 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._meta, self._live = pair, meta, set(live)
         self._past = past
-        self._left: Step | None = None  # of which the target has everything, and no record
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
         self._units = history.Units(())  # what the target has
-        self._touched: set[str] = set()  # segments that it has added or dropped since they parted
         self._had: dict[str, list[tuple[str | None, int]]] | None = None
+        self._has: history.Known | None = None  # of all logs
+        self._alone_acts: list[Act] = []  # of the target, and not of the source
+        self._alone_ids: set[str] = set()
         if past is not None:
-            self._rows = Rows(pair.own, pair.origin, past.source, past.target)
+            self._has, theirs = history.Known(past.target), history.Known(past.source)
+            self._rows = Rows(past.source, past.target, self._has, theirs)
             acts = [act for step in past.target for act in step.acts]
             self._units = history.Units(acts)
-            self._had = _values([act for act in acts if pair.origin not in act.origins])
-            self._touched.update(s.id for a in acts for s in a.adds)
-            self._touched.update(d.id for a in acts for d in a.drops)
-        self._origins = {name: mark.version for name, mark in origins_of(meta).items()}
-        self._agreed = history.agreed(*_marks(pair, meta, past))
-        self._had_before = dict(self._origins)
-        self._merged_others = bool(self._origins.keys() - {pair.origin})
-        self._known_up_to = dict(self._origins)  # with what needs no record of its own
-        self._theirs = dict(pair.origins)
+            self._alone_acts = [act for act in acts if not theirs.has(act)]
+            self._alone_ids = {act.transaction.id for act in self._alone_acts}
+            self._had = _values(self._alone_acts)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
 
     def carry(self, step: Step) -> Carried | None:
@@ -218,10 +217,8 @@ class Planner:
             if self._is_new(act):
                 part = self._act(act)
             else:
-                self._count(self.skipped, act, self._does_anything(act))
+                self._count(self.skipped, act, act.does_anything)
                 part = self._known(act)
-                if self._does_anything(act) and self._theirs.keys() - {self._pair.own}:
-                    self._left = step
             if part is not None:
                 carried = carried.then(part)
                 if len(step.acts) == 1:
@@ -230,15 +227,7 @@ class Planner:
                 self._rows.at_source(act)
         if carried.is_empty:
             return None
-        self._left = None
         return replace(carried, version=step.version, commit=step.commit)
-
-    def left(self) -> Carried | None:
-        """Return a record of what the target has of the last commits; None if it needs none.
-
-        Where there are third logs it is compared with what they have of the source.
-        """
-        return None if self._left is None else Carried(self._left.version, self._left.commit)
 
     def rest(self) -> Carried | None:
         """Return what has to be committed with the last of them; None if nothing has."""
@@ -252,125 +241,37 @@ class Planner:
     def _count(counts: dict[int, int], act: Act, number: int) -> None:
         counts[act.version] = counts.get(act.version, 0) + number
 
-    @staticmethod
-    def _does_anything(act: Act) -> bool:
-        kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
-        changes = any(isinstance(action, kinds) for action in act.transaction.actions)
-        return bool(act.adds or act.drops or changes)
-
     def _is_new(self, act: Act) -> bool:
         """Return whether the target does not have what a transaction did."""
         self._unit = None
-        before = {name: self._theirs.get(name) for name in act.origins}
-        self._theirs.update((name, origin.version) for name, origin in act.origins.items())
-        if before and (self._came_already(act, before) or not self._does_anything(act)):
-            for name, origin in act.origins.items():
-                if self._known_up_to.get(name) == before[name] and name != self._pair.own:
-                    self._known_up_to[name] = origin.version
+        if not act.does_anything and (act.carried is not None or not act.units):
             return False
+        if self._has_it(act):
+            return False
+        if act.is_state:
+            raise Conflict("it made two logs one by their states", act.version)
         return not self._is_done(act)
 
-    def _came_already(self, act: Act, before: Mapping[str, int | None]) -> bool:
-        """Return whether the target has what a transaction carried from other logs.
-
-        Args:
-            act: the transaction.
-            before: what the source had of them before it.
-        """
-        direct, *others = act.origins
-        if self._has(act, direct):
+    def _has_it(self, act: Act) -> bool:
+        """Return whether the target has what a transaction did, by itself or from another log."""
+        ours, named = self._pair.ours, act.originals
+        direct = act.carried is not None and not act.unites and act.carried.commit in ours
+        if direct or ours.issuperset(named):
+            return True  # against own-rows-carried-back
+        part = not ours.isdisjoint(named)
+        if self._has is None:
+            if not self._pair.alone:
+                raise PastNeeded
+        elif self._has.has(act):
             return True
-        # One transaction that came by several logs is in all of them.
-        one = act.count == 1
-        parts = others if others and one else list(act.origins)
-        missing = [name for name in parts if not self._has(act, name)]
-        # against rest-of-several-logs-left-out
-        if not missing or (one and len(missing) < len(parts)):
-            return True
-        if not self._does_anything(act):  # a record
-            return False
-        if len(missing) < len(parts):
+        else:
+            part |= self._has.has_part(act)
+        if part:  # against rest-of-several-transactions-left-out
             raise Conflict(
-                "it carries transactions of several logs at once, and the target has those of some "
-                f"of them, but not of others (origin {missing[0][:16]}…): merge the log from which "
-                f"it was carried (origin {direct[:16]}…) into the target first",
+                "it carries several transactions of another log, and the target has some of them",
                 act.version,
             )
-        for name in parts:
-            known = self._known_up_to.get(name)
-            if known != before[name]:
-                raise Conflict(
-                    f"both have merged parts of a third log (origin {name[:16]}…), the target up "
-                    f"to its version {known}, the source from {before[name]} to "
-                    f"{act.origins[name].version} at once: merge that log into the target first",
-                    act.version,
-                )
-        return self._came_by_another_name(act, parts)
-
-    def _came_by_another_name(self, act: Act, parts: Sequence[str]) -> bool:
-        """Return whether the target has what none of the origins says.
-
-        Where several logs were forked from each other one commit has several origins.
-        """
-        new = any(name not in self._known_up_to for name in parts)
-        apart = [name for name in parts if self._may_be_apart(name)]
-        if apart or (new and self._merged_others):  # against carried-under-another-name
-            if self._past is None:
-                raise PastNeeded
-            if self._is_there(act):
-                return True
-        if apart:
-            raise self._uncertain(act, apart[0])
         return False
-
-    def _may_be_apart(self, name: str) -> bool:
-        """Return whether what the target has of an origin may not be what the source has of it."""
-        had = self._had_before.get(name, -1)
-        return had > self._agreed.get(name, -1) and self._known_up_to.get(name) == had
-
-    def _has(self, act: Act, name: str) -> bool:
-        """Return whether the target has what a transaction carried of a log."""
-        if name == self._pair.own:  # against own-rows-carried-back
-            return True
-        if act.origins[name].version <= self._agreed.get(name, -1):
-            return True  # against third-log-carried-twice
-        known = self._known_up_to.get(name)
-        if known is None or known < act.origins[name].version:
-            return False
-        return self._is_same(act, name)
-
-    def _is_same(self, act: Act, name: str) -> bool:
-        """Return True where the target has this version from the log that the source merged.
-
-        A log and a fork of it have one origin, so that both have a version does not say it.
-        """
-        if act.rewrites or not self._does_anything(act):  # the rows are the same without it
-            return True
-        if self._is_there(act):
-            return True
-        if act.unit is not None and self._units.shared(act) is not None:
-            return True
-        # against fork-of-a-third-log-taken-for-it
-        raise self._uncertain(act, name)
-
-    def _is_there(self, act: Act) -> bool:
-        """Return whether the target has the segments of a transaction, whoever carried them."""
-        if self._past is None or self._rows is None:
-            raise PastNeeded
-        ids = [s.id for s in act.adds] or [d.id for d in act.drops]
-        # What the source adds once more, as a restore does, tells nothing.
-        return bool(ids) and self._touched.issuperset(ids) and self._rows.is_first(ids)
-
-    @staticmethod
-    def _uncertain(act: Act, name: str) -> Conflict:
-        return Conflict(
-            f"the target has merged versions of a third log (origin {name[:16]}…), and it is not "
-            "certain that this is one of them: it may be of another log that shares the first ones "
-            "with it. Merge that third log into the source as far as into the target, and then "
-            "this one again; where there are two such logs, merge the one into the other, and "
-            "that one into the target",
-            act.version,
-        )
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a unit of work itself."""
@@ -384,8 +285,8 @@ class Planner:
             return False
         if act.unit is None:
             raise Conflict(
-                "it carries several transactions of a third log at once, and the target has done "
-                "one of them itself: merge that log into the target first",
+                "it carries several transactions of another log, and the target has done one of "
+                "them itself",
                 act.version,
                 done.version,
             )
@@ -434,7 +335,7 @@ class Planner:
             tuple(translated(s, self._pair.schema, schema) for s in adds),
             drops,
             tuple(changes),
-            self._third(act),
+            act.originals,
             self._rises(act),
             replaces[0].deletes if replaces and whole else None,
             (act.transaction.operation,),
@@ -447,8 +348,7 @@ class Planner:
             return None
         if self._past is None:
             raise PastNeeded
-        acts = (act for step in self._past.target for act in step.acts)
-        own = (act for act in acts if self._pair.origin not in act.origins)
+        own = self._alone_acts
         return next((act for act in own if act.adds or act.drops), None)
 
     def _applies(self, act: Act) -> bool:
@@ -471,15 +371,6 @@ class Planner:
                 differs.version,
             ) from None
         return (*here, *((i, self._rows.chunks[i]) for i in dict.fromkeys(more))), False
-
-    def _third(self, act: Act) -> tuple[SetOrigin, ...]:
-        """Return the origins of third logs whose transactions the source has carried."""
-        found = []
-        for name, origin in act.origins.items():
-            old = self._origins.get(name)
-            found.append(SetOrigin(name, old, origin.version, origin.commit))
-            self._origins[name] = self._known_up_to[name] = origin.version
-        return tuple(found)
 
     def _rises(self, act: Act) -> dict[str, AppRise]:
         """Return what becomes of the sequences of the apps whose work is carried."""
@@ -569,15 +460,6 @@ class Planner:
         layout = msgspec.structs.replace(layout, granularity=action.new)
         self._meta = msgspec.structs.replace(self._meta, layout=layout)
         return action
-
-
-def _marks(pair: Pair, meta: Meta, past: Past | None) -> tuple[set[history.Mark], ...]:
-    """Return what the source says of other logs, and what the target says."""
-    theirs, ours = set(pair.marks), {(n, o.version, o.commit) for n, o in origins_of(meta).items()}
-    if past is not None:
-        theirs.update(history.marks(act for step in past.source for act in step.acts))
-        ours.update(history.marks(act for step in past.target for act in step.acts))
-    return theirs, ours
 
 
 _GRANULARITY = "\0granularity"  # no property is called so

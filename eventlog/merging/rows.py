@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from eventlog.merging.history import Act, Step
+from eventlog.merging.history import Act, Known, Step
 
 
 class Differs(Exception):
@@ -30,18 +30,21 @@ class Rows:
     """The groups of two logs, and what the source has live.
 
     Args:
-        own: the name of the target's origin, under which the source carries what the target did;
-            None if the target did nothing of its own.
-        origin: the name of the source's origin.
         source: what the source did since they parted, as far as it is carried.
         target: what the target did since.
+        ours: what the target has.
+        theirs: what the source has.
 
     Attributes:
         chunks: the chunk of each segment that one of the two added or dropped.
     """
 
     def __init__(
-        self, own: str | None, origin: str, source: Sequence[Step], target: Sequence[Step]
+        self,
+        source: Sequence[Step],
+        target: Sequence[Step],
+        ours: Known,
+        theirs: Known,
     ) -> None:
         self.chunks: dict[str, str] = {}
         self._parent: dict[str, str] = {}
@@ -52,18 +55,18 @@ class Rows:
         self._fresh: dict[str, int] = {}
         self._made: set[str] = set()  # at the target, since they parted
         self._dropped: dict[str, tuple[int, bool]] = {}
-        theirs = [act for step in source for act in step.acts]
-        ours = [act for step in target for act in step.acts]
-        both = _rewrites(theirs).keys() & _rewrites(ours).keys()
-        for act in ours:
-            self._at_target(act, carried=origin in act.origins)
-        units = _units(act for act in ours if origin not in act.origins)
-        for act in theirs:
+        there = [act for step in source for act in step.acts]
+        here = [act for step in target for act in step.acts]
+        both = _rewrites(there).keys() & _rewrites(here).keys()
+        for act in here:
+            self._at_target(act, carried=theirs.has(act))
+        units = _units(act for act in here if not theirs.has(act))
+        for act in there:
             self.at_source(act)
-            done = units.get(act.unit) if act.unit and own not in act.origins else None
+            done = units.get(act.unit) if act.unit and not ours.has(act) else None
             if done is not None:
                 self.same_unit(act, done)
-        for act in (*ours, *theirs):
+        for act in (*here, *there):
             if act.rewrites and _outputs(act) not in both:
                 self.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
 
@@ -92,10 +95,6 @@ class Rows:
         self._arrived.update(s.id for s in act.adds)
         for segment in act.adds:
             self._fresh.pop(segment.id, None)
-
-    def is_first(self, ids: Iterable[str]) -> bool:
-        """Return whether the source has added none of these before."""
-        return self._arrived.isdisjoint(ids)
 
     def relate(self, ids: Iterable[str]) -> None:
         """Note that these are of one group."""

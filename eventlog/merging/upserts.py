@@ -66,23 +66,38 @@ class KeyedPlanner(Planner):
         super().__init__(pair, meta, live, past)
         self._ties, self._renamed = ties, renamed
         self._upper = pair.own is not None and pair.own > pair.origin
-        self._seen = max(pair.common, pair.origins.get(pair.own or "", -1))
+        self._seen = max(pair.common, pair.seen)
         self._chunks = {name: list(entries) for name, entries in chunks.items()}
         self._met: list[Segment] = []  # what comes late, so that more must come after it
         self._placed: set[str] = set()  # the target's own segments that have their place
         self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
         self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
-        self._arrived = set() if past is None else {s.id for s in _segments(past.source)}
+        self._arrived: dict[str, int] = {}  # at the source since they parted, in which version
+        self._there: dict[str, Segment] = {}  # what of it the source has live
+        for step in () if past is None else past.source:
+            self._note(step)
         self._last = Carried(pair.common, "")
         self._steps = [] if past is None else list(past.source)  # what the source did, so far
 
     def carry(self, step: Step) -> Carried | None:
         """See `Planner.carry`."""
-        self._last = Carried(step.version, step.commit)
+        before, self._last = self._last, Carried(step.version, step.commit)
         self._steps.append(step)
-        carried = super().carry(step)
-        self._arrived.update(s.id for act in step.acts for s in act.adds)
+        try:
+            carried = super().carry(step)
+        except Conflict:
+            self._last = before
+            raise
+        self._note(step)
         return carried
+
+    def _note(self, step: Step) -> None:
+        """Note what the source did."""
+        for act in step.acts:
+            for drop in act.drops:
+                self._there.pop(drop.id, None)
+            self._arrived.update((s.id, span(s)[0]) for s in act.adds)
+            self._there.update((s.id, s) for s in act.adds)
 
     def rest(self) -> Carried | None:
         """Return the target's own transactions that the source has not, once more."""
@@ -101,16 +116,15 @@ class KeyedPlanner(Planner):
         """Yield what the target did itself, and the source does not have."""
         if self._past is None:
             raise PastNeeded
-        for act in (act for step in self._past.target for act in step.acts):
-            own = self._pair.origin not in act.origins and not act.merges_slices
-            if own and act.version > self._seen:
+        for act in self._alone_acts:
+            if act.version > self._seen and not act.merges_slices:
                 yield act
 
     def _known(self, act: Act) -> Carried | None:
         """Put a transaction of the target where the source has it, if it comes too early there."""
-        own = act.origins.get(self._pair.own or "")
-        if own is not None:
-            self._seen = max(self._seen, own.version)
+        carried = act.carried
+        if carried is not None and carried.commit in self._pair.ours:
+            self._seen = max(self._seen, carried.version)
         elif self._unit is None and self._ties != "none" and act.adds:
             raise Conflict(
                 "both have merged the same transactions of a third log, and in a keyed table their "
@@ -118,7 +132,7 @@ class KeyedPlanner(Planner):
                 act.version,
             )
         mine = act.adds if self._unit is None else self._unit.adds
-        self._arrived.update(s.id for s in mine)
+        self._arrived.update((s.id, act.version) for s in mine)
         return self._repeat(act, mine) if self._repeats else None
 
     def _repeat(self, act: Act, mine: Sequence[Segment]) -> Carried:
@@ -165,6 +179,8 @@ class KeyedPlanner(Planner):
                 act.version,
             )
         self._check_above(act, self._steps)
+        if any(s.id in self._ours for s in act.adds):
+            raise Conflict("it adds rows that the target has from another log", act.version)
         changes = self._changes(act)
         drops = self._overwritten(act)
         if self._ties == "refuse":
@@ -185,7 +201,7 @@ class KeyedPlanner(Planner):
             adds,
             drops,
             tuple(changes),
-            self._third(act),
+            act.originals,
             self._rises(act),
             None,
             (act.transaction.operation,),
@@ -253,13 +269,15 @@ class KeyedPlanner(Planner):
 
     def _was_seen(self, entry: Segment, act: Act) -> bool:
         """Return whether the source had the rows of a segment when it overwrote its chunk."""
-        if entry.id in self._arrived or slice_of(entry).low is None:
+        if entry.id in self._arrived:  # against rows-beside-an-overwrite-dropped
+            return not self._stays(entry, act)
+        if slice_of(entry).low is None:
             return True
         low, high = span(entry)
         seen = set(self._parts_seen(entry.chunk, low, high))
         if low <= self._pair.common:
             seen.add(True)
-        if len(seen) > 1:  # against unseen-rows-dropped
+        if len(seen) > 1:
             raise Conflict(
                 f"it overwrites chunk {entry.chunk}, of which the target has merged rows with "
                 "newer ones of its own",
@@ -268,11 +286,20 @@ class KeyedPlanner(Planner):
             )
         return False not in seen
 
+    def _stays(self, entry: Segment, act: Act) -> bool:
+        """Return whether the source keeps the rows of a segment when it drops others of the chunk.
+
+        They were written beside an overwrite, here or where it was carried from.
+        """
+        gone, version = {drop.id for drop in act.drops}, self._arrived[entry.id]
+        kept = (s for s in self._there.values() if s.chunk == entry.chunk and s.id not in gone)
+        return any(span(s)[0] <= version <= span(s)[1] and _meet(s, entry) for s in kept)
+
     def _parts_seen(self, chunk: str, low: int, high: int) -> Iterator[bool]:
         """Yield of what the target wrote in these versions whether the source has it."""
         for ours in (a for s in self._past.target for a in s.acts) if self._past else ():
             if low <= ours.version <= high and not ours.merges_slices:
-                theirs = self._pair.origin in ours.origins or ours.version <= self._seen
+                theirs = ours.transaction.id not in self._alone_ids or ours.version <= self._seen
                 here = (s for s in ours.adds if s.chunk == chunk)
                 yield from (theirs or s.id in self._arrived for s in here)
 

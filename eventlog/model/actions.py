@@ -220,14 +220,19 @@ class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unk
     which may be below the fence: a vacuum does not delete segments that were live at a version
     above the horizon.
 
+    With an `origin` they were live at that version of another log, up to which the transaction
+    merges it, or here; then the two are made one by their states.
+
     Attributes:
         version: the version that is restored.
         apps: by app id, what becomes of the sequences of apps that have done units of work since;
             absent if there are none.
+        origin: the other log; absent for this one.
     """
 
     version: Count
     apps: dict[str, AppReset] | UnsetType = UNSET
+    origin: str | UnsetType = UNSET
 
 
 class SameSegments(
@@ -368,6 +373,8 @@ class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_un
         apps: what becomes of the sequences of apps whose transactions are carried, by app id.
         checked: the version of this log up to which it was looked for transactions of theirs that
             are done already; None if each of `apps` starts above `old`.
+        commits: versions and hashes of the other commits, of whatever logs, whose transactions are
+            carried with this one; absent if there are none.
     """
 
     id: str
@@ -376,6 +383,7 @@ class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_un
     commit: str
     apps: dict[str, AppRise] = {}
     checked: Count | None = None
+    commits: tuple[tuple[Count, str], ...] | UnsetType = UNSET
 
 
 Action = (

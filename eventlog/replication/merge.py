@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from eventlog.arguments import shown
 from eventlog.clock import Clock, SystemClock
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.merging.carry import Carrier, Merged
+from eventlog.merging.union import Take
 from eventlog.replication.follow import Follower, Gap
 from eventlog.replication.relation import relation, same_root
 from eventlog.store.branching.branch import BranchStore
@@ -24,29 +26,39 @@ def merge(
     *,
     source_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
+    take: Take | None = None,
+    dry_run: bool = False,
     clock: Clock | None = None,
 ) -> Merged:
     """Commit on the target what the source did since the two parted, each transaction once.
 
     Idempotent and resumable: after an error or a death call it again. Any number of merges may run
     at once, in both directions. After merging both ways both have the same rows. One commit of the
-    target is made for each of the source; its segments are copied as they are.
+    target is made for each of the source; its segments are copied as they are. Where that is not
+    possible, the rest comes in one commit: each chunk that only one of the two has changed becomes
+    what it is there, and rows that only one has added stay.
 
     Args:
         source: the table to merge from, or its root. Nothing is written there.
         target: the table to merge into, or its root.
         source_options: override the AWS environment; see `eventlog.store.options`.
         target_options: likewise, of the target.
+        take: whose state counts where both changed the same in ways that exclude each other:
+            "source" or "target". What the other one did there is left out of both once the two
+            were merged in the other direction as well; `Merged.left_out` lists it. Its versions can
+            still be read. None: that is a conflict.
+        dry_run: commit nothing; return what would be merged, and left out.
         clock: use this clock instead of the machine's.
 
     Returns:
         What was done.
 
     Raises:
-        CommitConflict: both changed the same in different ways: a column, a property, rows that
-            the source drops and the target has rewritten. All before that is merged.
+        CommitConflict: both changed the same in different ways: a column, a property, rows of one
+            chunk. All before that is merged. The message names the commands that lead on.
         DataLoss: a segment of the source is missing or damaged.
-        InvalidInput: they are different tables, or have nothing in common, or are one and the same.
+        InvalidInput: they are different tables, or have nothing in common, or are one and the same;
+            or `take` is something else.
         TableNotFound: there is no table at one of them.
         Unavailable: a store does not answer.
         VersionVacuumed: a vacuum of the source has deleted segments that the target needs.
@@ -57,20 +69,25 @@ def merge(
         source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     )
     _check_two(theirs, ours)
-    return _joined(theirs, ours, clock)
+    if take not in ("source", "target", None):
+        raise InvalidInput(f"take is {shown(take)}: give 'source' or 'target'")
+    return _joined(theirs, ours, clock, take, dry_run=dry_run)
 
 
-def _joined(theirs: Table, ours: Table, clock: Clock) -> Merged:
+def _joined(
+    theirs: Table, ours: Table, clock: Clock, take: Take | None, *, dry_run: bool
+) -> Merged:
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
         found = relation(theirs.log, their_head, ours.log, head)
         # A branch that followed another one would have its history, and be taken for it later.
-        if found.kind != "ahead" or isinstance(ours.store, BranchStore):
-            return Carrier(theirs, ours, found.common).run()
+        carrier = Carrier(theirs, ours, found.common, take=take, dry_run=dry_run)
+        if found.kind != "ahead" or dry_run or isinstance(ours.store, BranchStore):
+            return carrier.run()
         try:
             done = Follower(theirs, ours.store, clock, gaps=False).step()
         except Gap:
-            return Carrier(theirs, ours, found.common).run()
+            return carrier.run()
         except CommitConflict:
             if ours.refresh().version == head.version:
                 raise

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.chunks import parse_chunk
@@ -382,7 +384,7 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
 
 def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
     """Return why the precondition of an add or an `unchanged` fails, if one does."""
-    restored = any(isinstance(action, Restore) for action in txn.actions)
+    restored = any(isinstance(a, Restore) and isinstance(a.origin, UnsetType) for a in txn.actions)
     for action in txn.actions:
         reason = None
         if isinstance(action, Add):

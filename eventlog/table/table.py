@@ -34,6 +34,7 @@ from eventlog.log.history import HistoryEntry
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.carry import Merged, publish
+from eventlog.merging.union import Take
 from eventlog.model.records import (
     Action,
     App,
@@ -472,7 +473,9 @@ class Table:
         """
         return names.branches(self)
 
-    def merge(self, branch: Table | str) -> Merged:
+    def merge(
+        self, branch: Table | str, *, take: Take | None = None, dry_run: bool = False
+    ) -> Merged:
         """Publish a branch: commit here what it did since the fork, in one version.
 
         So no reader ever sees a part of it. Its segments are copied as they are. What was committed
@@ -481,6 +484,10 @@ class Table:
 
         Args:
             branch: a handle to a branch of this table, or its name.
+            take: whose state counts where both changed the same in ways that exclude each other:
+                that of the branch ("source") or of this table ("target"); see
+                `eventlog.replication.merge`. None: that is a conflict.
+            dry_run: commit nothing; return what would be merged, and left out.
 
         Raises:
             CommitConflict: both changed the same in different ways: a column, a property, rows that
@@ -491,7 +498,7 @@ class Table:
         """
         if isinstance(branch, str):
             branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
-        return publish(branch, self)
+        return publish(branch, self, take=take, dry_run=dry_run)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch with all its rows, and what keeps its parent's from vacuum.

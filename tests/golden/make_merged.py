@@ -11,10 +11,11 @@ import sys
 from unittest.mock import patch
 
 from golden import make, make_whole
+from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.model.records import Action, AppRise, SetOrigin, Transaction
+from eventlog.model.records import Action, AppReset, AppRise, Restore, SetOrigin, Transaction
 from eventlog.writers import append
 
 NAME = "merged"
@@ -86,6 +87,23 @@ def make_merged(clock: ManualClock) -> None:
         ],
     )
     append(t, make_whole.rows(20, 2), app_id="another", app_seq=1)
+    clock.advance(1000)
+    same = {"loader": AppReset(6, 6)}
+    named = ((3, "ee" * 32), (10, "cc" * 32))
+    make_whole.put(
+        t,
+        [
+            void("R19.1", replace(origin(9, 10, checked=5), commits=())),
+            void("R19.1", replace(origin(9, 10, checked=5), commits=((3, "ee"),))),
+            void("R19.1", origin(9, 10, checked=6)),  # not a version yet
+            void("R19.1", origin(1, 2, of=TWO, checked=1)),  # another log was merged since
+            void("R12.3", origin(9, 10, checked=5), Restore(9, origin=ONE)),
+            void("R12.3", origin(9, 10, checked=5), Restore(10, origin=TWO)),
+            carried(
+                t, 22, replace(origin(9, 10, checked=5), commits=named), Restore(10, same, ONE)
+            ),
+        ],
+    )
 
 
 def main() -> int:

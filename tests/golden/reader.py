@@ -219,7 +219,7 @@ def mapped(form):
     return check
 
 
-ABSENT = ("slice", "keyed", "splits", "origins", "place")
+ABSENT = ("slice", "keyed", "splits", "origins", "place", "origin", "commits")
 
 
 def record(**forms):
@@ -349,7 +349,9 @@ ACTIONS = {
     "renew": leased,
     "release": leased,
     "restore": fields(
-        version=count, apps=absent_or(mapped(record(old=maybe(count), new=maybe(count))))
+        version=count,
+        apps=absent_or(mapped(record(old=maybe(count), new=maybe(count)))),
+        origin=absent_or(text),
     ),
     "assess": fields(
         old=maybe(analysed),
@@ -366,7 +368,7 @@ ACTIONS = {
     "origin": fields(
         id=text, old=maybe(count), version=count, commit=text,
         apps=mapped(record(old=maybe(count), done=many(array(count, count)))),
-        checked=maybe(count),
+        checked=maybe(count), commits=many(array(count, text)),
     ),
 }  # fmt: skip
 FORMS = {name: record(action=text, **forms) for name, forms in ACTIONS.items()}

@@ -3,14 +3,16 @@
 import shlex
 
 import pytest
+from click.testing import CliRunner
 from support.builders import START_MS, create, events
 
 from eventlog import Table, errors, replication
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.readers import scan
 from eventlog.replication import follow, merge
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 
 def numbers(table):
@@ -92,3 +94,180 @@ def test_a_copy_that_began_above_what_it_shares_is_filled_in_by_the_command_that
     assert merge(other, copy).commits == 1
     merge(copy, other)
     assert numbers(copy) == numbers(other) == [*range(16), 100, 200]
+
+
+DAY_0 = {"start": "1970-01-01", "end": "1970-01-02"}
+
+
+def parted(count):
+    """Copies of a table of rows 0 to 2 that are cut off from each other."""
+    table = table_of(3)
+    return [table, *(copy_of(table, 10 + n) for n in range(count - 1))]
+
+
+def replaced(table, number):
+    overwrite(table, events(1, first=number), **DAY_0)
+
+
+def both_ways(one, two):
+    done = merge(one, two), merge(two, one)
+    assert numbers(one) == numbers(two)
+    for source, target in ((one, two), (two, one), (one, two)):
+        done = merge(source, target)
+    assert (done.commits, merge(two, one).commits) == (0, 0)
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_unit_of_work_that_the_ends_of_a_tree_both_did_does_not_end_merging():
+    one, hub, three = parted(3)
+    append(three, events(1, first=100), app_id="job", app_seq=1)
+    append(hub, events(1, first=200))
+    append(one, events(1, first=100), app_id="job", app_seq=1)
+    append(one, events(1, first=300))
+    for turn in range(3):
+        for source, target in ((one, hub), (three, hub), (hub, one), (hub, three)):
+            merge(source, target)
+        assert numbers(one) == numbers(hub) == numbers(three)
+        append(one, events(1, first=1000 + turn))
+    assert numbers(three) == [0, 1, 2, 100, 200, 300, 1000, 1001]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_in_a_ring_each_row_comes_once():
+    ring = parted(4)
+    for turn in range(3):
+        for n, table in enumerate(ring):
+            append(table, events(1, first=100 * turn + 10 + n))
+            merge(table, ring[n - 1])
+        merge(ring[2], ring[0])
+    for _ in range(2):
+        for n, table in enumerate(ring):
+            both_ways(table, ring[n - 1])
+    assert all(numbers(table) == numbers(ring[0]) for table in ring)
+    assert len(numbers(ring[0])) == 3 + 12
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_w18_of_two_overwrites_one_is_chosen_and_what_was_added_elsewhere_stays(take):
+    one, two = parted(2)
+    for n, table in enumerate((one, two), 1):
+        replaced(table, 100 * n)
+        append(table, events(1, first=100 * n + 1, day=1))
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(errors.CommitConflict) as refused:
+            merge(source, target)
+        places = f"{shlex.quote(source.uri)} {shlex.quote(target.uri)}"
+        named = f"`eventlog merge {places} --take source` or `--take target`"
+        assert named in str(refused.value)
+    before = two.refresh().version
+    (left,) = merge(one, two, take=take, dry_run=True).left_out
+    loser, chosen = (two, 100) if take == "source" else (one, 200)
+    assert (left.root, left.what, left.rows) == (loser.uri, "rows of 1970-01-01", 1)
+    assert two.refresh().version == before
+    done = merge(one, two, take=take)
+    assert done.left_out == (left,)
+    both_ways(one, two)
+    assert numbers(two) == sorted([chosen, 101, 201])
+    append(one, events(1, first=102))
+    append(two, events(1, first=202))
+    both_ways(one, two)
+    assert numbers(one) == sorted([chosen, 101, 102, 201, 202])
+
+
+@pytest.mark.hazard("W18")
+def test_w18_what_was_chosen_is_chosen_for_a_third_copy():
+    one, two, three = parted(3)
+    for n, table in enumerate((one, two), 1):
+        replaced(table, 100 * n)
+    append(three, events(1, first=300, day=1))
+    merge(two, three)
+    merge(one, two, take="source")
+    for source, target in ((two, three), (three, two), (one, three), (three, one)):
+        merge(source, target)
+    both_ways(one, two)
+    assert numbers(one) == numbers(two) == numbers(three) == [100, 300]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_who_chooses_and_goes_on_may_choose_once_more():
+    one, two = parted(2)
+    for n, table in enumerate((one, two), 1):
+        replaced(table, 100 * n)
+    merge(one, two, take="source")
+    assert numbers(two) == [100]
+    replaced(one, 110)
+    replaced(two, 210)
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(errors.CommitConflict):
+            merge(source, target)
+    merge(two, one, take="source")
+    both_ways(one, two)
+    assert numbers(one) == [210]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_part_of_what_was_carried_at_once_is_completed():
+    table = table_of(3)
+    branch, other = table.branch("audit"), copy_of(table, 10)
+    one_more(branch, 100)
+    append(other, events(1, first=300, day=1))
+    merge(branch, other)
+    overwrite(branch, events(1, first=200), **DAY_0)
+    one_more(table, 400)
+    table.merge(branch)  # in one version, in which row 100 came and went
+    merge(table, other)
+    both_ways(table, other)
+    assert numbers(other) == [200, 300, 400]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_what_was_undone_is_no_conflict_any_more():
+    one, two = parted(2)
+    for n, table in enumerate((one, two), 1):
+        replaced(table, 100 * n)
+    two.restore(3)
+    both_ways(one, two)
+    assert numbers(one) == [100]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_property_that_both_set_is_chosen():
+    one, two = parted(2)
+    one.set_properties({"user.x": "1"})
+    two.set_properties({"user.x": "2"})
+    with pytest.raises(errors.CommitConflict, match="--take source` or `--take target`"):
+        merge(one, two)
+    (left,) = merge(one, two, take="target").left_out
+    assert (left.what, left.root) == ("property 'user.x' '1'", one.uri)
+    both_ways(one, two)
+    assert one.refresh().properties["user.x"] == "2"
+
+
+@pytest.mark.hazard("W18")
+def test_w18_the_program_merges_by_the_command_that_it_names(tmp_path):
+    run = lambda *words: CliRunner().invoke(build(), [*map(str, words)])
+    one, two = tmp_path / "a table", tmp_path / "a copy"
+    table = Table.create(str(one), events(1).schema, time_column="at")
+    append(table, events(2))
+    assert run("replicate", one, two).exit_code == 0
+    for n, root in enumerate((one, two), 1):
+        replaced(Table.open(str(root)), 100 * n)
+    refused = run("merge", one, two)
+    assert refused.exit_code == 3
+    named = refused.output.split("`eventlog ")[1].split("`")[0]
+    command = shlex.split(named)
+    told = run(*command, "--dry-run")
+    assert "rows of 1970-01-01 (1 row) that" in told.output
+    assert "would be left out" in told.output
+    assert run(*command).exit_code == 0
+    assert "0 segments" in run("merge", two, one).output  # that it was chosen
+    assert "nothing to merge" in run("merge", one, two).output
+    assert "nothing to merge" in run("merge", two, one).output
+    assert numbers(Table.open(str(one))) == numbers(Table.open(str(two))) == [100]
+
+
+def test_what_to_take_is_one_of_two():
+    one, two = parted(2)
+    with pytest.raises(errors.InvalidInput, match="give 'source' or 'target'"):
+        merge(one, two, take="mine")

@@ -67,6 +67,20 @@ RULES = (
         "test_g3_what_is_carried_raises_the_marks_of_apps_and_lowers_none",
     ),
     mutant(
+        "app-not-looked-up",
+        "G3 I3",
+        "units of work below the mark are looked up",
+        never,
+        "test_g3_what_two_carry_below_the_mark_at_once_is_carried_by_one",
+    ),
+    mutant(
+        "state-of-a-log-that-is-not-merged",
+        "W18 R12.3",
+        "the state of another log is that of the version that is merged",
+        never,
+        "test_w18_the_state_of_another_log_is_that_of_the_version_that_is_merged",
+    ),
+    mutant(
         "app-done-on-both-sides",
         "G3 I3",
         "what an app does meanwhile is not carried a second time",

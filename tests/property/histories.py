@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `property`
 
 from support import forked_histories as forked  # noqa: E402 - found by the line before
+from support import united_histories as united  # noqa: E402 - likewise
 from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
@@ -30,6 +31,8 @@ KINDS = {
     "deep": (play_deep, rare_deep),
     "held": (play_held, rare_held),
     "keyed-forks": (forked.play_keyed_forks, forked.rare_keyed),
+    "united": (united.play_united, united.rare_united),
+    "united-keyed": (united.play_united_keyed, united.rare_united_keyed),
 }
 
 

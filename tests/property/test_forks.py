@@ -11,11 +11,19 @@ from support.builders import check_sound
 from support.deep_histories import play_deep, rare_deep
 from support.forked_histories import play_forks, play_keyed_forks, rare, rare_keyed
 from support.repeatable import EXAMPLES
+from support.united_histories import (
+    play_united,
+    play_united_keyed,
+    rare_united,
+    rare_united_keyed,
+)
 
 from eventlog.fsck.check import fsck
 
 SEEDS = (0, 9)
 KEYED_SEEDS = (9,)
+UNITED_SEEDS = (26, 39)
+UNITED_KEYED_SEEDS = (1006, 121)
 LONG = max(EXAMPLES, 300)
 
 
@@ -43,9 +51,32 @@ def test_keyed_copies_that_were_merged_both_ways_have_the_same_rows():
     assert counts["converged"] == counts["repeated"] == len(KEYED_SEEDS)
 
 
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize(
+    ("play", "seeds"),
+    [(play_united, UNITED_SEEDS), (play_united_keyed, UNITED_KEYED_SEEDS)],
+    ids=["", "keyed"],
+)
+def test_copies_become_one_again_by_the_commands_that_messages_name(play, seeds):
+    counts = Counter()
+    for seed in seeds:
+        history = play(seed)
+        counts.update(history.counts)
+        for side in history.sides:
+            assert fsck(side.handle(), checksums=True).errors == 0
+    assert counts["became one"] == len(seeds)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("play", "too_rare"), [(play_forks, rare), (play_keyed_forks, rare_keyed)], ids=["", "keyed"]
+    ("play", "too_rare"),
+    [
+        (play_forks, rare),
+        (play_keyed_forks, rare_keyed),
+        (play_united, rare_united),
+        (play_united_keyed, rare_united_keyed),
+    ],
+    ids=["", "keyed", "united", "united-keyed"],
 )
 def test_hundreds_of_forks(play, too_rare):
     counts = Counter()

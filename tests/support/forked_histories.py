@@ -553,7 +553,7 @@ class KeyedFork(ForkedHistory):
         rows = self.keyed_rows(self.chance.randrange(1, 6))
         fields = [f.with_nullable(True) for f in KEYED_SCHEMA] + [pa.field("_op", pa.string())]
         given = pa.Table.from_pylist(rows, pa.schema(fields))
-        upsert(side.handle(), given, **self.name(rows))
+        upsert(side.handle(), given, missing="null", **self.name(rows))
 
     def erase(self, side):
         if self.kind in ("aggregate", "sums"):
@@ -625,7 +625,7 @@ class KeyedFork(ForkedHistory):
         if any(side.handle().log.starts() for side in self.sides):
             return
         logs = [self.acts(side) for side in self.sides]
-        self.counts["repeated"] += any(len(a.adds) > 2 and a.origins for acts in logs for a in acts)
+        self.counts["repeated"] += any(len(a.adds) > 2 and a.carried for acts in logs for a in acts)
         plain = len(self.sides[0].handle().head().schema) == len(KEYED_SCHEMA)
         apart = [n for n, (a, b) in enumerate(zip(*logs, strict=False)) if a != b]
         if not (self.exact and plain and apart):

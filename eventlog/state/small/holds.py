@@ -33,6 +33,7 @@ from eventlog.model.records import (
     SetPin,
     Sweep,
     Unpin,
+    origins_of,
 )
 
 MAX_PINS = limits.PINS
@@ -181,7 +182,12 @@ def break_hold(action: Break, meta: Meta) -> Meta | str:
 
 def check_restore(action: Restore, meta: Meta, version: int, time_ms: int) -> Meta | str:
     """Return the small state with the units of work that it notes, or why it is void (R12.3)."""
-    if not meta.horizon <= action.version < version:  # against restore-below-the-horizon
+    if not isinstance(action.origin, UnsetType):
+        merged = origins_of(meta).get(action.origin)
+        # against state-of-a-log-that-is-not-merged
+        if merged is None or (merged.version, merged.token) != (action.version, version):
+            return f"version {action.version} of this origin is not merged by the transaction"
+    elif not meta.horizon <= action.version < version:  # against restore-below-the-horizon
         return f"version {action.version} is below the horizon {meta.horizon}, or does not exist"
     if isinstance(action.apps, UnsetType):
         return meta

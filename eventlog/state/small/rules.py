@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import inf
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import Corrupt
@@ -175,15 +176,24 @@ def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Me
     before = known.get(action.id)
     if not (keys.is_hash(action.id) and keys.is_hash(action.commit)):
         return "an origin must be named by hashes of commits"
+    more = None if isinstance(action.commits, UnsetType) else action.commits
+    if more is not None and not (more and all(keys.is_hash(name) for _, name in more)):
+        return "what is carried with an origin must be named by hashes of commits"
     there = None if before is None else before.version
     if there != action.old:  # against carried-twice
         return f"the versions up to {there} of this origin are merged by now, and not {action.old}"
     if action.old is not None and action.version <= action.old:
         return f"version {action.version} of an origin does not come after {action.old}"
+    since = [o.token for name, o in known.items() if name != action.id]
+    checked = action.checked
+    # What another merge has carried since may be the same, under another name.
+    # against carried-by-two-at-once
+    if checked is not None and not (checked < version and all(t <= checked for t in since)):
+        return "another log was merged meanwhile, which may have brought the same"
     if before is None and len(known) >= MAX_ORIGINS:
         return f"there are already {MAX_ORIGINS} origins, the limit"
     for app, rise in action.apps.items():
-        problem = _rise_problem(app, rise, action, meta, version)
+        problem = _rise_problem(app, rise, action, meta)
         if problem is not None:
             return problem
         if rise.old is None or rise.new > rise.old:  # against app-lowered-by-a-merge
@@ -193,9 +203,7 @@ def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Me
     return msgspec.structs.replace(meta, origins=ordered)
 
 
-def _rise_problem(
-    app: str, rise: AppRise, action: SetOrigin, meta: Meta, version: int
-) -> str | None:
+def _rise_problem(app: str, rise: AppRise, action: SetOrigin, meta: Meta) -> str | None:
     """Return why transactions of an app cannot be carried; None if they can."""
     mark = meta.apps.get(app)
     if (None if mark is None else mark.seq) != rise.old:  # against app-done-on-both-sides
@@ -207,11 +215,8 @@ def _rise_problem(
     if rise.old is None or rise.first > rise.old:
         return None
     # The mark stays as it is, so it does not tell whether another merge has carried the same.
-    since = [o.token for name, o in origins_of(meta).items() if name != action.id]
-    known = -1 if action.checked is None else action.checked
-    # against carried-by-two-at-once
-    if not (-1 < known < version and all(token <= known for token in since)):
-        return f"another log was merged meanwhile, which may have the same of app {app!r}"
+    if action.checked is None:  # against app-not-looked-up
+        return f"it was not looked whether these transactions of app {app!r} are done already"
     return None
 
 

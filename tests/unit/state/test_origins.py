@@ -100,15 +100,34 @@ def test_g3_an_app_that_goes_on_meanwhile_voids_what_was_planned_before(table):
 @pytest.mark.hazard("G3")
 def test_g3_what_two_carry_below_the_mark_at_once_is_carried_by_one(table):
     table.commit(table.transaction("append", [], app=App("job", 7)))
-    for checked in (None, 2):
-        assert "may have the same of app 'job'" in refused(
-            table, origin(None, 1, checked=checked, job=(7, 3))
-        )
+    assert "was not looked" in refused(table, origin(None, 1, job=(7, 3)))
+    assert "may have brought the same" in refused(table, origin(None, 1, checked=2, job=(7, 3)))
     commit(table, origin(None, 1, checked=1, job=(7, 3)))
-    assert "may have the same" in refused(table, origin(None, 1, OTHER, checked=1, job=(7, 3)))
+    again = refused(table, origin(None, 1, OTHER, checked=1, job=(7, 3)))
+    assert "may have brought the same" in again
+    assert "may have brought the same" in refused(table, origin(None, 1, OTHER, checked=1))
     commit(table, origin(1, 2, checked=1, job=(7, 4)))  # the same log
     commit(table, origin(None, 1, OTHER, checked=3, job=(7, 5, 8)))
     assert table.head().meta.apps["job"].seq == 8
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_is_carried_is_named_by_hashes():
+    table = create()
+    for commits in ((), ((1, "ab"),)):
+        named = SetOrigin(ID, None, 1, HASH, {}, None, commits)
+        assert "must be named by hashes" in refused(table, named)
+    commit(table, SetOrigin(ID, None, 1, HASH, {}, None, ((1, HASH), (2, OTHER))))
+    check_sound(table.store)
+
+
+@pytest.mark.hazard("W18")
+def test_w18_the_state_of_another_log_is_that_of_the_version_that_is_merged(table):
+    for restored in (records.Restore(2, origin=ID), records.Restore(1, origin=OTHER)):
+        assert "is not merged by the transaction" in refused(table, origin(None, 1), restored)
+    commit(table, origin(None, 1), records.Restore(1, origin=ID), add(table))
+    assert "is not merged by the transaction" in refused(table, records.Restore(1, origin=ID))
+    check_sound(table.store)
 
 
 @pytest.mark.parametrize("done", [(), ((4, 3),), ((4, 5), (5, 6)), ((7, 7), (4, 4))])

@@ -147,15 +147,18 @@ def test_g4_sums_are_never_added_twice():
 
 
 @pytest.mark.hazard("G4")
-def test_g4_a_rule_that_depends_on_the_order_alone_is_refused_where_both_wrote():
+def test_g4_a_rule_that_depends_on_the_order_alone_has_one_order_on_both_sides():
     for properties in ({"merge": "first"}, {"merge": "aggregate"}):
-        one, two = cut_off(keyed(properties=properties))
-        put(one, (1, "one", None))
-        put(two, (1, "two", None))
-        for a, b in ((one, two), (two, one)):
-            with pytest.raises(errors.CommitConflict, match="depends on their order"):
-                replication.merge(a, b)
-        assert shown(one) == {1: ("one", None)}
+        found = []
+        for turn in (1, -1):
+            one, two = cut_off(keyed(properties=properties))
+            put(one, (1, "one", None))
+            put(two, (1, "two", None))
+            replication.merge(*(one, two)[::turn])
+            replication.merge(*(two, one)[::turn])
+            found += [shown(one), shown(two)]
+        assert found == [found[0]] * 4
+        assert len(found[0]) == 1
 
 
 @pytest.mark.hazard("G4")
@@ -169,16 +172,16 @@ def test_g4_an_overwrite_replaces_what_its_side_had_seen_and_nothing_else():
 
 
 @pytest.mark.hazard("G4")
-def test_g4_an_overwrite_of_what_was_merged_with_newer_rows_is_a_conflict():
+def test_g4_an_overwrite_of_what_was_merged_with_newer_rows_leaves_these():
     table = keyed()
     put(table, (1, "old", None))
     one, two = cut_off(table)
     put(one, (3, "beside", None))
     merge_all(one)
     overwrite(two, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA))
-    with pytest.raises(errors.CommitConflict, match="merged rows with newer ones of its own"):
-        replication.merge(two, one)
-    assert shown(one) == {1: ("old", None), 3: ("beside", None)}
+    for source, target in ((two, one), (one, two), (two, one)):
+        replication.merge(source, target)
+    assert merged_both_ways(one, two) == {1: ("new", None), 3: ("beside", None)}
 
 
 @pytest.mark.hazard("G4")
@@ -196,15 +199,54 @@ def test_g4_merges_of_slices_stay_at_their_side():
 
 
 @pytest.mark.hazard("G4")
-def test_g4_a_restore_of_a_keyed_table_is_refused():
+def test_g4_a_restore_undoes_what_its_side_did_and_nothing_else():
     table = keyed()
     put(table, (1, "old", None))
     one, two = cut_off(table)
     put(one, (2, "one", None))
     put(two, (1, "two", None))
     two.restore(1)
-    with pytest.raises(errors.CommitConflict, match="restores a version"):
-        replication.merge(two, one)
+    for source, target in ((two, one), (one, two), (two, one)):
+        replication.merge(source, target)
+    assert merged_both_ways(one, two) == {1: ("old", None), 2: ("one", None)}
+
+
+@pytest.mark.hazard("G4", "W18")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_w18_of_two_overwrites_of_a_keyed_table_one_is_chosen(take):
+    table = keyed()
+    put(table, (1, "old", None), (2, "old", None))
+    one, two = cut_off(table)
+    for side, name in ((one, "one"), (two, "two")):
+        put(side, (5, name, None))
+        overwrite(side, pa.Table.from_pylist([{"k": 1, "at": 0, "v": name, "w": None}], SCHEMA))
+        put(side, (3, name, None))
+        merge_all(side)
+        put(side, (4, name, None))
+    for a, b in ((one, two), (one, two), (two, one), (two, one)):  # none is marked as merged
+        with pytest.raises(errors.CommitConflict, match="--take source` or `--take target`"):
+            replication.merge(a, b)
+    name = "one" if take == "source" else "two"
+    replication.merge(one, two, take=take)
+    other = "two" if take == "source" else "one"  # what came before the overwrites
+    wanted = {**dict.fromkeys((1, 3, 4), (name, None)), 5: (other, None)}
+    replication.merge(two, one)
+    assert merged_both_ways(one, two) == wanted
+
+
+@pytest.mark.hazard("G4")
+def test_g4_an_overwrite_that_comes_by_way_of_another_copy_drops_only_what_it_dropped():
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    clock = ManualClock(START_MS + 2 * 10**6, 78)
+    three = Table.open("", store=copied(table.store), clock=clock)
+    overwrite(one, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA))
+    put(two, (3, "beside", None))
+    replication.merge(one, two)
+    put(three, (5, "other", None))
+    replication.merge(two, three)
+    assert shown(three) == {1: ("new", None), 3: ("beside", None), 5: ("other", None)}
 
 
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():

@@ -1,17 +1,17 @@
 """Publishing a branch: everything that it did, in one version, once."""
 
+import shlex
+
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support.builders import check_sound, commit, create, drop_of, events, live
+from support.builders import check_sound, create, events
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
-from eventlog.model.records import Replace
 from eventlog.readers import scan
 from eventlog.writers import append, overwrite
-from eventlog.writers.batch import stage
 
 DAY_1 = {"start": "1970-01-02", "end": "1970-01-03"}
 
@@ -76,8 +76,8 @@ def test_branches_that_were_merged_into_each_other_are_published_and_brought_up_
         replication.merge(b, joint)
     table.merge(joint)
     assert numbers(table) == [*range(8), 50, 100, 200, 500]
-    with pytest.raises(errors.CommitConflict, match="several logs at once"):
-        replication.merge(table, two)  # what it has of its own, and the rest, cannot be told apart
+    replication.merge(table, two)
+    assert numbers(two) == numbers(table)
     replication.merge(joint, two)
     append(one, events(1, first=600))
     table.merge(one)
@@ -87,7 +87,7 @@ def test_branches_that_were_merged_into_each_other_are_published_and_brought_up_
     assert numbers(table) == numbers(two) == [*range(8), 50, 100, 200, 500, 600]
 
 
-def test_a_restore_on_a_branch_is_published_unless_the_table_was_written(table):
+def test_a_restore_on_a_branch_is_published_beside_what_was_written_to_the_table(table):
     b = table.branch("audit")  # its pin is a commit of the table
     append(b, events(1, first=100))
     before = b.refresh().version
@@ -98,24 +98,27 @@ def test_a_restore_on_a_branch_is_published_unless_the_table_was_written(table):
     assert numbers(table) == numbers(b) == [*range(8), 100, 200]
     b.restore(before)
     append(table, events(1, first=300))
-    with pytest.raises(errors.CommitConflict, match="restores a version"):
-        table.merge(b)
-    assert numbers(table) == [*range(8), 100, 200, 300]
+    table.merge(b)  # what it undid, and not what the table did
+    assert numbers(table) == [*range(8), 100, 300]
 
 
 def test_a_conflict_commits_nothing(table):
     b = table.branch("audit")
     append(b, events(1, first=100))
     overwrite(b, events(0), **DAY_1)
-    append(table, events(1, first=300, day=1))
-    head = table.refresh()
-    inputs = [s for s in live(head) if s.chunk == "1970-01-02"]
-    adds = stage(table, head, events(5, first=500, day=1), 2**29)
-    commit(table, Replace(head.version, 0), *map(drop_of, inputs), *adds)
+    overwrite(table, events(1, first=300, day=1), **DAY_1)
     before = table.head().version
-    with pytest.raises(errors.CommitConflict, match=r"rows of its own.*nothing was committed"):
+    named = f"`eventlog merge --branch audit {shlex.quote(table.uri)} --take source`"
+    with pytest.raises(errors.CommitConflict, match="nothing was committed") as refused:
         table.merge(b)
+    assert named in str(refused.value)
+    assert [left.versions for left in table.merge(b, take="target", dry_run=True).left_out] == [
+        (5,)
+    ]
     assert table.refresh().version == before
+    table.merge(b, take="source")
+    assert numbers(table) == numbers(b)
+    assert table.merge(b).commits == 0
 
 
 def test_what_is_no_branch_of_the_table_is_refused(table):

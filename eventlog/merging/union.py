@@ -1,0 +1,474 @@
+"""Makes two logs one by their states, where transactions cannot be carried one by one.
+
+No I/O. What both logs did since they parted is compared chunk by chunk. Where only one of them did
+something that the other one does not have, its segments are those of both. Where one of them only
+added rows, these come beside the segments of the other one. Where neither holds, somebody has to
+choose, and what the other side did there is left out (FORMAT.md R19.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from eventlog.format import keys
+from eventlog.merging.columns import joined, translated
+from eventlog.merging.history import BOTH, PURE, Act, Known, Runs, Units, union
+from eventlog.merging.plan import Carried, Conflict
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import (
+    Action,
+    AppRise,
+    Meta,
+    PropertyChange,
+    Schema,
+    Segment,
+    SetBuckets,
+    SetGranularity,
+    SetProperties,
+    SetSchema,
+)
+from eventlog.state.keyed import slices
+from eventlog.state.keyed.rule import keyed_of, splits_of
+
+Take = Literal["source", "target"]
+_GRANULARITY = "\0granularity"  # no property is called so
+_SHOWN = 3  # chunks in a text
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one of two logs did to a part of the table, and what was not taken.
+
+    Attributes:
+        root: root URI of the log that did it.
+        what: the time chunks, or the property.
+        versions: the versions in which it did that.
+        rows: rows that this log has live there, in segments that the other one does not have.
+    """
+
+    root: str
+    what: str
+    versions: tuple[int, ...]
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two logs.
+
+    Attributes:
+        uri: its root.
+        version: its newest version.
+        commit: the hash of its commit.
+        meta: its small state then.
+        acts: what it did since they parted.
+        has: which transactions it has.
+        seen: the version of the other log up to which it has everything.
+        live: its live segments, of all chunks that one of the two has changed.
+        is_there: returns whether the object of a segment of it is still there.
+    """
+
+    uri: str
+    version: int
+    commit: str
+    meta: Meta
+    acts: Sequence[Act]
+    has: Known
+    seen: int
+    live: Mapping[str, Segment]
+    is_there: Callable[[Segment], bool]
+
+    @property
+    def schema(self) -> Schema:
+        """Its schema."""
+        assert self.meta.schema is not None  # noqa: S101 - every table has one
+        return self.meta.schema
+
+
+@dataclass(slots=True)
+class _New:
+    """What one log did to chunks, and the other one does not have.
+
+    Attributes:
+        acts: the transactions.
+        adds: the segments that they added.
+        only_adds: whether they did nothing else.
+    """
+
+    acts: list[Act] = field(default_factory=list)
+    adds: list[Segment] = field(default_factory=list)
+    only_adds: bool = True
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(act.version for act in self.acts))
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """How the target becomes what both are.
+
+    Attributes:
+        carried: what is to be committed; None if nothing is.
+        left_out: what was left out, since it was chosen so.
+        room: how many versions the target lacks that the order of slices needs.
+    """
+
+    carried: Carried | None
+    left_out: tuple[LeftOut, ...] = ()
+    room: int = 0
+
+
+class Uniter:
+    """Decides how the target becomes one with the source.
+
+    Args:
+        source: the log to merge from, at its newest version.
+        target: the log to merge into.
+        common: the last version that they share.
+        upper: whether the rows of the target come after those of the source in a keyed table,
+            where both only added some (R19.8).
+        take: whose state counts where both did something; None: that is a conflict.
+        renamed: the id under which a segment is added that the target has live elsewhere.
+    """
+
+    def __init__(
+        self,
+        source: Side,
+        target: Side,
+        *,
+        common: int,
+        upper: bool,
+        take: Take | None,
+        renamed: Callable[[str], str],
+    ) -> None:
+        self._source, self._target = source, target
+        self._common = common
+        self._take, self._renamed, self._upper = take, renamed, upper
+        self._keyed = target.meta.layout is not None and keyed_of(target.meta.layout) is not None
+        self._theirs = _unknown(source, target)
+        self._ours = _unknown(target, source)
+        self._adds: list[Segment] = []
+        self._drops: list[Segment] = []
+        self._copies: dict[str, tuple[tuple[bool, str], ...]] = {}
+        self._still: set[str] = set()
+        self._left: list[LeftOut] = []
+        self._room, self._pure = 0, True
+
+    def united(self) -> Union:
+        """Return how the target becomes one with the source.
+
+        Raises:
+            Conflict: both did something to the same, and nobody has chosen.
+        """
+        changes = self._changes()
+        for chunks in _regions([*self._source.acts, *self._target.acts]):
+            self._unite(chunks)
+        rises = self._rises()
+        carried = Carried(
+            self._source.version,
+            self._source.commit,
+            tuple(self._adds),
+            tuple((s.id, s.chunk) for s in self._drops),
+            tuple(changes),
+            {name: version for a in self._theirs for name, version in a.originals.items()},
+            rises,
+            operations=tuple(act.transaction.operation for act in self._theirs),
+            transactions=sum(act.count for act in self._theirs),
+            copies=self._copies,
+            still=frozenset(self._still),
+            united=PURE if self._pure else BOTH,
+        )
+        # Without anything else it is a record, so that nobody compares the two once more.
+        seen = all(a.version <= self._target.seen or not a.does_anything for a in self._source.acts)
+        return Union(None if seen else carried, tuple(self._left), self._room)
+
+    def _unite(self, chunks: frozenset[str]) -> None:
+        theirs = _new(self._source, self._target, self._theirs, chunks)
+        ours = _new(self._target, self._source, self._ours, chunks)
+        if not ours.acts and (theirs.acts or (self._keyed and self._upper)):
+            # With nothing new on both sides the order of rows may differ in a keyed table.
+            self._become(chunks, ())
+        elif not theirs.acts:
+            return
+        elif theirs.only_adds and not (self._keyed and self._upper and ours.only_adds):
+            self._beside(chunks, theirs.adds)
+        elif ours.only_adds:
+            self._become(chunks, ours.adds)
+        elif self._take == "source":
+            self._leave(self._target, self._source, chunks, ours)
+            self._become(chunks, ())
+        elif self._take == "target":
+            self._leave(self._source, self._target, chunks, theirs)
+            self._pure = False
+        else:
+            first = ", ".join(sorted(chunks)[:_SHOWN])
+            raise Conflict(
+                f"both changed rows of {first} in ways that exclude each other",
+                theirs.versions[0],
+                ours.versions[0],
+            )
+
+    def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
+        rows = sum(
+            s.rows for s in loser.live.values() if s.chunk in chunks and s.id not in winner.live
+        )
+        what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
+        self._left.append(LeftOut(loser.uri, f"rows of {what}", new.versions, rows))
+
+    def _beside(self, chunks: frozenset[str], adds: Sequence[Segment]) -> None:
+        """The target keeps its segments of these chunks, and gets those rows of the source."""
+        self._pure = False
+        for segment in adds:
+            if segment.id not in self._target.live:
+                self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
+        self._still |= chunks
+
+    def _become(self, chunks: frozenset[str], more: Sequence[Segment]) -> None:
+        """The target gets the source's segments of these chunks beside `more` of its own."""
+        here = [s for s in self._target.live.values() if s.chunk in chunks]
+        there = [s for s in self._source.live.values() if s.chunk in chunks]
+        self._pure &= not more
+        self._still |= chunks
+        if self._keyed:
+            self._become_slices(here, there, more)
+            return
+        wanted = {s.id for s in there}
+        kept = {s.id for s in more}
+        self._drops += [s for s in here if s.id not in wanted | kept]
+        for segment in there:
+            if segment.id not in self._target.live:
+                self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
+        for segment in more:
+            if segment.id not in self._target.live:
+                self._add(segment, ((True, keys.key_of(segment)),))
+
+    def _become_slices(
+        self, here: Sequence[Segment], there: Sequence[Segment], more: Sequence[Segment]
+    ) -> None:
+        if not more and self._same(here, there):
+            return
+        ends = {v for s in there for v in slices.span(s) if v > self._common}
+        places = {v: self._common + 1 + n for n, v in enumerate(sorted(ends))}
+        self._room = max(self._room, self._common + len(ends) - self._target.version)
+        self._drops += here
+        for segment in there:
+            low, high = (places.get(v, v) for v in slices.span(segment))
+            place = msgspec.structs.replace(slices.slice_of(segment), low=low, high=high)
+            entry = msgspec.structs.replace(self._of_source(segment), slice=place)
+            self._add(entry, ((False, keys.key_of(segment)),))
+        for segment in more:
+            self._add(_fresh(segment), ((True, keys.key_of(segment)),))
+
+    def _same(self, here: Sequence[Segment], there: Sequence[Segment]) -> bool:
+        """Return whether the same segments count in the same slices, in the same order."""
+        layouts = [keyed_of(s.meta.layout) for s in (self._source, self._target) if s.meta.layout]
+        splits = max(splits_of(keyed) for keyed in layouts if keyed is not None)
+        one, two = (
+            [(r.chunk, r.first, r.last, [s.id for s in r.segments]) for r in slices.runs(x, splits)]
+            for x in (here, there)
+        )
+        return one == two
+
+    def _of_source(self, segment: Segment) -> Segment:
+        found = translated(segment, self._source.schema, self._schema)
+        return _fresh(found) if self._keyed else found
+
+    def _add(self, segment: Segment, places: tuple[tuple[bool, str], ...]) -> None:
+        if segment.id in self._target.live:  # of slices that get another place
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id))
+        self._adds.append(segment)
+        self._copies[segment.id] = places
+
+    # ------------------------------------------------------------------------- the small state
+
+    def _changes(self) -> list[Action]:
+        found: list[Action] = []
+        reset = next((act for act in self._theirs if act.resets), None)
+        if reset is not None and self._take is None:
+            raise Conflict(
+                "it restores a version and forgets units of work, which the target has done: load "
+                "them again before you choose",
+                reset.version,
+            )
+        schema = joined(self._source.schema, self._target.schema)
+        if isinstance(schema, str):
+            acts = [a for a in self._theirs if _of(a, SetSchema)]
+            raise Conflict(f"it has {schema}", acts[-1].version if acts else self._source.version)
+        self._schema = schema
+        if schema is not self._target.schema:
+            found.append(SetSchema(schema))
+        theirs, ours = _set(self._theirs), _set(self._ours)
+        changes = []
+        for name in sorted(theirs):
+            old, new = _value(self._target.meta, name), _value(self._source.meta, name)
+            if old == new or not self._chosen(name, old, new, theirs[name], ours.get(name)):
+                continue
+            if name == _GRANULARITY:
+                found.append(SetGranularity(old, new))  # type: ignore[arg-type]
+            else:
+                changes.append(PropertyChange(name, old, new))
+        if changes:
+            found.append(SetProperties(tuple(changes)))
+        there, here = (
+            keyed.buckets if s.meta.layout and (keyed := keyed_of(s.meta.layout)) else 0
+            for s in (self._source, self._target)
+        )
+        if here:
+            while here < there:
+                found.append(SetBuckets(here, 2 * here))
+                here *= 2
+        return found
+
+    def _chosen(
+        self,
+        name: str,
+        old: str | None,
+        new: str | None,
+        theirs: tuple[int, ...],
+        ours: tuple[int, ...] | None,
+    ) -> bool:
+        """Return whether the source's value of a property counts."""
+        if ours is None:
+            return True
+        what = "the granularity" if name == _GRANULARITY else f"property {name!r}"
+        if self._take is None:
+            raise Conflict(
+                f"it sets {what} to {new!r}, and the target has set it to {old!r}",
+                theirs[-1],
+                ours[-1],
+            )
+        if self._take == "source":
+            self._left.append(LeftOut(self._target.uri, f"{what} {old!r}", ours))
+            return True
+        self._left.append(LeftOut(self._source.uri, f"{what} {new!r}", theirs))
+        self._pure = False
+        return False
+
+    def _rises(self) -> dict[str, AppRise]:
+        done: dict[str, Runs] = {}
+        for act in self._theirs:
+            for app, runs in act.units.items():
+                done[app] = union(done.get(app, ()), runs)
+        had: dict[str, Runs] = {}
+        for act in self._target.acts:
+            for app, runs in act.units.items():
+                had[app] = union(had.get(app, ()), runs)
+        found = {}
+        for app in sorted(done, key=str.encode):
+            mark = self._target.meta.apps.get(app)
+            if runs := _without(done[app], had.get(app, ())):
+                found[app] = AppRise(None if mark is None else mark.seq, runs)
+        return found
+
+
+def _without(runs: Runs, others: Runs) -> Runs:
+    """Return the sequences of the runs that are in none of the others."""
+    found = []
+    for first, last in runs:
+        at = first
+        for low, high in others:
+            if high < at or low > last:
+                continue
+            if low > at:
+                found.append((at, low - 1))
+            at = high + 1
+        if at <= last:
+            found.append((at, last))
+    return tuple(found)
+
+
+def _unknown(one: Side, other: Side) -> list[Act]:
+    """Return what one log did, and the other one does not have."""
+    units = Units(other.acts)
+    return [
+        act
+        for act in one.acts
+        if act.does_anything
+        and not act.rewrites
+        and not act.merges_slices
+        and act.version > other.seen
+        and not other.has.has(act)
+        and not (act.unit is not None and units.shared(act) is not None)
+    ]
+
+
+def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
+    """Return what one log did to these chunks, and the other one does not have."""
+    found, units = _New(), Units(other.acts)
+    for act in acts:
+        adds = [s for s in act.adds if s.chunk in chunks]
+        drops = [d for d in act.drops if d.chunk in chunks]
+        # What came and went again within it is in none of the two.
+        several = len(act.originals) > 1 or act.count > 1
+        parts = [t for t in other.acts if several and t.originals.keys() & act.originals.keys()]
+        parts += [t for t in (units.shared(act),) if several and t is not None]
+        met = not chunks.isdisjoint(chunks_of(parts))
+        if adds or drops or met:
+            found.acts.append(act)
+            found.adds += adds
+            # Rows of a keyed table that lie below their version are those of an overwrite.
+            low = any(s.slice and slices.span(s)[0] < s.version for s in adds)
+            found.only_adds &= not (drops or met or low or act.restores)
+    if found.only_adds:
+        there = (s.id in one.live or one.is_there(s) for s in found.adds)
+        found.only_adds = all(there)
+    return found
+
+
+def _set(acts: Iterable[Act]) -> dict[str, tuple[int, ...]]:
+    """Return which properties were set, and in which versions."""
+    found: dict[str, tuple[int, ...]] = {}
+    for act in acts:
+        for action in act.transaction.actions:
+            names = (
+                [change.name for change in action.changes]
+                if isinstance(action, SetProperties)
+                else [_GRANULARITY]
+                if isinstance(action, SetGranularity)
+                else []
+            )
+            found.update((name, (*found.get(name, ()), act.version)) for name in names)
+    return found
+
+
+def _value(meta: Meta, name: str) -> str | None:
+    if name == _GRANULARITY:
+        return None if meta.layout is None else meta.layout.granularity
+    return meta.properties.get(name)
+
+
+def _of(act: Act, kind: type) -> bool:
+    return any(isinstance(action, kind) for action in act.transaction.actions)
+
+
+def _fresh(entry: Segment) -> Segment:
+    """Return the entry of new rows: the commit says their versions."""
+    new = msgspec.structs.replace(
+        slices.slice_of(entry), low=None, high=None, level=0, ordinal=None
+    )
+    return msgspec.structs.replace(entry, slice=new)
+
+
+def chunks_of(acts: Iterable[Act]) -> set[str]:
+    """Return the chunks in which transactions added or dropped segments."""
+    return {c for a in acts for c in (*(s.chunk for s in a.adds), *(d.chunk for d in a.drops))}
+
+
+def _regions(acts: Iterable[Act]) -> list[frozenset[str]]:
+    """Return the changed chunks, those together that overlap."""
+    found: list[set[str]] = []
+    end = 0
+    for name in sorted(chunks_of(acts), key=lambda n: (parse_chunk(n).start, -parse_chunk(n).end)):
+        chunk = parse_chunk(name)
+        if found and chunk.start < end:
+            found[-1].add(name)
+            end = max(end, chunk.end)
+        else:
+            found.append({name})
+            end = chunk.end
+    return [frozenset(names) for names in found]
