@@ -576,7 +576,7 @@ class KeyedFork(ForkedHistory):
             rows = [r for r in rows if r["at"] < DAY + timedelta(days=1)]
         bare = [{n: r[n] for n in KEYED_SCHEMA.names} for r in rows]
         given = pa.Table.from_pylist(bare, KEYED_SCHEMA)
-        overwrite(side.handle(), given, **bounds, **self.name(rows))
+        overwrite(side.handle(), given, **bounds, missing="null", **self.name(rows))
 
     def compact(self, side):
         policy = compaction.Policy(target_bytes=4096, max_task_bytes=2**14, backoff_s=1)
