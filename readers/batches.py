@@ -62,8 +62,11 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Raises:
         ValueError: a column that is not nullable is missing.
-        pa.ArrowInvalid: a column has another type and does not cast.
+        pa.ArrowInvalid: a column has another type and does not cast, or has text that is no UTF-8.
     """
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if has_text(field.type):
+            column.validate(full=True)
     if table.schema.equals(schema, check_metadata=True):
         return table
     columns = []
@@ -77,6 +80,26 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
             raise ValueError(f"column {field.name!r} is missing")
     if not columns:
         return pa.Table.from_batches([counted(table.num_rows)])
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def has_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are text or contain some."""
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(text) or any(has_text(kind.field(n).type) for n in range(kind.num_fields))
+
+
+def retyped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema, with its types.
+
+    Nulls in columns that are not nullable, which another writer may have stored, stay (FORMAT.md
+    4.4); a cast of the table would refuse them.
+
+    Args:
+        table: has at least these columns.
+        schema: not empty.
+    """
+    columns = [table.column(field.name).cast(field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

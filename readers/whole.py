@@ -107,7 +107,7 @@ def _decoded(
     results: list[pa.Table | Segment] = []
     size = 0
     for segment, body in zip(segments, bodies, strict=True):
-        rows = _rows_in(body, segment, reading.schema, most - size)
+        rows = _rows_in(body, segment, reading, most - size)
         size += 0 if rows is None else rows.nbytes
         results.append(segment if rows is None else rows)
     return results
@@ -122,8 +122,9 @@ def _fetched(reading: Reading, segment: Segment) -> bytes:
         return b""
 
 
-def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.Table | None:
+def _rows_in(body: bytes, segment: Segment, reading: Reading, most: int) -> pa.Table | None:
     """Return a segment's rows, or None if they are not what the log says, or more than `most`."""
+    schema = reading.schema
     if sha256(body) != segment.checksum:
         return None
     try:
@@ -141,6 +142,7 @@ def _rows_in(body: bytes, segment: Segment, schema: pa.Schema, most: int) -> pa.
             columns = range(footer.num_columns)
             if most_bytes(source, footer, range(len(groups)), columns, most) > most:
                 return None
-        return conform(file.read(use_threads=False), schema)
+        rows = conform(file.read(use_threads=False), schema)
+        return None if any(rows.column(name).null_count for name in reading.required) else rows
     except (DataLoss, pa.ArrowException, OSError, ValueError):
         return None

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pyarrow as pa
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.compaction.rewriting.outputs import Outputs, writing_bytes
@@ -96,9 +96,7 @@ def rewrite(
     check_sort(recipe, by)
     schema = to_arrow(recipe.schema)
     memory = policy.memory_bytes
-    reading = Reading(
-        t.store, head.version, schema, schema, ahead_bytes=memory // 8, table=head.header.table
-    )
+    reading = _reading(t, head, schema, memory)
     runs = _runs(task)
     on_disk = (by or _ACROSS not in runs) and policy.target_bytes > writing_bytes(memory)
     with (
@@ -114,6 +112,19 @@ def rewrite(
     if sum(add.rows for add in adds) != task.rows:
         check_same(Digest(task.rows, {}), written, ", ".join(runs), t.uri)
     return Rewritten(adds, written.rows, sum(add.bytes for add in adds), written)
+
+
+def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:
+    """Return how inputs are read; one with nulls where none may be is lost, and not rewritten."""
+    return Reading(
+        t.store,
+        head.version,
+        schema,
+        schema,
+        ahead_bytes=memory // 8,
+        table=head.header.table,
+        required=frozenset(field.name for field in schema if not field.nullable),
+    )
 
 
 def check_sort(recipe: Recipe, by: Sequence[str]) -> None:

@@ -126,10 +126,21 @@ def _conformed(rows: pa.Table | None, count: int, schema: pa.Schema) -> pa.Table
     columns = []
     for field in schema:
         if rows is not None and field.name in rows.column_names:
-            columns.append(rows.column(field.name).cast(field.type))
+            column = rows.column(field.name).cast(field.type)
+            if pa.types.is_string(field.type):
+                _check_text(column, field.name)
+            columns.append(column)
         else:
             columns.append(pa.nulls(count, field.type))
     return pa.table(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+
+
+def _check_text(column: pa.ChunkedArray, name: str) -> None:
+    """Check that text is UTF-8. Raises `Corrupt`."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Corrupt(f"column {name!r} of the object has text that is no UTF-8") from error
 
 
 def _leaves(stored: pa.Schema, names: set[str]) -> list[int]:

@@ -255,5 +255,7 @@ def key_text(key: Sequence[str], values: Sequence[pa.Scalar]) -> str:
 def _text(value: pa.Scalar) -> str:
     try:
         return str(value.as_py())
+    except UnicodeDecodeError:
+        return ascii(value.as_buffer().to_pybytes())
     except (OverflowError, ValueError):  # a time outside the range of Python's types
         return str(value.value)

@@ -22,7 +22,7 @@ from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.model.records import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.batches import given_up, joined, passing, taken
+from eventlog.readers.batches import given_up, joined, passing, retyped, taken
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
@@ -232,7 +232,7 @@ class ChangeReading:
         """Yield changes with exactly the schema of the result."""
         if changes.num_rows:
             changes = changes.append_column(TIME, self._times(changes.column(VERSION)))
-            changes = changes.select(self.schema.names).cast(self.schema)
+            changes = retyped(changes, self.schema)
             yield from changes.to_batches(max_chunksize=self.reading.batch_rows)
 
     def _times(self, versions: pa.ChunkedArray) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
-from eventlog.readers.batches import counted, filtered, given_up, taken
+from eventlog.readers.batches import counted, filtered, given_up, retyped, taken
 from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
@@ -136,7 +136,7 @@ class Slices:
         """
         for written in self.written(runs, after):
             rows = self._one_a_key(written.drop_columns([AT]), runs)
-            yield rows.select(self.reading.schema.names).cast(self.reading.schema)
+            yield retyped(rows, self.reading.schema)
 
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, which need not take in all buckets of their segments.
@@ -331,7 +331,7 @@ class Slices:
             return
         merged = self._one_a_key(pa.concat_tables(parts), runs)
         fields = [self.reading.table_schema.field(name) for name in merged.column_names]
-        yield from self._wanted(merged.cast(pa.schema(fields)))
+        yield from self._wanted(retyped(merged, pa.schema(fields)))
 
     def _log_schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of rows of logs, which may be deletes."""
@@ -427,7 +427,7 @@ class Slices:
         if not reading.schema.names:
             yield counted(rows.num_rows)
             return
-        rows = rows.select(reading.schema.names).cast(reading.schema)
+        rows = retyped(rows, reading.schema)
         yield from rows.to_batches(max_chunksize=reading.batch_rows)
 
 
@@ -510,7 +510,7 @@ def _in_order_of_versions(rows: pa.Table) -> pa.Table:
 def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows of a base as upserts."""
     nothing = pa.nulls(rows.num_rows, pa.string())
-    return rows.append_column(OP, nothing).cast(schema)
+    return retyped(rows.append_column(OP, nothing), schema)
 
 
 def _together(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:

@@ -16,6 +16,7 @@ from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log import history
 from eventlog.query.moments import to_ms
+from eventlog.readers.batches import retyped
 from eventlog.readers.changefeed import planning, steps
 from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.planning import ChangePlan
@@ -60,8 +61,7 @@ class ChangeWork(Work):
         """See `Work.batches`."""
         found: list[Step] = pickle.loads(share)  # noqa: S301 - from this program's own driver
         for batch in self.reading.batches(found):
-            rows = pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
-            yield from rows.to_batches()
+            yield from retyped(pa.Table.from_batches([batch]), self.schema).to_batches()
 
 
 def schema_of(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:

@@ -153,3 +153,37 @@ def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch
     ):
         with pytest.raises(Corrupt, match=words):
             call()
+
+
+@pytest.mark.hazard("W6")
+def test_nulls_in_a_column_that_is_not_nullable_are_read_alike_and_not_rewritten():
+    """What is returned for them is not defined; that it is rows, or an error of our own, is."""
+    kind = pa.field("small", pa.float32(), nullable=False)
+    table = table_of(schema=COLUMNS.set(COLUMNS.get_field_index("small"), kind))
+    append(table, rows_of([1]))
+    foreign(table, rows_of([2], small=pa.nulls(1, pa.float32())))
+    told = changes(table, 0).to_table()
+    assert told.column("small").to_pylist() == scan(table).to_table().column("small").to_pylist()
+    [outcome] = compaction.run(table).outcomes
+    assert outcome.status == "failed"
+    assert str(outcome.error).startswith("DataLoss")
+    assert "column 'small' of the object has nulls" in str(outcome.error)
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("options", [{}, KEYED | {"key": "name"}], ids=["plain", "keyed"])
+def test_text_that_is_no_utf_8_is_data_loss(options):
+    columns = COLUMNS.append(pa.field("name", pa.string(), nullable=not options))
+    table = table_of(schema=columns, **options)
+    bad = pa.array([b"\xff\xfe", b"a\xc3"]).view(pa.string())
+    foreign(table, rows_of().append_column(columns.field("name"), bad))
+    looks_at = [
+        lambda: scan(table).to_table(),
+        lambda: scan(table, where="lower(name) = 'a'").to_table(),
+        lambda: changes(table, 0).to_table(),
+    ]
+    for look in looks_at:
+        with pytest.raises(DataLoss, match="UTF"):
+            look()
+    if options:
+        assert "UTF" in "".join(finding.message for finding in fsck(table, keys=True).findings)

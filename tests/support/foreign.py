@@ -31,8 +31,9 @@ def table_of(**options):
     """A table of `COLUMNS` with one chunk."""
     store = MemoryStore(f"memory://converted-{next(_numbers)}")
     clock = ManualClock(START_MS, 1)
-    options = {"granularity": "all"} | options
-    return Table.create(store.uri, COLUMNS, store=store, clock=clock, time_column="at", **options)
+    options = {"granularity": "all", "time_column": "at"} | options
+    schema = options.pop("schema", COLUMNS)
+    return Table.create(store.uri, schema, store=store, clock=clock, **options)
 
 
 def rows_of(ids=(1, 2), **columns):
