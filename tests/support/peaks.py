@@ -70,7 +70,7 @@ def main():
         while not ended.wait(0.002):
             peak[0] = max(peak[0], held())
 
-    watcher = Thread(target=watch)
+    watcher = Thread(target=watch, daemon=True)  # it ends with work that fails
     watcher.start()
     answer = globals()[what](t, int(memory))
     ended.set()
