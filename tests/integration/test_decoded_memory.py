@@ -93,6 +93,7 @@ def test_of_all_that_became_of_rows(tables, tmp_path):
     assert bounded("scanned", root) == 0
 
 
+@pytest.mark.long
 @pytest.mark.hazard("W16")
 def test_of_rows_that_an_overwrite_exchanged(tables, tmp_path):
     root = tmp_path / "t"
