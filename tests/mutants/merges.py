@@ -8,7 +8,7 @@ MERGES = (
         "R19.8 G4",
         "rows of an overwrite are carried above none that they lie below",
         never,
-        "test_a_merge_carries_no_rows_above_those_that_they_lie_below",
+        "test_a_merge_keeps_what_arrived_above_the_rows_of_an_overwrite",
     ),
     mutant(
         "own-rows-carried-back",
