@@ -83,7 +83,9 @@ def restoration(
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
     adds: list[Action] = [add_of(s) for s in change.added if s.id not in back]
     resets = _resets(head, target, forget_units=forget_units)
-    if not drops and not adds and not (resets and forget_units):
+    # Marks that are only stamped with the restore's version need no commit of their own.
+    moved = {app_id for app_id, reset in resets.items() if reset.new != reset.old}
+    if not drops and not adds and not moved:
         return []
     restore = Restore(target.version, resets or UNSET)
     return [SameSegments(head.hash_sum()), restore, *drops, *adds]

@@ -152,3 +152,17 @@ def test_a_copy_that_follows_has_the_units_of_its_source(table):
     load(copy, 2)
     load(copy, 3)
     assert names(copy) == ["row 1", "row 2", "row 3"]
+
+
+def test_a_restore_of_the_same_rows_restores_the_units_that_are_done(table):
+    done = table.head().version
+    overwrite(table, events(0))
+    empty = table.head().version
+    table.restore(0, forget_units=True)
+    assert names(table) == []
+    assert table.restore(empty) == empty + 2
+    load(table, 2)
+    assert names(table) == []
+    assert table.restore(empty) == empty + 2  # there is nothing to do
+    table.restore(done)
+    assert names(table) == ["row 1", "row 2", "row 3", "row 7"]
