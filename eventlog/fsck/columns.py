@@ -5,7 +5,7 @@ What `eventlog.readers` does for whole scans, with one segment after another and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -22,13 +22,16 @@ from eventlog.store.checksum import object_checksum
 from eventlog.store.files import FetchedRanges
 from eventlog.store.port import ObjectStore
 
-_BATCH_ROWS = 64 * 1024
+# Rows that are decoded at once, as few as nothing tells their width before; tables of them are
+# yielded once they have so many rows or so many bytes of Arrow data.
+_DECODED_ROWS = 1024
+_TABLE_ROWS, _TABLE_BYTES = 64 * 1024, 4 * 2**20
 _ATTEMPTS = 3  # damage in transit is gone the next time
 _OTHER = "the segment's bytes are not those that were committed"
 
 
 def columns_of(store: ObjectStore, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield columns of a segment's rows, as they are stored, in tables of few rows.
+    """Yield columns of a segment's rows, as they are stored, in tables of few rows and bytes.
 
     Args:
         store: has the segment.
@@ -85,10 +88,11 @@ class _Object:
                 continue
             file = self._file(metadata, indexes)
             reader = pq.ParquetFile(file, metadata=self.footer, pre_buffer=False).reader
-            for batch in reader.iter_batches(
-                _BATCH_ROWS, row_groups=[group], column_indices=indexes, use_threads=False
-            ):
-                yield _conformed(pa.Table.from_batches([batch]), batch.num_rows, schema)
+            batches = reader.iter_batches(
+                _DECODED_ROWS, row_groups=[group], column_indices=indexes, use_threads=False
+            )
+            for rows in _together(batches):
+                yield _conformed(rows, rows.num_rows, schema)
 
     def _file(self, group: Any, indexes: list[int]) -> pa.NativeFile:
         """Return a file that has these columns of a row group."""
@@ -120,6 +124,20 @@ class _Object:
             if codec.sha256(body) == sha256:
                 return body
         raise Corrupt(_OTHER)
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches in tables of about `_TABLE_ROWS` or `_TABLE_BYTES`, whatever comes first."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
+            yield pa.Table.from_batches(waiting).combine_chunks()
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
 
 
 def _conformed(rows: pa.Table | None, count: int, schema: pa.Schema) -> pa.Table:

@@ -101,3 +101,11 @@ def test_of_rows_that_an_overwrite_exchanged(tables, tmp_path):
     t = Table.open(root)
     overwrite(t, rows(shift=1), memory_bytes=MEMORY)
     assert bounded("last_told", root) == 2 * ROWS
+
+
+@pytest.mark.hazard("W16")
+def test_of_keys_whose_wide_order_is_checked(tmp_path):
+    t = table(tmp_path / "t", key="id", order_by="s", buckets=1)
+    upsert(t, rows(), memory_bytes=MEMORY)
+    assert 500 * t.refresh().totals.bytes < ROWS * WIDTH
+    assert bounded("checked", tmp_path / "t") == ROWS

@@ -13,6 +13,7 @@ import pyarrow.parquet  # noqa: F401
 
 from eventlog import Table
 from eventlog.compaction import Policy, run
+from eventlog.fsck.check import fsck
 from eventlog.readers import changes, count, scan
 from eventlog.writers import delete
 
@@ -59,6 +60,13 @@ def compacted(t, memory):
     (outcome,) = run(t, policy=policy).outcomes
     assert outcome.status == "done", outcome.error
     return scan(t).count()
+
+
+def checked(t, memory):
+    """Check keys and checksums, for which nothing is to be set; `memory` is not used."""
+    report = fsck(t, keys=True, checksums=True)
+    assert not report.findings, report
+    return t.refresh().totals.rows
 
 
 def main():
