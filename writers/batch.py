@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from eventlog import Table
 from eventlog.arguments import choice, opened, text, whole
 from eventlog.commit.identity import WINDOW_S
-from eventlog.errors import EventLogError, InvalidInput
+from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.format.segments import to_segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Action, Add, App, Restore, Unchanged
+from eventlog.model.records import Action, Add, App, Commit, Restore, Unchanged
 from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader
@@ -240,9 +240,9 @@ def warn_restored(t: Table, head: Snapshot, app: App | None) -> None:
         app: its app id and sequence.
     """
     mark = None if app is None else head.meta.apps.get(app.id)
-    if app is None or mark is None or t.log.header(mark.version).changes.operation != "restore":
+    commit = None if mark is None else _commit_of(t, mark.version)
+    if app is None or mark is None or commit is None:
         return
-    commit = spills.unpack(t.log.read(mark.version)[0], t.log.spill)
     actions = (a for txn in commit.transactions for a in txn.actions if isinstance(a, Restore))
     for action in actions:
         reset = None if isinstance(action.apps, UnsetType) else action.apps.get(app.id)
@@ -258,6 +258,14 @@ def warn_restored(t: Table, head: Snapshot, app: App | None) -> None:
             )
 
 
+def _commit_of(t: Table, version: int) -> Commit | None:
+    """Return a commit, or None if this copy of the table begins after it."""
+    try:
+        return spills.unpack(t.log.read(version)[0], t.log.spill)
+    except VersionNotFound:
+        return None
+
+
 def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> None:
     """Warn if a unit of work is repeated with another number of rows: the first one stands.
 
@@ -270,8 +278,8 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> 
     mark = head.meta.apps.get(app.id) if app else None
     if app is None or mark is None or mark.seq != app.seq or not isinstance(rows, int):
         return
-    commit = spills.unpack(t.log.read(mark.version)[0], t.log.spill)
-    for transaction in commit.transactions:
+    commit = _commit_of(t, mark.version)
+    for transaction in () if commit is None else commit.transactions:
         known = sum(a.rows for a in transaction.actions if isinstance(a, Add))
         if transaction.app == app and known != rows:
             logger.warning(

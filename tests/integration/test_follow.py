@@ -201,6 +201,19 @@ def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
     assert backfill(source, Table(target)).versions == 0
 
 
+@pytest.mark.hazard("I1")
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_unit_of_work_is_skipped_where_the_copy_begins_after_it(count):
+    source, target = create(), MemoryStore()
+    done = append(source, events(1, first=7), app_id="job", app_seq=7)
+    append(source, events(1, first=8))
+    source.write_keyframe()
+    copy(source, target, start="keyframe")
+    table = reopen(target)
+    assert append(table, events(count, first=7), app_id="job", app_seq=7) == done
+    assert rows(table) == rows(source)
+
+
 @pytest.mark.scenario("S5.2")
 def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
     source, target = everything(), MemoryStore()
