@@ -271,6 +271,14 @@ class TestReads:
                 call()
             assert not isinstance(caught.value, OutcomeUnknown)
 
+    @pytest.mark.parametrize("status", [301, 302, 307])
+    def test_redirections_without_end_say_what_to_set(self, store, server, status):
+        elsewhere = answer(status, headers=[("Location", "https://127.0.0.1:9/other")])
+        server.steps = [elsewhere] * 2000
+        for call in (lambda: store.get("key"), lambda: store.put_if_absent("key", b"x")):
+            with pytest.raises(InvalidInput, match="endpoint_url"):
+                call()
+
     def test_silence_is_unavailable(self, store, server, silence):
         server.steps = [silence, silence]
         with pytest.raises(Unavailable):
