@@ -238,8 +238,12 @@ def record(**forms):
 
 def absent_or(form):
     """A field that an object may lack, though others of its name may not."""
-    form.may_lack = True
-    return form
+
+    def check(value):
+        form(value)
+
+    check.may_lack = True
+    return check
 
 
 def array(*forms):
