@@ -690,7 +690,7 @@ class Carrier:
         actions: list[Action] = [
             *guards,
             origin,  # first: the others raise what it is compared with
-            *([Restore(carried.version, origin=name)] if carried.united else []),
+            *(Restore(carried.version, dict(r) or UNSET, name) for r in carried.resets),
             *carried.changes,
             *rewrite,
             *map(drop_of, live.values()),
@@ -718,7 +718,8 @@ class Carrier:
         carried = "nothing was committed" if self._at_once else "all before it is merged"
         return CommitConflict(
             f"version {conflict.version} of {self._source.uri} cannot be merged into "
-            f"{self._target.uri}: {conflict.reason}{ours}; {carried}. {self._ways_out()}",
+            f"{self._target.uri}: {conflict.reason}{ours}; {carried}. "
+            f"{self._apart() if conflict.lasting else self._ways_out()}",
             table=self._target.uri,
             version=conflict.ours,
         )
@@ -734,6 +735,25 @@ class Carrier:
             "Choose whose state counts where both changed the same, and what the other one did "
             f"there is left out: `eventlog merge {places} --take source` or `--take target`; "
             "--dry-run lists it before"
+        )
+
+    def _apart(self) -> str:
+        """Return the commands that lead on where the two cannot be one."""
+        store, source = self._source.store, shlex.quote(self._source.uri)
+        target = shlex.quote(self._target.uri)
+        if self._at_once and isinstance(store, BranchStore):
+            target = shlex.quote(store.parent.uri)
+            branch = shlex.quote(store.forks[0].name)
+            return (
+                f"`eventlog changes {target} {self._common} --branch {branch}` shows what only the "
+                "branch did: load that into the table with the column under a new name, and delete "
+                f"the branch: `eventlog branch {target} {branch} --delete`"
+            )
+        return (
+            f"Keep one of the two, and have a new copy follow it: `eventlog replicate {source} "
+            f"COPY` or `eventlog replicate {target} COPY`. `eventlog changes {target} "
+            f"{self._common}` or `eventlog changes {source} {self._common}` shows what only the "
+            "other one did: load that with the column under a new name"
         )
 
     def _loss(self) -> DataLoss | VersionVacuumed:
@@ -806,7 +826,7 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
 
 def _told(replayed: Conflict, united: Conflict) -> Conflict:
     """Return the conflict to tell of the two: of the commits, if it names what was done."""
-    return replayed if replayed.ours is not None else united
+    return replayed if replayed.ours is not None and not united.lasting else united
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:

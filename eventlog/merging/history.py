@@ -9,10 +9,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from eventlog.model.records import (
     Add,
+    AppReset,
     Commit,
     Drop,
     Merge,
@@ -33,6 +34,7 @@ UNITED = "united"  # in the `info` of what makes two logs one by their states
 PURE = "source"  # there: each chunk that it changed became what it is at the source
 BOTH = "both"  # there: it has rows of both, or somebody has chosen
 _MANY = 2  # where a writer has not said how many
+_NONE = -1  # below all sequences
 
 # Sequences of an app: the first and the last of each run, in order.
 Runs = tuple[tuple[int, int], ...]
@@ -88,10 +90,10 @@ class Act:
 
     @property
     def does_anything(self) -> bool:
-        """Whether it changed segments, or what a merge carries of the small state."""
+        """Whether it changed segments, what a merge carries of the small state, or what is done."""
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
-        return bool(self.adds or self.drops or changes)
+        return bool(self.adds or self.drops or changes or self.resets)
 
     @property
     def rewrites(self) -> bool:
@@ -111,9 +113,33 @@ class Act:
     @property
     def resets(self) -> bool:
         """Whether a restore changed which units of work count as done."""
-        found = (a.apps for a in self.transaction.actions if isinstance(a, Restore))
-        told = (r for apps in found if not isinstance(apps, UnsetType) for r in apps.values())
-        return any(reset.old != reset.new for reset in told)
+        return bool(self.forgets or self.recalls)
+
+    @property
+    def forgets(self) -> dict[str, int]:
+        """Above which sequence of each app no unit counts as done that was done before (R12.3)."""
+        found: dict[str, int] = {}
+        for restore, app, reset in self._resets():
+            new = _NONE if reset.new is None else reset.new
+            if restore.origin is not UNSET or (reset.old is not None and new < reset.old):
+                found[app] = min(new, found.get(app, new))
+        return found
+
+    @property
+    def recalls(self) -> dict[str, tuple[int, int]]:
+        """Of which apps a restore brings units back: up to which sequence, and of which version."""
+        return {
+            app: (reset.new, restore.version)
+            for restore, app, reset in self._resets()
+            if restore.origin is UNSET
+            and reset.new is not None
+            and (reset.old is None or reset.old < reset.new)
+        }
+
+    def _resets(self) -> Iterator[tuple[Restore, str, AppReset]]:
+        for action in self.transaction.actions:
+            if isinstance(action, Restore) and not isinstance(action.apps, UnsetType):
+                yield from ((action, app, reset) for app, reset in action.apps.items())
 
     @property
     def units(self) -> dict[str, Runs]:
@@ -193,18 +219,36 @@ class Known:
 
 
 class Units:
-    """The units of work that transactions have done, and which of them did one.
+    """The units of work that a log has done and no restore has forgotten, and which act did one.
 
     Args:
-        acts: the transactions. No two of them did the same.
+        acts: what the log did since it and another one parted.
+        known: what the other log has. What it has itself stands for nothing else that it did: it
+            did that unit once more after it had forgotten it.
     """
 
-    def __init__(self, acts: Iterable[Act]) -> None:
+    def __init__(self, acts: Iterable[Act], known: Known | None = None) -> None:
         found: dict[str, list[tuple[int, int, Act]]] = {}
+        ever: dict[str, list[tuple[int, int, Act]]] = {}
         for act in acts:
+            for app, seq in act.forgets.items():
+                # against forgotten-units-skipped
+                found[app] = list(_upto(found.get(app, ()), seq))
+            for app, (seq, version) in act.recalls.items():
+                back = (run for run in ever.get(app, ()) if run[2].version <= version)
+                found.setdefault(app, []).extend(_upto(back, seq))
             for app, runs in act.units.items():
-                found.setdefault(app, []).extend((first, last, act) for first, last in runs)
-        self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}
+                done = [(first, last, act) for first, last in runs]
+                ever.setdefault(app, []).extend(done)
+                found.setdefault(app, []).extend(done)
+        self.done: dict[str, Runs] = {
+            app: union((), tuple((first, last) for first, last, _ in runs))
+            for app, runs in found.items()
+        }
+        self._runs = {
+            app: sorted((r for r in runs if known is None or not known.has(r[2])), key=_first)
+            for app, runs in found.items()
+        }
 
     def shared(self, act: Act) -> Act | None:
         """Return a transaction that did what another one did, too; None if none did."""
@@ -215,6 +259,11 @@ class Units:
                 if at >= 0 and done[at][1] >= first:
                     return done[at][2]
         return None
+
+
+def _upto(runs: Iterable[tuple[int, int, Act]], seq: int) -> Iterator[tuple[int, int, Act]]:
+    """Yield the runs up to this sequence."""
+    return ((first, min(last, seq), act) for first, last, act in runs if first <= seq)
 
 
 def _first(run: tuple[int, int, Act]) -> int:

@@ -19,6 +19,7 @@ from eventlog.merging.history import Act, Step
 from eventlog.merging.rows import Differs, Rows
 from eventlog.model.records import (
     Action,
+    AppReset,
     AppRise,
     Meta,
     Replace,
@@ -38,13 +39,17 @@ class Conflict(Exception):
     Attributes:
         version: the source's version.
         ours: the target's version that stands against it, where it is one.
+        lasting: whether it stays, whatever is chosen.
     """
 
-    def __init__(self, reason: str, version: int, ours: int | None = None) -> None:
+    def __init__(
+        self, reason: str, version: int, ours: int | None = None, *, lasting: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.version = version
         self.ours = ours
+        self.lasting = lasting
 
 
 class PastNeeded(Exception):
@@ -103,6 +108,7 @@ class Carried:
         changes: changes of the small state, in order.
         commits: those in which what it carries was first committed: hashes, with their versions.
         apps: what becomes of the sequences of apps.
+        resets: for each restore that it needs, what becomes of the sequences of apps after that.
         deletes: for a rewrite, the number of rows that it deletes; None: it is none.
         operations: the source's.
         transactions: number of transactions that it carries, by however many logs they came.
@@ -129,6 +135,7 @@ class Carried:
     seen: int | None = None
     still: frozenset[str] = frozenset()
     united: str | None = None
+    resets: Sequence[Mapping[str, AppReset]] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -199,7 +206,7 @@ class Planner:
             self._has, theirs = history.Known(past.target), history.Known(past.source)
             self._rows = Rows(past.source, past.target, self._has, theirs)
             acts = [act for step in past.target for act in step.acts]
-            self._units = history.Units(acts)
+            self._units = history.Units(acts, theirs)
             self._alone_acts = [act for act in acts if not theirs.has(act)]
             self._alone_ids = {act.transaction.id for act in self._alone_acts}
             self._had = _values(self._alone_acts)
@@ -299,9 +306,7 @@ class Planner:
         """Return what is to be committed for one transaction, and note it."""
         if act.resets:  # against units-forgotten-elsewhere-skipped
             raise Conflict(
-                "it restores a version and lets units of work be loaded again, which no merge can "
-                "carry: let one of the two tables follow the other (`eventlog replicate`)",
-                act.version,
+                "it restores a version and lets units of work be loaded again", act.version
             )
         if act.restores and (ours := self._own_write()) is not None:
             # What it brings back or drops the target may have rewritten with rows of its own.

@@ -21,6 +21,7 @@ from eventlog.merging.plan import Carried, Conflict
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     Action,
+    AppReset,
     AppRise,
     Meta,
     PropertyChange,
@@ -157,6 +158,8 @@ class Uniter:
         self._copies: dict[str, tuple[tuple[bool, str], ...]] = {}
         self._still: set[str] = set()
         self._left: list[LeftOut] = []
+        self._left_acts: list[Act] = []
+        self._left_chunks: set[str] = set()
         self._room, self._pure = 0, True
 
     def united(self) -> Union:
@@ -168,7 +171,7 @@ class Uniter:
         changes = self._changes()
         for chunks in _regions([*self._source.acts, *self._target.acts]):
             self._unite(chunks)
-        rises = self._rises()
+        rises, resets = self._apps()
         carried = Carried(
             self._source.version,
             self._source.commit,
@@ -182,6 +185,7 @@ class Uniter:
             copies=self._copies,
             still=frozenset(self._still),
             united=PURE if self._pure else BOTH,
+            resets=resets,
         )
         # Without anything else it is a record, so that nobody compares the two once more.
         seen = all(a.version <= self._target.seen or not a.does_anything for a in self._source.acts)
@@ -214,6 +218,8 @@ class Uniter:
             )
 
     def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
+        self._left_acts += new.acts
+        self._left_chunks |= chunks
         rows = sum(
             s.rows for s in loser.live.values() if s.chunk in chunks and s.id not in winner.live
         )
@@ -288,17 +294,14 @@ class Uniter:
 
     def _changes(self) -> list[Action]:
         found: list[Action] = []
-        reset = next((act for act in self._theirs if act.resets), None)
-        if reset is not None and self._take is None:
-            raise Conflict(
-                "it restores a version and forgets units of work, which the target has done: load "
-                "them again before you choose",
-                reset.version,
-            )
         schema = joined(self._source.schema, self._target.schema)
         if isinstance(schema, str):
             acts = [a for a in self._theirs if _of(a, SetSchema)]
-            raise Conflict(f"it has {schema}", acts[-1].version if acts else self._source.version)
+            raise Conflict(
+                f"it has {schema}",
+                acts[-1].version if acts else self._source.version,
+                lasting=True,
+            )
         self._schema = schema
         if schema is not self._target.schema:
             found.append(SetSchema(schema))
@@ -349,21 +352,70 @@ class Uniter:
         self._pure = False
         return False
 
-    def _rises(self) -> dict[str, AppRise]:
-        done: dict[str, Runs] = {}
+    def _apps(self) -> tuple[dict[str, AppRise], tuple[dict[str, AppReset], ...]]:
+        """Return what becomes of the sequences of apps, by the origin and by the restores.
+
+        Units that a restore of the source forgot, or of which nothing was taken, do not count as
+        done any more: a restore lowers the sequence so that they can be loaded again. The origin
+        names what of the app counts as done above that.
+        """
+        lost = [a for a in self._left_acts if chunks_of([a]) <= self._left_chunks]
+        left = _done(lost)
+        theirs = _done(self._theirs)
+        ours = _done(act for act in self._ours if act not in lost)
+        there, here = Units(self._source.acts).done, Units(self._target.acts).done
+        there = {app: _without(runs, left.get(app, ())) for app, runs in there.items()}
+        lows = {app: runs[0][0] - 1 for app, runs in left.items()}  # above these they are forgotten
+        back: set[str] = set()
         for act in self._theirs:
-            for app, runs in act.units.items():
-                done[app] = union(done.get(app, ()), runs)
-        had: dict[str, Runs] = {}
-        for act in self._target.acts:
-            for app, runs in act.units.items():
-                had[app] = union(had.get(app, ()), runs)
-        found = {}
-        for app in sorted(done, key=str.encode):
-            mark = self._target.meta.apps.get(app)
-            if runs := _without(done[app], had.get(app, ())):
-                found[app] = AppRise(None if mark is None else mark.seq, runs)
-        return found
+            for app, seq in act.forgets.items():
+                lows[app] = min(seq, lows.get(app, seq))
+            back |= act.forgets.keys() | act.recalls.keys()
+        rises: dict[str, AppRise] = {}
+        first: dict[str, AppReset] = {}
+        second: dict[str, AppReset] = {}
+        for app in sorted({*theirs, *lows, *back}, key=str.encode):
+            done = _common(theirs.get(app, ()), there.get(app, ()))
+            done = _without(done, here.get(app, ()))
+            if app in lows:
+                every = union(there.get(app, ()), ours.get(app, ()))
+                done = _without(every, ((0, lows[app]),))
+            mark = self._seq(self._target, app)
+            if done:
+                rises[app] = AppRise(_or_none(mark), done)
+                mark = max(mark, done[-1][1])
+            low = min(mark, lows.get(app, mark))
+            last = max(done[-1][1], low) if done else low
+            if app in back and app not in left:
+                last = max(last, self._seq(self._source, app))
+            if app in lows or last != mark:
+                first[app] = AppReset(_or_none(mark), _or_none(low))
+            if last != low:
+                second[app] = AppReset(_or_none(low), _or_none(last))
+        return rises, (first, second) if second else (first,)
+
+    @staticmethod
+    def _seq(side: Side, app: str) -> int:
+        mark = side.meta.apps.get(app)
+        return -1 if mark is None else mark.seq
+
+
+def _or_none(seq: int) -> int | None:
+    return None if seq < 0 else seq
+
+
+def _done(acts: Iterable[Act]) -> dict[str, Runs]:
+    """Return the units of work that transactions did."""
+    found: dict[str, Runs] = {}
+    for act in acts:
+        for app, runs in act.units.items():
+            found[app] = union(found.get(app, ()), runs)
+    return found
+
+
+def _common(some: Runs, others: Runs) -> Runs:
+    """Return the sequences that are in both."""
+    return _without(some, _without(some, others))
 
 
 def _without(runs: Runs, others: Runs) -> Runs:
@@ -384,7 +436,7 @@ def _without(runs: Runs, others: Runs) -> Runs:
 
 def _unknown(one: Side, other: Side) -> list[Act]:
     """Return what one log did, and the other one does not have."""
-    units = Units(other.acts)
+    units = Units(other.acts, one.has)
     return [
         act
         for act in one.acts
@@ -399,7 +451,7 @@ def _unknown(one: Side, other: Side) -> list[Act]:
 
 def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
     """Return what one log did to these chunks, and the other one does not have."""
-    found, units = _New(), Units(other.acts)
+    found, units = _New(), Units(other.acts, one.has)
     for act in acts:
         adds = [s for s in act.adds if s.chunk in chunks]
         drops = [d for d in act.drops if d.chunk in chunks]

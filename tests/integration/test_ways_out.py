@@ -2,6 +2,7 @@
 
 import shlex
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support.builders import START_MS, create, events
@@ -271,3 +272,165 @@ def test_what_to_take_is_one_of_two():
     one, two = parted(2)
     with pytest.raises(errors.InvalidInput, match="give 'source' or 'target'"):
         merge(one, two, take="mine")
+
+
+def job(table, number):
+    return append(table, events(1, first=number), app_id="job", app_seq=number)
+
+
+def three_units():
+    one, two = parted(2)
+    for number in (11, 12, 13):
+        job(one, number)
+    merge(one, two)
+    return one, two
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("early", [True, False])
+def test_w18_a_unit_that_was_forgotten_and_loaded_again_comes_to_the_other_side(turn, early):
+    one, two = three_units()
+    one_more(two, 50)
+    if early:
+        merge(two, one)
+    one.restore(3, forget_units=True)
+    if early:
+        for source, target in [(one, two), (two, one)][::turn]:
+            merge(source, target)
+        assert numbers(one) == numbers(two)
+    job(one, 11)
+    job(one, 13)
+    for source, target in [(one, two), (two, one)][::turn]:
+        merge(source, target)
+    both_ways(one, two)
+    assert numbers(two) == sorted([0, 1, 2, 11, 13, *([] if early else [50])])
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_unit_that_was_forgotten_on_one_side_is_loaded_again_on_the_other():
+    one, two = three_units()
+    one.restore(3, forget_units=True)
+    merge(one, two)
+    for number in (11, 12):
+        job(two, number)
+    both_ways(one, two)
+    job(one, 12)  # done
+    job(one, 13)
+    both_ways(one, two)
+    assert numbers(two) == [0, 1, 2, 11, 12, 13]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_unit_that_the_other_side_did_by_itself_stays_when_it_is_forgotten():
+    one, two = parted(2)
+    job(two, 12)
+    for number in (11, 12, 13):
+        job(one, number)
+    merge(one, two)
+    one.restore(3, forget_units=True)
+    merge(one, two)
+    assert 12 in numbers(two)
+    job(one, 11)
+    job(one, 12)
+    both_ways(one, two)
+    assert numbers(two) == [0, 1, 2, 11, 12]
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("by", ["source", "hub"])
+def test_w18_a_third_copy_loads_forgotten_units_again_too(by):
+    one, two, three = parted(3)
+    for number in (11, 12):
+        job(one, number)
+    merge(one, two)
+    merge(two, three)
+    one.restore(3, forget_units=True)
+    merge(one, two)
+    merge(one if by == "source" else two, three)
+    job(one, 11)
+    job(three, 12)
+    for _ in range(2):
+        for source, target in ((one, two), (two, three), (three, two), (two, one)):
+            merge(source, target)
+    both_ways(one, two)
+    both_ways(two, three)
+    both_ways(one, three)
+    assert numbers(three) == [0, 1, 2, 11, 12]
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("take", ["source", "target"])
+@pytest.mark.parametrize("back", [True, False])
+def test_w18_a_unit_that_was_left_out_can_be_loaded_again(take, back):
+    one, two = parted(2)
+    replaced(one, 100)
+    replaced(two, 200)
+    loser, winner = (two, one) if take == "source" else (one, two)
+    job(loser, 11)
+    job(loser, 12)
+    merge(one, two, take=take)
+    if back:
+        merge(two, one)
+    job(winner, 12)
+    both_ways(one, two)
+    chosen = 100 if take == "source" else 200
+    assert numbers(one) == [12, chosen]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_forgotten_units_that_come_back_with_their_rows_are_done():
+    one, two = three_units()
+    whole = one.refresh().version
+    one.restore(3, forget_units=True)
+    merge(one, two)
+    one.restore(whole)
+    both_ways(one, two)
+    for number in (11, 13):
+        job(two, number)
+        job(one, number)
+    both_ways(one, two)
+    assert numbers(two) == [0, 1, 2, 11, 12, 13]
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("kept", [0, 1])
+def test_w18_columns_of_two_types_are_told_with_commands_that_lead_on(tmp_path, kept):
+    run = lambda *words: CliRunner().invoke(build(), [*map(str, words)])
+    one, two, new = (tmp_path / name for name in ("one", "two", "a new copy"))
+    table = Table.create(str(one), events(1).schema, time_column="at")
+    append(table, events(2))
+    assert run("replicate", one, two).exit_code == 0
+    for n, (root, kind) in enumerate(((one, pa.int64()), (two, pa.string())), 1):
+        t = Table.open(str(root))
+        t.add_columns(events(1).schema.append(pa.field("x", kind)))
+        one_more(t, 100 * n)
+    for take in ((), ("--take", "source"), ("--take", "target")):
+        refused = run("merge", one, two, *take)
+        assert refused.exit_code == 3
+        assert "it has column 'x' of type" in refused.output
+        assert "`--take" not in refused.output
+    named = [shlex.split(part.split("`")[0]) for part in refused.output.split("`eventlog ")[1:]]
+    assert [words[0] for words in named] == ["replicate", "replicate", "changes", "changes"]
+    follow_it = [new if word == "COPY" else word for word in named[kept]]
+    assert run(*follow_it).exit_code == 0
+    shown = run(*named[2 + kept], "--format", "csv")
+    assert f"row {100 * (2 - kept)}" in shown.output
+    assert f"row {100 * (1 + kept)}" not in shown.output
+    assert numbers(Table.open(str(new))) == [0, 1, 100 * (1 + kept)]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_columns_of_two_types_of_a_branch_are_told_with_commands_that_lead_on(tmp_path):
+    run = lambda *words: CliRunner().invoke(build(), [*map(str, words)])
+    table = Table.create(str(tmp_path / "t"), events(1).schema, time_column="at")
+    append(table, events(2))
+    for t, kind, number in ((table.branch("audit"), pa.int64(), 100), (table, pa.string(), 200)):
+        t.add_columns(events(1).schema.append(pa.field("x", kind)))
+        one_more(t, number)
+    refused = run("merge", "--branch", "audit", table.uri)
+    named = [shlex.split(part.split("`")[0]) for part in refused.output.split("`eventlog ")[1:]]
+    shown, deleted = (run(*words) for words in named)
+    assert "row 100" in shown.output
+    assert "row 200" not in shown.output
+    assert deleted.exit_code == 0

@@ -48,9 +48,16 @@ RULES = (
     mutant(
         "units-forgotten-elsewhere-skipped",
         "R12.3 G3",
-        "a merge skips no unit that may be loaded again",
+        "a merge carries no restore without what it forgets",
         never,
-        "test_a_merge_skips_no_unit_that_was_loaded_again",
+        "test_w18_a_unit_that_was_forgotten_on_one_side_is_loaded_again_on_the_other",
+    ),
+    mutant(
+        "forgotten-units-skipped",
+        "R19.5 W18",
+        "a merge skips no unit that was loaded again",
+        becomes("found.get(app, [])"),
+        "test_w18_a_unit_that_was_forgotten_and_loaded_again_comes_to_the_other_side",
     ),
     mutant(
         "carried-twice",
