@@ -211,7 +211,11 @@ class _Rows:
             won = self._winners()
             if rule.order is None and bottom:
                 won = won.filter(self.alive.take(won))
-            return self._take([won, barriers])
+            told = [won, barriers]
+            if not bottom:  # against young-tombstone-lost-behind-an-upsert
+                # One below may be older and of a greater order: it is renewed by this one (R15.13).
+                told.append(self._last_deletes())
+            return self._take(told)
         alive = self._alive()
         if rule.kind == "first":
             return self._take([self._firsts(alive), barriers])

@@ -18,6 +18,13 @@ SLICES = (
         "test_a_delete_by_a_clock_that_is_behind_is_young",
     ),
     mutant(
+        "young-tombstone-lost-behind-an-upsert",
+        "R15.14",
+        "a log keeps a tombstone beside the upsert that is later",
+        never,
+        "test_an_upsert_takes_no_young_tombstone_from_an_old_one_that_hides_both",
+    ),
+    mutant(
         "children-left-behind",
         "F11",
         "after a split a segment has rows of both buckets that one of its became",

@@ -212,13 +212,14 @@ class Book:
         best = max(
             ((row[rule.order], p) for p, _, row in behind if row["_op"] != "d"), default=None
         )
+        tombs = [(row[rule.order], p) for p, _, row in behind if row["_op"] == "d"]
+        if rule.kind == "last" and best is not None and best > max(tombs, default=best):
+            return set()  # the row that is shown is later than all that a tombstone would hide
         gone = []
         for place, version, row in behind:
             if row["_op"] != "d" or any(row[rule.order] <= order for order in told):
                 continue
             mine = row[rule.order], place
-            if rule.kind == "last" and best is not None and best > mine:
-                continue  # the row that is shown is later than all that the tombstone would hide
             self._check_forgettable(merge, rule, self.born.get(id(row), version), name)
             gone.append(mine)
         if not gone:

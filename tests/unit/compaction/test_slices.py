@@ -301,6 +301,51 @@ def test_a_young_tombstone_is_not_forgotten_with_an_old_one_that_hides_more():
     assert kinds(t) == ["base"]
 
 
+def merged_to_a_log(t, low, high):
+    """Merge the slices from one version to another."""
+    inputs = tuple(s for s in t.refresh().segments() if low <= slice_of(s).low <= high)
+    (task,) = plan(t).tasks
+    at = Buckets(0, 0, low, high)
+    task = msgspec.structs.replace(task, id=t.clock.token(), inputs=inputs, buckets=at)
+    assert perform(t, task, Policy()).status == "done"
+
+
+@pytest.mark.parametrize("rule", ["last", "partial"])
+@pytest.mark.parametrize("how", ["one commit", "two commits", "a log", "a log of logs"])
+def test_an_upsert_takes_no_young_tombstone_from_an_old_one_that_hides_both(how, rule):
+    """The old one hides the upsert, and a merge that forgot it would forget the young one, too."""
+    clock = ManualClock(now_ms=1_700_000_000_000)
+    properties = {"tombstone_hours": "2", "merge": rule}
+    t = create(buckets=1, properties=properties, clock=clock)
+    upsert(t, rows([1, 2], hour=3))
+    delete(t, keys=rows([1], hour=9).select(["id", "at"]))
+    for hour in (3, 4):
+        clock.advance(3 * 3_600_000)
+        upsert(t, rows([2], hour=hour))
+    ops = pa.array(["d", "u"])
+    both = pa.concat_tables([rows([1], hour=5), rows([1], hour=6)]).append_column("_op", ops)
+    if how == "one commit":
+        upsert(t, both)
+    else:
+        low = upsert(t, both.slice(0, 1))
+        high = upsert(t, both.slice(1))
+        if how != "two commits":
+            merged_to_a_log(t, low, high)
+        if how == "a log of logs":
+            merged_to_a_log(t, low, upsert(t, rows([1], hour=7)))
+    clock.advance(1000)
+    run(t, policy=Policy(min_gain=0.0))
+    assert kinds(t) == ["base", "late"]
+    upsert(t, rows([1], hour=4))  # in time for the young one
+    assert set(held(t)) == {2}
+    for hour in (5, 6):
+        clock.advance(3 * 3_600_000)
+        upsert(t, rows([2], hour=hour))
+    run(t, policy=Policy(min_gain=0.0))
+    assert kinds(t) == ["base"]
+    assert set(held(t)) == {2}
+
+
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
 def test_a_tombstone_of_exactly_its_hours_is_kept(first, second):
     """`tombstone_hours` must have passed twice, and none of the two may be a millisecond short."""

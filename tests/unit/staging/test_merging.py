@@ -58,6 +58,14 @@ def test_a_tombstone_is_kept_with_an_order_and_not_without_one_at_the_bottom():
     assert kept(rows(old, tombstone), rule(), bottom=False) == [tombstone]
 
 
+def test_a_log_keeps_a_tombstone_beside_the_upsert_that_is_later():
+    tombstone, new = (1, 4, None, None, "d"), (1, 5, 1, "a", "u")
+    table = rows((1, 3, None, None, "d"), tombstone, (1, 2, 1, "b", "u"), new)
+    assert kept(table, rule(order="o")) == [tombstone, new]
+    assert kept(table, rule(order="o"), bottom=True) == [new]
+    assert kept(table, rule()) == [new]
+
+
 def test_a_barrier_is_kept_above_others_and_not_at_the_bottom():
     barrier, new = (1, None, None, None, "d"), (1, 1, 1, "a", "u")
     table = rows((1, 9, 1, "b", "u"), barrier, new)
