@@ -60,6 +60,7 @@ def branches(place: Place) -> None:
                     "held": each.held,
                     "unfinished": each.unfinished,
                     "pin_only": each.pin_only,
+                    "damage": each.damage,
                 }
             )
         return
@@ -68,6 +69,8 @@ def branches(place: Place) -> None:
         ((b.name, _shown(b.fork), _shown(b.head), _state(b)) for b in found),
         right=("fork", "head"),
     )
+    for each in (b for b in found if b.damage is not None):
+        terminal.note(f"{each.name} is damaged: {each.damage}")
     if any(b.unfinished and not b.pin_only for b in found):
         terminal.note("unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete")
     if any(b.pin_only for b in found):
@@ -86,6 +89,8 @@ def _shown(version: int | None) -> str:
 
 
 def _state(branch: Branch) -> str:
+    if branch.damage is not None:
+        return "damaged"
     if branch.pin_only:
         return "only a pin"
     if branch.unfinished:

@@ -141,6 +141,7 @@ class Audit:
         assert state is not None  # noqa: S101 - a key frame is checked after its commit
         header = state.header
         wanted = {
+            "features": (root.features, header.features),
             "table": (root.table, header.table),
             "commit": (root.commit, state.commit_hash),
             "time": (root.time, header.time),

@@ -20,6 +20,7 @@ from eventlog.errors import (
     KeyNotFound,
     NotFound,
     TableNotFound,
+    VersionNotFound,
     VersionNotReplicated,
 )
 from eventlog.format import keys, segments
@@ -193,7 +194,7 @@ class _Run:
             message = "the last vacuum's record is missing: the next vacuum starts without it"
             self._findings.add("warning", message, pending, self._listed.head)
         if at_head:
-            for key, severity, message in check_branches(self._store, self._walk.audit.meta):
+            for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
                 self._findings.add(severity, message, key, self._listed.head)
 
     def compare_checksums(self) -> None:
@@ -339,8 +340,9 @@ class _Run:
                 )
                 self._findings.add("error", message, key, found[key].version)
             for fork in forks(self._store):
-                for version in (fork.held, fork.version):
-                    self._add_held(f"branch {fork.name!r} reads", version, found)
+                with suppress(VersionNotFound):  # `check_branches` reports such a fork
+                    for version in (fork.held, fork.version):
+                        self._add_held(f"branch {fork.name!r} reads", version, found)
         except (Corrupt, NotFound) as error:
             message = (
                 "the versions that pins, replicas and branches hold cannot be resolved: "

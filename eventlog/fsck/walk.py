@@ -94,8 +94,9 @@ class Frames:
 
 
 def list_log(store: ObjectStore) -> Listed:
-    """Return the keys under `_log/`."""
+    """Return the keys under `_log/`. The newest version of a branch is its fork or above it."""
     listed, last = Listed(), -1
+    listed.head = max((fork.version for fork in store.forks[:1]), default=-1)
     for row in store.list(keys.LOG_PREFIX):
         parsed = keys.parse_log_key(row.key)
         if parsed is None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from eventlog import limits
 from eventlog.cache import Cache
+from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -86,7 +87,8 @@ class Log:
 
         Raises:
             TableNotFound: there is no log under this root.
-            Corrupt: the newest versions have a gap, or the commits do not add up.
+            Corrupt: the newest versions have a gap, or the commits do not add up; or the parent of
+                a branch lacks the version that it forked from.
         """
         version, framed = self._newest()
         commit, body = self.read(version)
@@ -102,9 +104,33 @@ class Log:
 
         Raises:
             TableNotFound: there is no log under this root.
-            Corrupt: the newest versions have a gap.
+            Corrupt: the newest versions have a gap, or lie below the fork of this branch.
         """
         return self._newest()[0]
+
+    def check_fork(self) -> None:
+        """Check that the parent of a branch has the version that it forked from. One GET.
+
+        Nothing, if this is no branch.
+
+        Raises:
+            Corrupt: the parent does not have it, or has another one.
+            TableNotFound: the branch was deleted.
+        """
+        for fork in self.store.forks[:1]:
+            try:
+                self.read(fork.version)
+            except VersionNotFound:
+                check_there(self.store)
+                raise Corrupt(
+                    f"the parent of branch {fork.name!r} lacks version {fork.version}, from which "
+                    "the branch forked: it has lost commits, or the fork is of another log. Put "
+                    f"the parent's `_log/` back from a copy; {command('fsck', self.store.uri)} "
+                    "lists what is missing",
+                    table=self.store.uri,
+                    key=keys.commit_key(fork.version),
+                    version=fork.version,
+                ) from None
 
     def _newest(self) -> tuple[int, bool]:
         """Return the newest version, and whether the LIST shows its key frame."""
@@ -113,6 +139,10 @@ class Log:
         if gaps:  # against gap-not-checked
             with unless_deleted(self.store):  # what was committed late to it lies alone
                 chain.check_explained(gaps, self.starts(), self.store.uri)
+        for fork in self.store.forks[:1]:
+            if versions[0] < fork.version:  # against head-below-the-fork
+                self.check_fork()  # a LIST may be stale
+                return fork.version, False
         return versions[0], versions[0] in frames
 
     def _listed(self) -> tuple[list[int], list[int], bool]:
@@ -129,6 +159,7 @@ class Log:
                 break
             after = page[-1].key
         if not versions:
+            self.check_fork()
             raise TableNotFound(
                 f"no table at {self.store.uri}: check the path, or create it",
                 table=self.store.uri,

@@ -159,6 +159,7 @@ def publish(
 
     Raises:
         CommitConflict: both changed the same in different ways; nothing was committed.
+        Corrupt: the table lacks the version from which the branch forked.
         DataLoss: a segment of the branch is missing or damaged; nothing was committed.
         InvalidInput: it is no branch of this table.
         Unavailable: a store does not answer.
@@ -171,6 +172,7 @@ def publish(
             table=parent.uri,
         )
     branch.refresh()
+    branch.log.check_fork()
     return Carrier(
         branch, parent, store.forks[0].version, at_once=True, take=take, dry_run=dry_run
     ).run()

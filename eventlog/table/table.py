@@ -469,7 +469,8 @@ class Table:
     def branches(self) -> list[Branch]:
         """Return the branches, by name, and what interrupted programs have left of others.
 
-        Costs three or four requests for each.
+        Costs three or four requests for each. One that is damaged is listed with what is wrong
+        (`Branch.damage`); `fsck` finds more.
         """
         return names.branches(self)
 
@@ -492,6 +493,7 @@ class Table:
         Raises:
             CommitConflict: both changed the same in different ways: a column, a property, rows that
                 the branch drops and that were rewritten here. Nothing was committed.
+            Corrupt: this table lacks the version from which the branch forked.
             DataLoss: a segment of the branch is missing or damaged; nothing was committed.
             InvalidInput: it is no branch of this table.
             TableNotFound: there is no such branch.

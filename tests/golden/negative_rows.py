@@ -220,6 +220,12 @@ def forks() -> list[Value]:
     forge = Forge(table, 4)
     del forge.objects[log_key(4)]
     made.append(forge.case("no commit at the fork", "R6.3", REFUSE))
+    # The branch has no commit of its own, and its parent has lost that of the fork and all above.
+    forge = Forge(table, 4).cut()
+    for version in range(4, 10):
+        for kind in ("", ".keyframe"):
+            forge.objects.pop(log_key(version, kind), None)
+    made.append(forge.case("a branch whose parent ends below the fork", "R16.4", REFUSE))
     return made
 
 

@@ -836,6 +836,8 @@ class Reader:
         """The newest version (R3.1), after a look for gaps (R6.3)."""
         every = self.listed("_log", r"(\d{12})\.json")
         framed = self.listed("_log", r"(\d{12})\.keyframe\.json")
+        if self.forks:  # R16.4
+            need(every and every[0] >= self.forks[-1]["version"], "R16.4")
         if not every:
             raise KeyError("no table")
         page = sorted([*every, *framed], reverse=True)[:16]  # of a LIST

@@ -28,6 +28,7 @@ from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import root_of
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, delete, overwrite, upsert
 
@@ -514,3 +515,138 @@ def test_a_fork_that_claims_more_than_its_parent_holds_is_told_and_takes_no_rows
     assert any("no pin keeps" in f.message for f in fsck(table).findings)
     with pytest.raises(errors.CommitConflict, match="no pin"):
         append(opened(), events(1, first=7))
+
+
+def lose_newest(store, versions):
+    """Delete the newest commits of a table, as one who puts an older `_log/` back does."""
+    head = Table(store).refresh().version
+    gone = range(head, head - versions, -1)
+    store.delete([key for v in gone for key in (keys.commit_key(v), keys.keyframe_key(v))])
+
+
+@pytest.mark.parametrize("lost", [1, 3, 7])
+def test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt(lost):
+    store = MemoryStore()
+    warm = filled(store, appends=5).branch("audit")
+    fork = warm.head().version
+    lose_newest(store, lost)
+    uses = [
+        lambda t: t.head(),
+        lambda t: readers.scan(t).to_table(),
+        lambda t: append(t, events(1, first=9)),
+        lambda t: t.branch("deeper"),
+        lambda t: list(t.history()),
+    ]
+    for use in uses:
+        with pytest.raises(errors.Corrupt, match=f"lacks version {fork}, from which the branch"):
+            use(on(store, "audit"))
+    for use in (warm.refresh, lambda: append(warm, events(1, first=9))):
+        with pytest.raises(errors.Corrupt if lost < 7 else errors.TableNotFound):
+            use()
+    if lost == 7:
+        return
+    for branch in ("audit", warm):
+        with pytest.raises(errors.Corrupt, match=f"version {fork}"):
+            on(store).merge(branch)
+    (found,) = on(store).branches()
+    assert (found.name, found.fork, found.head, found.unfinished) == ("audit", fork, None, False)
+    assert f"lacks version {fork}" in found.damage
+    # What is committed to the parent now is not seen in the branch.
+    for n in range(lost - 1):
+        append(on(store, seed=600 + n), events(1, first=70 + n))
+        with pytest.raises(errors.Corrupt, match=f"lacks version {fork}"):
+            on(store, "audit").head()
+    append(on(store, seed=700), events(1, first=80))
+    for use in (lambda: on(store, "audit").head(), lambda: append(warm, events(1, first=9))):
+        with pytest.raises(errors.Corrupt):
+            use()
+
+
+@pytest.mark.parametrize("commits", [0, 1, 20])
+def test_the_audit_lists_what_the_parent_of_a_branch_lost(commits):
+    store = MemoryStore()
+    branch = filled(store, appends=5).branch("audit")
+    fork = branch.head().version
+    for n in range(commits):
+        append(branch, events(1, first=100 + n))
+    lose_newest(store, 3)
+    found = {
+        f.key for f in fsck(Table(BranchStore(store, "audit"))).findings if f.severity == "error"
+    }
+    assert found >= {keys.commit_key(v) for v in range(fork - 2, fork + 1)}
+    (told,) = fsck(on(store)).findings
+    assert (told.severity, told.key) == ("error", "_branches/audit/_fork.json")
+    assert f"'audit' is damaged: it forks from version {fork}, which is not in this" in told.message
+
+
+def test_a_stale_listing_does_not_make_a_new_branch_corrupt():
+    store = FaultyStore(MemoryStore())
+    branch = filled(store, appends=3).branch("audit")
+    store.inject(Fault("list", "stale_list", "_log/", 0, 3))
+    assert [p.version for p in (on(store).head(), branch.head())] == [2, 4]  # it is stale
+    assert on(store, "audit").head().commit_hash == branch.head().commit_hash
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"table": "ab" * 16}, "of another table"),
+        ({"commit": "ab" * 32}, "of another log"),
+        ({"version": 99}, "which is not in this log"),
+    ],
+)
+@pytest.mark.parametrize("commits", [0, 2])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_the_audit_names_forks_of_another_log(changed, problem, commits, pinned):
+    store = MemoryStore()
+    table = filled(store)
+    branch = table.branch("audit")
+    other = table.branch("other")
+    append(other, events(1, first=50))
+    for n in range(commits):
+        append(branch, events(1, first=100 + n))
+    forged(table, "audit", **changed)
+    if not pinned:
+        table.break_pin("branch:audit")
+    (found,) = fsck(table, checksums=True).findings
+    assert (found.severity, found.key) == ("error", "_branches/audit/_fork.json")
+    assert "branch 'audit' is damaged" in found.message
+    assert problem in found.message
+    if not pinned:
+        with pytest.raises(errors.Corrupt, match=problem) as refused:
+            sweep(table)
+        assert "obody can open" not in refused.value.message
+    assert [b.name for b in table.branches()] == ["audit", "other"]
+    assert numbers(on(store, "other")) == [0, 1, 2, 3, 50]
+    table.delete_branch("audit")
+    assert fsck(on(store)).findings == ()
+
+
+def test_one_damaged_branch_does_not_hide_the_others():
+    store = MemoryStore()
+    table = filled(store)
+    for name in ("a", "b", "c"):
+        table.branch(name)
+    body = store.get("_branches/a/_fork.json")
+    replace_object(store, "_branches/a/_fork.json", body.replace(b'"held"', b'"hale"'))
+    newer = resealed(body.replace(b'"min_reader":1', b'"min_reader":2'))
+    replace_object(store, "_branches/b/_fork.json", newer)
+    one, two, three = table.branches()
+    assert (one.name, one.fork, one.head, one.held, one.unfinished) == (
+        "a",
+        None,
+        None,
+        True,
+        False,
+    )
+    assert "not a fork" in one.damage or "digest" in one.damage
+    assert (two.name, two.fork) == ("b", None)
+    assert two.damage
+    assert (three.name, three.fork, three.head, three.damage) == ("c", 5, 5, None)
+    with pytest.raises(errors.Corrupt) as told:
+        Table.open("", store=BranchStore(store, "a"))
+    assert told.value.key == "_fork.json"
+    found = {f.key: f for f in fsck(table).findings}
+    assert found.keys() == {"_branches/a/_fork.json", "_branches/b/_fork.json"}
+    assert "'a' is damaged" in found["_branches/a/_fork.json"].message
+    assert found["_branches/b/_fork.json"].severity == "warning"

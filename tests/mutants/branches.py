@@ -32,6 +32,13 @@ BRANCHES = (
         "test_a_parent_that_is_another_log_by_now_is_noticed",
     ),
     mutant(
+        "head-below-the-fork",
+        "C5",
+        "a branch whose parent lost the version that was forked is refused",
+        never,
+        "test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt",
+    ),
+    mutant(
         "fork-of-another-branch",
         "W9",
         "a copy under another name is no branch: no pin holds what it reads",

@@ -13,8 +13,8 @@ import msgspec
 
 from eventlog import limits
 from eventlog.display import command
-from eventlog.errors import Corrupt, VersionNotFound
-from eventlog.format import codec, keys
+from eventlog.errors import Corrupt
+from eventlog.format import keys
 from eventlog.log.diff import dropped
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -27,6 +27,7 @@ from eventlog.table.branching.names import (
     is_held,
     is_passed,
     pin_name,
+    problem_of,
     stored_names,
 )
 
@@ -41,17 +42,20 @@ def unheld(log: Log, head: Snapshot) -> list[Fork]:
         head: its head.
 
     Raises:
-        Corrupt: a fork is damaged, or is of another log; nobody can open that branch.
+        Corrupt: a fork is damaged, or is of another log.
     """
     store, found = log.store, []
     for name in stored_names(store):
         try:
             fork = fork_of(store, name)
+            if fork is None or is_held(fork, head.meta.pins.get(pin_name(store, name))):
+                continue
+            problem = problem_of(log, fork)
         except Corrupt as error:
             raise _cannot_be_kept(store, name, error.message) from None
-        if fork is not None and not is_held(fork, head.meta.pins.get(pin_name(store, name))):
-            _check_of_this_log(log, head, fork)  # against fork-of-another-log-kept
-            found.append(fork)
+        if problem is not None:  # against fork-of-another-log-kept
+            raise _cannot_be_kept(store, name, problem)
+        found.append(fork)
     return found
 
 
@@ -118,25 +122,11 @@ class Kept:
             yield from (segment.id for segment in segments)
 
 
-def _check_of_this_log(log: Log, head: Snapshot, fork: Fork) -> None:
-    """Check that a branch continues a version of this log.
-
-    Raises:
-        Corrupt: it does not.
-    """
-    try:
-        _, body = log.read_below(fork.version)
-    except VersionNotFound:
-        body = b""
-    if fork.table != head.header.table or codec.sha256(body) != fork.commit:
-        problem = f"it forks from a version {fork.version} that is not in this log"
-        raise _cannot_be_kept(log.store, fork.name, problem)
-
-
 def _cannot_be_kept(store: ObjectStore, name: str, problem: str) -> Corrupt:
     return Corrupt(
-        f"what branch {name!r} reads is unknown: {problem}. Nobody can open it, and nothing is "
-        f"deleted while it is there: {command('branch', store.uri, name, '--delete')} removes it",
+        f"what branch {name!r} reads is unknown: {problem}. Nothing is deleted while it is so: put "
+        "`_fork.json`, or the parent's `_log/`, back from a copy; or give the branch up, with "
+        f"what was committed there: {command('branch', store.uri, name, '--delete')} removes it",
         table=store.uri,
         key=f"{keys.branch_root(name)}/{keys.FORK_KEY}",
     )

@@ -7,7 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from eventlog.display import command
-from eventlog.errors import CommitConflict, Corrupt, KeyNotFound
+from eventlog.errors import (
+    CommitConflict,
+    Corrupt,
+    KeyNotFound,
+    UnsupportedFormat,
+    VersionNotFound,
+)
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta, Pin
@@ -29,13 +35,14 @@ class Branch:
     Attributes:
         name: its name.
         fork: the last version that it has in common with its parent; None without `_fork.json`,
-            as in a copy of its parent, which has its pin only.
-        head: its newest version; None without `_fork.json`.
+            as in a copy of its parent, which has its pin only, and where it cannot be read.
+        head: its newest version; None without `_fork.json`, and where that cannot be told.
         held: whether the parent keeps what the branch reads from vacuum: by its pin, or because the
             horizon has passed the branch while the parent followed a copy. Without either the next
             vacuum sets the pin again.
         pin_only: whether nothing is there but the pin. A copy has the pins of its source, and none
             of its branches; else the making of a branch was interrupted, or its deletion.
+        damage: what is wrong with its `_fork.json` or with its log; None if nothing was noticed.
     """
 
     name: str
@@ -43,11 +50,12 @@ class Branch:
     head: int | None
     held: bool
     pin_only: bool = False
+    damage: str | None = None
 
     @property
     def unfinished(self) -> bool:
         """Whether it cannot be opened: its making or its deletion was interrupted."""
-        return self.fork is None
+        return self.fork is None and self.damage is None
 
 
 def pin_name(store: ObjectStore, name: str) -> str:
@@ -90,6 +98,7 @@ def check_held(store: ObjectStore, head: int) -> None:
 
     Raises:
         CommitConflict: it does not; nothing was committed.
+        Corrupt: the parent lacks the version from which the branch forked.
         TableNotFound: the branch was deleted.
     """
     if not isinstance(store, BranchStore) or head != store.forks[0].version:
@@ -98,6 +107,7 @@ def check_held(store: ObjectStore, head: int) -> None:
     meta = Log(store.parent).head().meta
     if not is_held(fork, meta.pins.get(pin)):  # against commit-to-a-branch-without-its-pin
         check_there(store)
+        Log(store).check_fork()  # a parent that lost its newest commits has lost the pin, too
         advice = (
             "a vacuum may have deleted it. A copy of the branch has every row or is refused: "
             f"{command('replicate', store.uri, 'TARGET')}; or delete the branch"
@@ -141,26 +151,60 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
 
     Raises:
         Corrupt: it is damaged.
+        UnsupportedFormat: it is written for a newer reader.
     """
+    key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
     try:
-        key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
-        body = store.get(key, length=codec.MAX_FORK_BYTES + 1)
+        return codec.decode_fork(store.get(key, length=codec.MAX_FORK_BYTES + 1), name)
     except KeyNotFound:
         return None
-    return codec.decode_fork(body, name)
+    except (Corrupt, UnsupportedFormat) as error:
+        error.table, error.key = store.uri, key
+        raise
 
 
 def forks(store: ObjectStore) -> list[Fork]:
-    """Return where the branches of a table fork, without those whose fork is damaged.
+    """Return where the branches of a table fork, without those whose fork cannot be read.
 
     One LIST, and a LIST and a GET for each.
     """
     found = list[Fork]()
     for name in stored_names(store):
-        with suppress(Corrupt):
+        with suppress(Corrupt, UnsupportedFormat):
             fork = fork_of(store, name)
             found += [] if fork is None else [fork]
     return found
+
+
+def problem_of(log: Log, fork: Fork, *, chained: bool = False) -> str | None:
+    """Return why a branch continues no version of a log (R16.4); None if it does. Two GETs.
+
+    Args:
+        log: of the parent.
+        fork: of the branch.
+        chained: the chain of the log was checked, so that `prev` of the next commit is the hash.
+            Then two GETs of 2 KB are enough, except where the fork is the head.
+
+    Raises:
+        Corrupt: the commit from which it forks is damaged.
+    """
+    where = f"it forks from version {fork.version}"
+    try:
+        header = log.header(fork.version)
+    except VersionNotFound:
+        return f"{where}, which is not in this log"
+    if header.table != fork.table:
+        return f"{where} of another table (id {fork.table})"
+    if _commit_hash(log, fork.version, chained=chained) != fork.commit:
+        return f"{where} of another log: the commit here has another hash"
+    return None
+
+
+def _commit_hash(log: Log, version: int, *, chained: bool) -> str | None:
+    if chained:
+        with suppress(VersionNotFound):
+            return log.header(version + 1).prev
+    return codec.sha256(log.read_below(version)[1])
 
 
 def branches(table: OpenTable) -> list[Branch]:
@@ -169,12 +213,21 @@ def branches(table: OpenTable) -> list[Branch]:
     found = []
     stored = set(stored_names(store))
     for name in sorted(pinned_names(store, meta) | stored):
-        fork = fork_of(store, name)
-        pin = meta.pins.get(pin_name(store, name))
-        if fork is None:
-            found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
+        pin, fork = meta.pins.get(pin_name(store, name)), None
+        try:
+            fork = fork_of(store, name)
+            if fork is None:
+                found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
+                continue
+            head = Log(BranchStore(store, name, fork)).head_version()
+        except (Corrupt, UnsupportedFormat) as error:
+            held = pin is not None if fork is None else _is_kept(fork, pin, meta)
+            at = None if fork is None else fork.version
+            found.append(Branch(name, at, None, held, damage=error.message))
             continue
-        head = Log(BranchStore(store, name, fork)).head_version()
-        held = is_held(fork, pin) or is_passed(fork, meta)
-        found.append(Branch(name, fork.version, head, held))
+        found.append(Branch(name, fork.version, head, _is_kept(fork, pin, meta)))
     return found
+
+
+def _is_kept(fork: Fork, pin: Pin | None, meta: Meta) -> bool:
+    return is_held(fork, pin) or is_passed(fork, meta)

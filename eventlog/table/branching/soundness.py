@@ -6,29 +6,48 @@ from collections.abc import Iterator
 from typing import Literal
 
 from eventlog.display import command
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, UnsupportedFormat
 from eventlog.format import keys
+from eventlog.log.log import Log
 from eventlog.model.records import Meta
-from eventlog.store.port import ObjectStore
-from eventlog.table.branching.names import fork_of, is_held, is_passed, pin_name, stored_names
+from eventlog.table.branching.names import (
+    fork_of,
+    is_held,
+    is_passed,
+    pin_name,
+    problem_of,
+    stored_names,
+)
 
 Severity = Literal["error", "warning"]
 
 
-def check_branches(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
-    """Yield key, severity and message of what is wrong with the branches. Two requests for each.
+def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
+    """Yield key, severity and message of what is wrong with the branches. Four requests for each.
 
     Args:
-        store: of the parent.
+        log: of the parent.
         meta: the small state at its head.
     """
+    store = log.store
     # A pin alone is no fault: a copy of a table has its pins, and none of its branches.
     for name in stored_names(store):
         key = f"{keys.branch_root(name)}/{keys.FORK_KEY}"
         try:
             fork = fork_of(store, name)
+            problem = None if fork is None else problem_of(log, fork, chained=True)
+        except UnsupportedFormat as error:
+            yield key, "warning", f"branch {name!r} cannot be looked at: {error.message}"
+            continue
         except Corrupt as error:
-            yield key, "error", error.message
+            fork, problem = None, error.message
+        if problem is not None:
+            message = (
+                f"branch {name!r} is damaged: {problem}. Put `_fork.json`, or the parent's "
+                "`_log/`, back from a copy; or give the branch up, with what was committed there: "
+                f"{command('branch', store.uri, name, '--delete')} removes it"
+            )
+            yield key, "error", message
             continue
         pin = pin_name(store, name)
         if fork is None:

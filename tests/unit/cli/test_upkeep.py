@@ -264,7 +264,7 @@ def test_branch_branches_and_the_option_of_every_command(table, tmp_path):
     nested = document("branch", table.uri, "2", "--branch", "audit")
     assert nested["table"] == f"{made['table']}/_branches/2"
     found = [json.loads(line) for line in done("branches", table.uri, "--json").stdout.splitlines()]
-    kept = {"pin_only": False}
+    kept = {"pin_only": False, "damage": None}
     assert found == [
         {"name": "audit", "fork": 3, "head": 5, "held": True, "unfinished": False, **kept},
         {"name": "old", "fork": 1, "head": 1, "held": True, "unfinished": False, **kept},

@@ -1,5 +1,6 @@
 """fsck on keyed tables: a sound one passes, and what is damaged is named."""
 
+import json
 import re
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from eventlog.compaction import Policy
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
-from eventlog.writers import delete, overwrite, upsert
+from eventlog.writers import append, delete, overwrite, upsert
 
 POLICY = Policy(target_bytes=4096)
 
@@ -82,3 +83,22 @@ def test_a_changed_segment_is_named(table):
 def test_the_fold_from_the_beginning_agrees(table):
     state, _ = fold_all(table.store)[-1]
     assert {s.id: s for s in live(table.head())} == dict(state.segments)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("features", [[], ["keyed"], ["keyed", "merged", "split"], ["merged"]])
+def test_features_of_a_root_that_are_not_those_of_the_table_are_found(keyed, features):
+    options = {"key": "name"} if keyed else {}
+    table = create(properties={"keyframe_commits": "1"}, **options)
+    (upsert if keyed else append)(table, events(2))
+    table.write_keyframe()
+    head = table.refresh()
+    key, honest = keys.keyframe_key(head.version), ["keyed"] if keyed else []
+    old, new = (f'"features":{json.dumps(names)}'.replace(" ", "") for names in (honest, features))
+    body = table.store.get(key)
+    assert old.encode() in body
+    replace_object(table.store, key, resealed(body.replace(old.encode(), new.encode())))
+    found = [(f.severity, f.key) for f in fsck(table).findings]
+    assert found == ([] if features == honest else [("error", key)])
+    assert features == honest or "differs from the folded state: features" in said(fsck(table))
+    assert scan(table).count() == 2
