@@ -31,7 +31,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
 from eventlog.merging.history import Step
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
-from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter, chunks_of
+from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter
 from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
@@ -402,7 +402,7 @@ class Carrier:
     def _union(self, head: Snapshot, conflict: Conflict | None) -> Union:
         theirs = list(steps(self._source.log, self._common + 1, self._from.version))
         ours = list(steps(self._target.log, self._common + 1, head.version))
-        chunks = sorted(chunks_of(act for step in (*theirs, *ours) for act in step.acts))
+        chunks = sorted(history.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
         origin = self._source.log.hash_at(self._from, self._common + 1) or ""
         source = self._side(self._source, self._from, theirs, chunks, self._seen(head, self._from))
         upto = self._mark(head, origin).upto
@@ -414,7 +414,7 @@ class Carrier:
                 common=self._common,
                 upper=self._own is not None and self._own > origin,
                 take=self._take,
-                renamed=lambda name: self._renamed(f"{name} after {head.version}"),
+                renamed=lambda name: self._moved(f"{name} after {head.version}"),
             ).united()
         except Conflict as found:
             raise self._refusal(found if conflict is None else _told(conflict, found)) from None
@@ -546,8 +546,12 @@ class Carrier:
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another one, the same at each try."""
         if segment_id not in self._again:
-            self._again[segment_id] = self._target.clock.token()
+            self._again[segment_id] = history.again(self._target.clock.token(), segment_id)
         return self._again[segment_id]
+
+    def _moved(self, name: str) -> str:
+        """Return the id of a segment that gets another place, the same at each try."""
+        return self._again.setdefault(name, self._target.clock.token())
 
     def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
         """Return which of the segments in question the target has live."""

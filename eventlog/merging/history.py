@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
+from eventlog.format import codec
 from eventlog.model.records import (
     Add,
     AppReset,
@@ -297,3 +298,50 @@ def _acts(commit: Commit, commit_hash: str, transactions: Sequence[Transaction])
         partition += len(adds)
         drops = tuple(action for action in transaction.actions if isinstance(action, Drop))
         yield Act(version, commit_hash, transaction, entries, drops)
+
+
+def chunks_of(acts: Iterable[Act]) -> set[str]:
+    """Return the chunks in which transactions added or dropped segments."""
+    return {c for a in acts for c in (*(s.chunk for s in a.adds), *(d.chunk for d in a.drops))}
+
+
+def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:
+    """Return the segments that transactions added, and that repeat what the other log had.
+
+    Args:
+        acts: transactions of one log.
+        new: all of that log that the other one does not have.
+    """
+    added = {s.id for act in new if not act.merges_slices for s in act.adds}
+    ids = {s.id for act in acts if not act.merges_slices for s in act.adds if repeats(s.id)}
+    own = {i for i in added if not repeats(i)}
+    return ids - repeated(ids | added, own)
+
+
+def again(token: str, segment_id: str) -> str:
+    """Return the id of a segment that repeats another one (FORMAT.md R19.8).
+
+    Args:
+        token: 32 random hexadecimal digits.
+        segment_id: the id of the segment that is repeated.
+    """
+    return token[:8] + _told(token[:8])[:8] + _told(segment_id)[:16]
+
+
+def repeats(segment_id: str) -> bool:
+    """Return whether a segment repeats another one, by its id."""
+    return segment_id[8:16] == _told(segment_id[:8])[:8]
+
+
+def repeated(ids: Iterable[str], others: Iterable[str]) -> set[str]:
+    """Return those of the ids that repeat one of the others, or what one of these repeats."""
+    found, ids = set(), [i for i in ids if repeats(i)]
+    ends = {_told(i)[:16] for i in others} if ids else set()
+    while more := {i for i in ids if i not in found and i[16:] in ends}:
+        found |= more
+        ends |= {_told(i)[:16] for i in more}
+    return found
+
+
+def _told(text: str) -> str:
+    return codec.sha256(text.encode())

@@ -16,7 +16,18 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import joined, translated
-from eventlog.merging.history import BOTH, PURE, Act, Known, Runs, Units, union
+from eventlog.merging.history import (
+    BOTH,
+    PURE,
+    Act,
+    Known,
+    Runs,
+    Units,
+    chunks_of,
+    old_rows,
+    repeated,
+    union,
+)
 from eventlog.merging.plan import Carried, Conflict
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
@@ -452,8 +463,11 @@ def _unknown(one: Side, other: Side) -> list[Act]:
 def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
     """Return what one log did to these chunks, and the other one does not have."""
     found, units = _New(), Units(other.acts, one.has)
+    old = old_rows(acts, acts)
+    gone = (d.id for a in other.acts if not a.merges_slices for d in a.drops if d.chunk in chunks)
+    replaced = repeated(old, gone)
     for act in acts:
-        adds = [s for s in act.adds if s.chunk in chunks]
+        adds = [s for s in act.adds if s.chunk in chunks and s.id not in replaced]
         drops = [d for d in act.drops if d.chunk in chunks]
         # What came and went again within it is in none of the two.
         several = len(act.originals) > 1 or act.count > 1
@@ -465,7 +479,8 @@ def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) ->
             found.adds += adds
             # Rows of a keyed table that lie below their version are those of an overwrite.
             low = any(s.slice and slices.span(s)[0] < s.version for s in adds)
-            found.only_adds &= not (drops or met or low or act.restores)
+            again = any(s.id in old for s in adds)
+            found.only_adds &= not (drops or met or low or again or act.restores)
     if found.only_adds:
         there = (s.id in one.live or one.is_there(s) for s in found.adds)
         found.only_adds = all(there)
@@ -504,11 +519,6 @@ def _fresh(entry: Segment) -> Segment:
         slices.slice_of(entry), low=None, high=None, level=0, ordinal=None
     )
     return msgspec.structs.replace(entry, slice=new)
-
-
-def chunks_of(acts: Iterable[Act]) -> set[str]:
-    """Return the chunks in which transactions added or dropped segments."""
-    return {c for a in acts for c in (*(s.chunk for s in a.adds), *(d.chunk for d in a.drops))}
 
 
 def _regions(acts: Iterable[Act]) -> list[frozenset[str]]:

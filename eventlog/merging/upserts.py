@@ -18,7 +18,7 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import translated
-from eventlog.merging.history import Act, Step
+from eventlog.merging.history import Act, Step, chunks_of, old_rows, repeats
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
 from eventlog.state.keyed.rule import MergeRule, splits_of
@@ -179,6 +179,7 @@ class KeyedPlanner(Planner):
                 act.version,
             )
         self._check_above(act, self._steps)
+        self._check_repeated(act)
         if any(s.id in self._ours for s in act.adds):
             raise Conflict("it adds rows that the target has from another log", act.version)
         changes = self._changes(act)
@@ -230,6 +231,30 @@ class KeyedPlanner(Planner):
                 "version there, and overwrite again",
                 act.version,
             )
+
+    def _check_repeated(self, act: Act) -> None:
+        """Refuse rows that one of the two repeats where the other one had them, and went on.
+
+        What the other one wrote since then, or an overwrite that dropped them, lies above them.
+        """
+        if self._past is None:
+            if any(repeats(s.id) for s in act.adds):
+                raise PastNeeded
+            return
+        chunks = chunks_of((act,))
+        theirs = [a for step in self._steps for a in step.acts if not self._has_already(a)]
+        ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
+        # against repeated-rows-taken-for-new-ones
+        if ours and (old_rows((act,), theirs) or old_rows(ours, self._alone_acts)):
+            raise Conflict(
+                "rows that both had are repeated above those of another log, and what was done "
+                "to them since would lie below them",
+                act.version,
+                ours[0].version,
+            )
+
+    def _has_already(self, act: Act) -> bool:
+        return self._has is not None and self._has.has(act)
 
     def _check_apart(self, act: Act) -> None:
         """Refuse rows of buckets that the target has written to, too."""

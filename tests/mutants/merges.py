@@ -88,6 +88,13 @@ MERGES = (
         "test_g4_a_rule_that_depends_on_the_order_alone_has_one_order_on_both_sides",
     ),
     mutant(
+        "repeated-rows-taken-for-new-ones",
+        "G4",
+        "rows that one copy repeats do not come back where a third one has removed them",
+        never,
+        "test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away",
+    ),
+    mutant(
         "rows-beside-an-overwrite-dropped",
         "G4",
         "an overwrite that comes by way of another copy drops what it dropped",

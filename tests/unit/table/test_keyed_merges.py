@@ -249,6 +249,42 @@ def test_g4_an_overwrite_that_comes_by_way_of_another_copy_drops_only_what_it_dr
     assert shown(three) == {1: ("new", None), 3: ("beside", None), 5: ("other", None)}
 
 
+WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away(replaced, way):
+    """The copy between them may have them once more above those of the other copy."""
+    winners = set()
+    for seed in range(4):  # which of two sides is the lower one depends on it
+        t = keyed(properties={"user.seed": str(seed)})
+        c = Table.open("", store=copied(t.store), clock=ManualClock(START_MS, 71 + seed))
+        put(t, (1, "t", None), (2, "t", None))
+        p = Table.open("", store=copied(t.store), clock=ManualClock(START_MS, 81))
+        if replaced:
+            overwrite(t, pa.Table.from_pylist([{"k": 3, "at": 0, "v": "new"}], SCHEMA))
+        else:
+            delete(t, keys=pa.table({"k": pa.array([2])}))
+        put(c, (1, "c", None), (4, "c", None))
+        copies = {"c": c, "p": p, "t": t}
+        for source, target in way.split():
+            replication.merge(copies[source], copies[target])
+        for _ in range(8):  # what is left to commit are records of what both have
+            pairs = ["cp", "pc", "pt", "tp"]
+            done = [replication.merge(copies[a], copies[b]).commits for a, b in pairs]
+        assert not any(done)
+        found = [shown(copy) for copy in copies.values()]
+        assert all(rows == found[0] for rows in found)
+        assert 2 not in found[0]
+        assert found[0][4] == ("c", None)
+        winners.add(found[0][1][0])
+        assert found[0].get(3) == (("new", None) if replaced else None)
+        check_sound(p.store)
+    assert winners == ({"c"} if replaced else {"c", "t"})
+
+
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))
