@@ -12,7 +12,7 @@ from eventlog.cli import terminal
 from eventlog.cli.program import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.display import command
-from eventlog.errors import EventLogError, InvalidInput, Unavailable
+from eventlog.errors import CommitConflict, EventLogError, InvalidInput, Unavailable
 from eventlog.merging.union import Take
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
@@ -36,7 +36,12 @@ from eventlog.table.table import Table
     help="Where a new copy starts: at the oldest version that URI keeps, or at its newest key "
     "frame.",
 )  # fmt: skip
-@click.option("--backfill", "older", is_flag=True, help="Then copy the versions left out before.")
+@click.option(
+    "--backfill",
+    "older",
+    is_flag=True,
+    help="Then copy the versions left out before, also to a copy that took writes of its own.",
+)
 @click.option("--follow", "following", is_flag=True, help="Keep going until interrupted.")
 @click.option(
     "--every", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
@@ -67,10 +72,20 @@ def replicate(
     table, store = place.open(), open_store(target, options, clock)
     with terminal.progress() as advance:
         follower = Follower(table, store, clock, name=name, start=start, progress=advance)
-        done = follower.step()
+        refused = None
+        try:
+            done = follower.step()
+        except CommitConflict as error:
+            if not older or following:
+                raise
+            refused = error  # a copy that took writes of its own can still be filled
         filled = (
             backfill(table, target, target_options=options, progress=advance) if older else None
         )
+    if refused is not None and filled is not None:
+        _tell(place, {"backfilled": msgspec.to_builtins(filled)}, _filled_text(filled))
+        terminal.note(f"no newer version was copied: {refused}")
+        return
     _say(place, done, filled)
     failures = 0
     while following:
@@ -199,10 +214,7 @@ def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None
         )
     if filled is not None:
         facts["backfilled"] = msgspec.to_builtins(filled)
-        more = (
-            f"backfilled {count_text(filled.versions, 'version')}: "
-            f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}"
-        )
+        more = _filled_text(filled)
     _tell(place, facts, text)
     if more and not place.as_json:
         terminal.say(more)
@@ -212,6 +224,13 @@ def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None
             "run the command again",
             table=done.source,
         )
+
+
+def _filled_text(filled: Backfilled) -> str:
+    return (
+        f"backfilled {count_text(filled.versions, 'version')}: "
+        f"{count_text(filled.objects, 'object')}, {size_text(filled.bytes)}"
+    )
 
 
 def _tell(place: Place, facts: object, text: str) -> None:

@@ -156,3 +156,28 @@ def test_json_of_a_copy_and_its_older_versions_is_one_object(roots):
     (facts,) = map(json.loads, done.splitlines())
     assert facts["start"] > 0 < facts["backfilled"]["versions"]
     assert objects(open_store(table)) == objects(open_store(us))
+
+
+@pytest.mark.hazard("W18")
+def test_a_copy_that_took_writes_is_filled_by_the_command_that_a_merge_names(tmp_path):
+    table, one, two = (str(tmp_path / name) for name in ("table", "one", "two"))
+    create(open_store(table))
+    write(table, 1, 0)
+    run("replicate", table, one)
+    for number in (1, 2):
+        write(table, 1, number)
+    Table.open(table).write_keyframe()
+    write(table, 1, 3)
+    run("replicate", table, two, "--from", "keyframe")
+    for root, number in ((one, 10), (two, 20), (table, 30)):
+        write(root, 1, number)
+    named = "replicate", table, two, "--backfill"
+    assert "eventlog replicate TABLE" in run("merge", one, two, code=2)
+    said = run(*named)
+    assert "backfilled" in said
+    assert "took writes of its own" in said
+    assert "backfilled 0 versions" in run(*named)
+    run("merge", one, two)
+    run("merge", two, one)
+    assert rows(one) == rows(two)
+    assert len(rows(one)) == 6
