@@ -87,7 +87,7 @@ def rich_store() -> MemoryStore:
     append(table, builders.events(6, days=3), app_id="a/b \u00e9", app_seq=2**53)
     table.add_columns(builders.SCHEMA.append(pa.field("extra", pa.list_(pa.int8()))))
     overwrite(table, builders.events(1), start="1970-01-01", end="1970-01-02",
-              isolation="serializable")  # fmt: skip
+              isolation="serializable", missing="null")  # fmt: skip
     table.set_properties({"keyframe_commits": "2"})
     builders.commit(table, Fence(2), operation="fence")
     append(table, builders.events(1, day=9))

@@ -44,12 +44,14 @@ ACTIONS: dict[type, tuple[type, str]] = {
     actions.Attach: (rules.Attach, "name acked owner"),
     actions.Ack: (rules.Ack, "name token version"),
     actions.Detach: (rules.Detach, "name token"),
-    actions.Restore: (rules.Restore, "version"),
+    actions.Restore: (rules.Restore, "version apps origin"),
     actions.Replace: (rules.Replace, "version deletes"),
     actions.SetGranularity: (rules.SetGranularity, "old new"),
     actions.Assess: (rules.Assess, "old analysed chunks"),
 }
 # `slice` is of keyed tables, which `property/test_keyed.py` compares with a model of their rows.
+# `apps` and `origin` of a restore are those of units of work that it undoes, and of states that
+# merges take over: `unit/table/test_undone_units.py`, `integration/test_ways_out.py`.
 # These affect neither segments nor vacuum; `unit/state/test_fold.py` tests them.
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),

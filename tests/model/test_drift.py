@@ -115,7 +115,7 @@ def test_a_rule_that_the_model_lacks_is_noticed(guard):
 @pytest.mark.parametrize(
     ("module", "name", "stub"),
     [
-        (holds, "check_restore", lambda action, meta, version: meta),
+        (holds, "check_restore", lambda action, meta, *rest: meta),
         (holds, "_hold_problem", lambda *rest: None),
         (package_rules, "published_problem", lambda *rest: None),
         (package_rules, "replace_problem", lambda *rest: None),

@@ -165,6 +165,8 @@ FREE = {
     ("transactions.*.actions", "turned"),
     ("transactions.*.actions.set_properties.changes", "turned"),
     ("transactions.*.actions.origin.apps", "without loader"),
+    ("transactions.*.actions.origin.commits", "doubled"),
+    ("transactions.*.actions.origin.commits", "turned"),
     ("transactions.*.actions.unchanged.end", "negative"),
     ("transactions.*.actions.unchanged.start", "negative"),
     ("transactions.*.info", "without of"),

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from simulation.harsh import ALL, HarshStore, Late, Weather
 from simulation.scheduler import Scheduler, WaitingClock
-from support.builders import START_MS, Crash, create, events
+from support.builders import START_MS, ApartStore, Crash, create, events
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
@@ -23,7 +23,6 @@ from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.store.branching.branch import BranchStore
-from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 NOW = timedelta(0)
@@ -58,7 +57,7 @@ class World:
 
     def __init__(self, seed):
         chance = self.chance = random.Random(f"branching {seed}")
-        self.stores = {side: MemoryStore() for side in SIDES}
+        self.stores = {side: ApartStore(f"memory://{side}") for side in SIDES}
         self.late = {side: Late(store) for side, store in self.stores.items()}
         self.scheduler = Scheduler(seed, stay=chance.choice([0.0, 0.5, 0.9]), max_steps=50_000)
         accidents = ALL - {"stale", "empty"} if chance.random() < 0.5 else ALL

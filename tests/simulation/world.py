@@ -33,7 +33,7 @@ class WatchedStore:
 
     def __init__(self, inner, ledger):
         self.inner = inner
-        self.uri = inner.uri
+        self.uri = "memory://simulated"  # a vacuum records its place
         self.ledger = ledger
         self.contents = Contents(inner.get)
         self.deleted = 0

@@ -36,6 +36,18 @@ SCHEMA = pa.schema(
 )
 
 
+class ApartStore(MemoryStore):
+    """A store with a URI that shares no objects with others of that URI: runs can be repeated."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._name = uri
+
+    @property
+    def uri(self) -> str:
+        return self._name
+
+
 def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Table:
     """A new table of `SCHEMA`, with day chunks by default."""
     store = MemoryStore() if store is None else store
