@@ -48,7 +48,8 @@ def upsert(
         app_seq: as for `append`.
         memory_bytes: as for `append`.
         missing: `null` if columns that `data` lacks are to be null in the rows of its keys, under
-            the rules `last` and `first`. Without it `data` has all columns there, but for deletes.
+            the rules `last` and `first`. Without it `data` must have all columns there; rows that
+            are deletes need not.
 
     Raises:
         InvalidInput: the table has no key, or the rows do not fit it, or lack a column whose values

@@ -328,7 +328,7 @@ class _Run:
         found: dict[str, _Held] = {}
         try:
             oldest = held_from(self._store.forks)
-            # What a branch has of its parent's holds the parent may have given up since.
+            # The parent may have given up since the holds that its branch inherited.
             standing = [hold for hold in holds(meta) if hold.version >= oldest]
             for hold in standing:
                 self._add_held(f"{hold.kind} {hold.name!r} protects", hold.version, found)

@@ -218,7 +218,7 @@ def judged() -> list[tuple[dict[str, Any], str, set[int]]]:
 
 
 def never_failed(results: list[tuple[dict[str, Any], str, set[int]]]) -> list[ast.Expr]:
-    """Return the checks that no vector makes fail, but for those of `UNNOTICED`."""
+    """Return the checks that no vector makes fail, without those of `UNNOTICED`."""
     lines = set().union(*(failed for _, _, failed in results))
     return [
         check
