@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.errors import InvalidInput
+
 # Columns that Arrow's datasets add to each file: a scan fails if a column has such a name.
 _SCANNER_NAMES = frozenset(
     ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
@@ -113,6 +115,12 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
         rows = filtered(pa.table({"": pa.nulls(table.num_rows)}), where).num_rows
         return pa.Table.from_batches([counted(rows)])
     return table.filter(passing(table, where))
+
+
+def predicate_error(error: Exception, uri: str, key: str | None = None) -> InvalidInput:
+    """Return the error of a predicate that fails on rows of the table at `uri`."""
+    why = str(error).split("\n", 1)[0][:300]
+    return InvalidInput(f"the predicate fails on the rows: {why}", table=uri, key=key)
 
 
 def passing(table: pa.Table, where: pc.Expression) -> pa.Array:

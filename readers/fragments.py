@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog import limits
-from eventlog.errors import DataLoss, EventLogError, InvalidInput
+from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.model.records import Segment
@@ -32,6 +32,7 @@ from eventlog.readers.batches import (
     filtered,
     holds_floats,
     joined,
+    predicate_error,
 )
 from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.readers.objects import SegmentObject
@@ -351,11 +352,7 @@ class _Piece:
             try:
                 tables = [filtered(together, reading.filter)]
             except _FAILURES as error:
-                raise InvalidInput(
-                    f"the predicate fails on the rows: {_first_line(error)}",
-                    table=reading.store.uri,
-                    key=self.source.object.key,
-                ) from error
+                raise predicate_error(error, reading.store.uri, self.source.object.key) from error
         for table in tables:
             if not names:
                 if table.num_rows:  # like to_batches, which yields no empty batch

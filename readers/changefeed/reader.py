@@ -22,7 +22,7 @@ from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.model.records import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.batches import given_up, joined, passing, retyped, taken
+from eventlog.readers.batches import given_up, joined, passing, predicate_error, retyped, taken
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
@@ -222,10 +222,7 @@ class ChangeReading:
         try:
             passes = passing(changes, reading.filter)
         except (pa.ArrowException, ValueError) as error:
-            why = str(error).split("\n", 1)[0][:300]
-            raise InvalidInput(
-                f"the predicate fails on the rows: {why}", table=reading.store.uri
-            ) from error
+            raise predicate_error(error, reading.store.uri) from error
         return images.of_view(changes, passes, reading.schema.names)
 
     def _told(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:

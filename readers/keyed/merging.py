@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
-from eventlog.readers.batches import counted, filtered, given_up, retyped, taken
+from eventlog.readers.batches import counted, filtered, given_up, predicate_error, retyped, taken
 from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
@@ -418,10 +418,7 @@ class Slices:
             try:
                 rows = filtered(rows, reading.filter)
             except (pa.ArrowException, ValueError) as error:
-                why = str(error).split("\n", 1)[0][:300]
-                raise InvalidInput(
-                    f"the predicate fails on the rows: {why}", table=reading.store.uri
-                ) from error
+                raise predicate_error(error, reading.store.uri) from error
         if not rows.num_rows:
             return
         if not reading.schema.names:

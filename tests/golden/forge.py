@@ -154,7 +154,7 @@ class Forge:
             number: of the leaf.
             own: the hashes of entries, what the root says, and the commit of the version that is
                 opened become those of the changed rows.
-            said: what the root says of the leaf instead.
+            said: the root's fields of the leaf, in place of the true ones.
         """
         made = self.root(at)
         ref = made["leaves"][number]

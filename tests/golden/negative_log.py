@@ -415,7 +415,7 @@ def leaves() -> list[Value]:
         .leaf(6, tail, own=True)
         .case("a tail of a leaf larger than its object", "2.6", REFUSE)
     )
-    forge = Forge("split", 13)  # whose rows are not read, but for the head
+    forge = Forge("split", 13)  # its rows are read at the head only
     gone = {drop["hash"] for drop in forge.commit(13)["delta"]["drops"]}
     rows = forge.rows_of_leaf(forge.root(12)["leaves"][0]["sha256"]).column("hash").to_pylist()
     row = next(n for n, number in enumerate(rows) if number.hex() not in gone)

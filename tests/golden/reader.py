@@ -654,7 +654,7 @@ def entries_of_leaf(body, said):
 
 
 def check_bounds(column, low, high, nulls, made):
-    """Check that what a root says of a column encloses the entries of its leaf (R9.2)."""
+    """Check that a root's bounds of a column enclose the entries of its leaf (R9.2)."""
     mine = [s for one in made for s in one["stats"] if s[0] == column]
     need(sum(s[3] for s in mine) == nulls, "R9.2")
     unsaid = [one for one in made if column not in [s[0] for s in one["stats"]]]
