@@ -140,4 +140,12 @@ class Corrupt(EventLogError):
 
 
 class DataLoss(Corrupt):
-    """A segment that this version needs is missing or damaged."""
+    """A segment that this version needs is missing or damaged.
+
+    Attributes:
+        damage: what is wrong with its object, where known.
+    """
+
+    def __init__(self, message: str, *, damage: str | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.damage = damage

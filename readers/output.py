@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from eventlog.display import plain, plain_json
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.readers.batches import holds_floats
+from eventlog.segments.batches import holds_floats
 
 FORMATS = ("csv", "json", "parquet", "arrow")
 _TEXTS: dict[str, Callable[[str], str]] = {"csv": plain, "json": plain_json}

@@ -26,9 +26,9 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
-from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.readers.keyed import Slices
 from eventlog.recovery import fallback
+from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan

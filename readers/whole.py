@@ -1,9 +1,9 @@
 """Reads many small segments: each is fetched and decoded as a whole, several per task.
 
-Imports eventlog only. A separate decoder for compaction: with `eventlog.readers.fragments` the
+Imports eventlog only. A separate decoder for compaction: with `eventlog.segments.fragments` the
 rewrite of a thousand segments of a thousand rows takes a fifth more CPU time. Here a segment is
 fetched, compared with the log (size, checksum, rows) and decoded in one step. Any failure is left
-to `eventlog.readers.fragments`, which retries and raises the right error.
+to `eventlog.segments.fragments`, which retries and raises the right error.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.format.conversion import check_columns
 from eventlog.model.records import Segment
-from eventlog.readers.batches import conform
-from eventlog.readers.decoding import most_bytes
-from eventlog.readers.fragments import Reading
+from eventlog.segments.batches import conform
+from eventlog.segments.decoding import most_bytes
+from eventlog.segments.fragments import Reading
 from eventlog.store.parallel import WINDOW, read_ahead, threads
 
 # Larger segments are read in pieces, and their parts are checked instead of the whole.

@@ -21,7 +21,7 @@ from eventlog.errors import Corrupt
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Add, Segment
 from eventlog.model.schema import to_arrow
-from eventlog.readers.objects import SegmentObject
+from eventlog.segments.objects import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.staging.uploads import Uploads
 from eventlog.store.memory import MemoryStore

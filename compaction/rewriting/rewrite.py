@@ -24,9 +24,9 @@ from eventlog.errors import InvalidInput
 from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.model.records import Add, Granularity, Segment
 from eventlog.model.schema import to_arrow
-from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.readers.whole import read_runs
+from eventlog.segments.fragments import Reading
 from eventlog.staging.cutting import chunk_starts, split
 from eventlog.staging.encoding import Recipe
 

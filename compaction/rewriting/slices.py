@@ -29,8 +29,8 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.properties import setting
 from eventlog.model.records import Add, Merge, Segment, Slice, SliceKind
 from eventlog.model.schema import to_arrow
-from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.segments.fragments import Reading
 from eventlog.staging import merging
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
 from eventlog.staging.upserts import in_order

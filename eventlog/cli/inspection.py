@@ -48,7 +48,9 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 @common
 @click.option("--log-only", is_flag=True, help="Check neither segments nor leftovers.")
 @click.option(
-    "--checksums", is_flag=True, help="Also read every live or held segment and compare sha256."
+    "--checksums",
+    is_flag=True,
+    help="Also read every live or held segment: its sha256, and its rows.",
 )
 @click.option("--keys", is_flag=True, help="Also check the keys in them; of a keyed table.")
 @click.option(

@@ -29,6 +29,7 @@ from eventlog.fsck.key_check import check_keys
 from eventlog.fsck.key_rows import KeyColumns
 from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.repair import repair as repair_frames
+from eventlog.fsck.rows import RowCheck, read_segments
 from eventlog.fsck.walk import Listed, Progress, Walk, list_log
 from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
@@ -37,9 +38,7 @@ from eventlog.recovery import fallback, sweep
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own
-from eventlog.store.checksum import object_checksum
 from eventlog.store.location import place_of
-from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, store_time_ms
 from eventlog.table.branching.names import forks
 from eventlog.table.branching.soundness import check_branches
@@ -66,8 +65,9 @@ def fsck(
         table: a handle; `Table(store)` creates one without reading a head that may be damaged.
         objects: also check that every live segment exists and has the right size, and count the
             objects that nothing refers to: one listing of everything but the log.
-        checksums: also read those segments, and those that pins and replicas hold, and compare
-            their sha256; implies `objects`.
+        checksums: also read those segments, and those that pins and replicas hold: compare their
+            sha256, and report each that readers refuse, and rows in wrong chunks and buckets;
+            implies `objects`. The memory does not depend on the size of the table.
         keys: in a keyed table also read the keys in those segments: whether each is unique in
             its base, lies in its bucket, in order and within the statistics, and stands in one time
             chunk only; implies `objects`. The memory does not depend on the size of the table.
@@ -100,7 +100,7 @@ def fsck(
     if objects or checksums or keys:
         run.look_at_objects()
     if checksums:
-        run.compare_checksums()
+        run.compare_checksums(keys_follow=keys)
     if keys:
         run.check_keys()
     run.report_losses()
@@ -112,11 +112,12 @@ def fsck(
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A segment that is held: why, and the version that has it live."""
+    """A segment that is held: why, and the version that has it live, with its small state."""
 
     why: str
     version: int
     segment: Segment
+    meta: Meta
 
     @property
     def named(self) -> str:
@@ -150,6 +151,7 @@ class _Run:
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
         self._checksummed = 0
+        self._refused: set[str] = set()  # ids of segments that readers refuse
         self._columns: KeyColumns | None = None
         self._keys_checked: int | None = None
         self._lost: list[tuple[str, Segment]] = []
@@ -197,25 +199,63 @@ class _Run:
             for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
                 self._findings.add(severity, message, key, self._listed.head)
 
-    def compare_checksums(self) -> None:
-        """Read the segments, also those that are only held, and compare their sha256."""
+    def compare_checksums(self, *, keys_follow: bool) -> None:
+        """Read the segments, also those that are only held, and compare them with the log.
+
+        Args:
+            keys_follow: `check_keys` reports the live rows in wrong places.
+        """
         held_by = {held.segment.id: held for held in self._held.values()}
         both = [*(self._sought or {}).values(), *(held.segment for held in self._held.values())]
         total, done = sum(segment.bytes for segment in both), 0
-        for segment, digest in each(self._digest, sorted(both, key=_by_age)):
+        checks = self._row_checks()
+
+        def problems(segment: Segment) -> list[str]:
+            held = held_by.get(segment.id)
+            check = checks.get(held.version if held else self._version)
+            if check is None:
+                return []  # nothing can be read, which was reported
+            return check.problems(segment, places=held is not None or not keys_follow)
+
+        for seen in read_segments(self._store, sorted(both, key=_by_age), problems):
+            segment = seen.segment
             done += segment.bytes
             self._progress("bytes", done, total)
-            if digest is None:
+            if seen.digest is None:
                 continue  # reported as missing
             self._checksummed += segment.bytes
-            if digest == segment.checksum:
+            if seen.refused:
+                self._refused.add(segment.id)
+            held = held_by.get(segment.id)
+            found = list(seen.problems)
+            if seen.digest != segment.checksum:
+                problem = f"sha256 is {seen.digest}, but {segment.checksum} in the log"
+                if held is None:
+                    self._lost.append((f"the segment's {problem}", segment))
+                    continue
+                found = [f"its {problem}"]
+            for problem in found:
+                named = problem if held is None else f"{held.named} is damaged: {problem}"
+                version = segment.version if held is None else held.version
+                self._findings.add("error", named, keys.key_of(segment), version)
+
+    def _row_checks(self) -> dict[int, RowCheck]:
+        """Return how the rows of versions are read whose segments are looked at."""
+        metas = {held.version: held.meta for held in self._held.values()}
+        audit, kept = self._walk.audit, self._walk.kept_meta
+        metas[self._version] = (
+            audit.meta if kept is None or self._version == audit.version else kept
+        )
+        checks: dict[int, RowCheck] = {}
+        for version, meta in metas.items():
+            try:
+                check = RowCheck.of(self._store, version, meta)
+            except Corrupt as error:
+                self._findings.add("error", error.message, keys.commit_key(version), version)
                 continue
-            problem = f"sha256 is {digest}, but {segment.checksum} in the log"
-            if held := held_by.get(segment.id):
-                message = f"{held.named} is damaged: its {problem}"
-                self._findings.add("error", message, keys.key_of(segment), held.version)
-            else:
-                self._lost.append((f"the segment's {problem}", segment))
+            if check is not None:
+                checks[version] = check
+        return checks
 
     def require_key(self) -> None:
         """Check that the table has a key.
@@ -243,7 +283,7 @@ class _Run:
             self._columns,
             self._sought or {},
             self._findings,
-            lost=[segment.id for _, segment in self._lost],
+            lost=[*self._refused, *(segment.id for _, segment in self._lost)],
             progress=lambda done, total: self._progress("keys", done, total),
         )
         self._lost += damaged
@@ -354,8 +394,10 @@ class _Run:
     def _add_held(self, why: str, version: int, found: dict[str, _Held]) -> None:
         """Add the segments that are live at a version, unless this copy does not have it."""
         with suppress(VersionNotReplicated):
-            for segment in segments.to_segments(self._walk.log.snapshot(version).entries()):
-                found.setdefault(keys.key_of(segment), _Held(why, version, segment))
+            snapshot = self._walk.log.snapshot(version)
+            for segment in segments.to_segments(snapshot.entries()):
+                held = _Held(why, version, segment, snapshot.meta)
+                found.setdefault(keys.key_of(segment), held)
 
     def _is_own(self, key: str) -> bool:
         return is_own(self._store, key)
@@ -411,12 +453,6 @@ class _Run:
         except KeyNotFound:
             return False
         return True
-
-    def _digest(self, segment: Segment) -> tuple[Segment, str | None]:
-        try:
-            return segment, object_checksum(self._store, keys.key_of(segment), segment.bytes + 1)
-        except KeyNotFound:
-            return segment, None
 
 
 def _by_age(segment: Segment) -> tuple[int, int]:

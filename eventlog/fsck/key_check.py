@@ -14,19 +14,19 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.key_rows import (
     EXAMPLES,
-    REWRITE,
     KeyColumns,
     Seen,
     check_segment,
     complete_keys,
     key_text,
 )
+from eventlog.fsck.rows import REWRITE, damage_of
 from eventlog.model.records import Segment
 from eventlog.quantities import count_text
 from eventlog.staging import merging
@@ -103,9 +103,11 @@ class _KeyCheck:
                 continue
             try:
                 self._seen[segment.id] = check_segment(self._columns, segment, self._findings)
-            except Corrupt as error:
+            except (Corrupt, NotFound) as error:
                 self._unread.add(segment.id)
-                damaged.append((error.message, segment))
+                missing = "a live segment is missing"
+                problem = damage_of(error) if isinstance(error, Corrupt) else missing
+                damaged.append((problem, segment))
                 continue
             done += segment.rows
             progress(done, total)

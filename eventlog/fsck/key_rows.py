@@ -12,20 +12,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format import keys
-from eventlog.format.buckets import buckets_of
-from eventlog.fsck.columns import columns_of
 from eventlog.fsck.findings import Findings
+from eventlog.fsck.rows import (
+    CONSEQUENCES,
+    REWRITE,
+    WRONG_BUCKET,
+    WRONG_CHUNK,
+    buckets_within,
+    outside_chunk,
+)
 from eventlog.model import stats
-from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Column, ColumnStats, Meta, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
-from eventlog.state.keyed.rule import OP, MergeRule, splits_of, stored_rule
+from eventlog.segments.fragments import Reading
+from eventlog.state.keyed.rule import OP, MergeRule, stored_rule
 from eventlog.state.keyed.slices import slice_of
 from eventlog.store.port import ObjectStore
 
 EXAMPLES = 3  # keys that a finding names
-REWRITE = "a compaction that merges these buckets writes them anew"
+_AHEAD_BYTES = 16 * 2**20  # of decoded rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +74,16 @@ class KeyColumns:
         return cls(store, rule, columns, whole, layout.time_column)
 
     def read(self, segment: Segment, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield some of the columns of a segment, or all. Raises: as `columns_of`."""
-        fields = [f for f in self.schema if names is None or f.name in names]
-        return columns_of(self.store, segment, pa.schema(fields))
+        """Yield some of the columns of a segment, or all.
+
+        Raises:
+            Corrupt: its object differs from its entry, or does not decode.
+            NotFound: its object is missing.
+            Unavailable: the store does not answer.
+        """
+        schema = pa.schema([f for f in self.schema if names is None or f.name in names])
+        reading = Reading(self.store, segment.version, schema, schema, ahead_bytes=_AHEAD_BYTES)
+        return (pa.Table.from_batches([rows]) for rows in reading.batches([segment]))
 
 
 @dataclass(slots=True)
@@ -96,13 +109,8 @@ def check_segment(columns: KeyColumns, segment: Segment, findings: Findings) -> 
     return _Segment(columns, segment, findings).seen()
 
 
-_WRONG_BUCKET = "with keys of other buckets"
 _OUT_OF_ORDER = "out of the order of bucket and key"
-_CONSEQUENCES = {
-    _WRONG_BUCKET: ": look-ups miss them, and merges may leave them out; upsert these rows "
-    f"again, and {REWRITE}",
-    _OUT_OF_ORDER: f": look-ups by key may miss them; {REWRITE}",
-}
+_CONSEQUENCES = CONSEQUENCES | {_OUT_OF_ORDER: f": look-ups by key may miss them; {REWRITE}"}
 
 
 class _Segment:
@@ -125,16 +133,16 @@ class _Segment:
             if not rows.num_rows:
                 continue
             self._look_at_statistics(rows)
-            self._look_at_chunk(rows)
+            times = rows.column(self._columns.time)
+            self._note(WRONG_CHUNK, rows, outside_chunk(times, self._segment))
             complete = complete_keys(rows, rule.key)
             self._note("without a value in a key column", rows, pc.invert(complete))
             rows = rows.filter(complete)  # noqa: PLW2901
             place = self._place
             # Its rows stand in the order of the buckets that the table had when it was written.
-            now = splits_of(place)
-            buckets = buckets_of(rows, rule.key, rule.buckets >> (rule.splits - now), now)
+            buckets = buckets_within(rows, rule, place)
             outside = pc.or_(pc.less(buckets, place.first), pc.greater(buckets, place.last))
-            self._note(_WRONG_BUCKET, rows, outside)
+            self._note(WRONG_BUCKET, rows, outside)
             self._look_at_order(rows, buckets)
             self._seen.key_bytes += sum(rows.column(name).nbytes for name in rule.key)
         self._report()
@@ -157,19 +165,6 @@ class _Segment:
             same = pc.and_(same, pc.equal(one, other))
         self._seen.ascending &= not pc.any(pc.or_(falls, same)).as_py()
         self._note(_OUT_OF_ORDER, joined.slice(1).select(names[1:]), falls)
-
-    def _look_at_chunk(self, rows: pa.Table) -> None:
-        bounds = parse_chunk(self._segment.chunk)
-        if self._segment.chunk == "all":
-            return
-        times = rows.column(self._columns.time)
-        if pa.types.is_date(times.type):
-            times = times.cast(pa.timestamp("us"))
-        micros = times.cast(pa.int64())
-        outside = pc.or_(
-            pc.less(micros, bounds.start * 1000), pc.greater_equal(micros, bounds.end * 1000)
-        )
-        self._note("with an event time outside of the chunk", rows, pc.fill_null(outside, False))
 
     def _look_at_statistics(self, rows: pa.Table) -> None:
         for name in self._columns.columns:

@@ -30,7 +30,7 @@ from eventlog.fsck.leftovers import UnnamedObjects
 from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Segment
+from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Meta, Segment
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.store.parallel import read_ahead, threads
@@ -122,7 +122,7 @@ class Walk:
         findings: receives the problems.
         start: the version of the key frame to start from, which is trusted; None for the empty
             state.
-        wanted: a version whose live segments are kept in `kept`.
+        wanted: a version whose live segments are kept in `kept`, and small state in `kept_meta`.
 
     Raises:
         InvalidInput: there is no key frame to start from.
@@ -153,6 +153,7 @@ class Walk:
         self.frames = Frames()
         self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
         self.kept: Mapping[str, Segment] | None = None
+        self.kept_meta: Meta | None = None
         self.void: list[VoidTransaction] = []
         self.versions = self.transactions = 0
         self.broken = False  # whether a commit is damaged, so that the fold cannot be trusted
@@ -173,7 +174,7 @@ class Walk:
                 self._in_step = self._in_step and version not in begins
                 self._take(version, body, pool)
                 if version == self._wanted and self.audit.version == version:
-                    self.kept = dict(self.audit.live)
+                    self.kept, self.kept_meta = dict(self.audit.live), self.audit.meta
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self._check_stray(version)

@@ -22,15 +22,15 @@ from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.model.records import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.batches import given_up, joined, passing, predicate_error, retyped, taken
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Step, Written
-from eventlog.readers.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.readers.keyed import Slices
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
+from eventlog.segments.batches import given_up, joined, passing, predicate_error, retyped, taken
+from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.merging import SumOverflow
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.keyed.rule import MergeRule

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.model.records import Segment
-from eventlog.readers.batches import counted, filtered, given_up, predicate_error, retyped, taken
-from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
+from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken
+from eventlog.segments.fragments import Reading
 from eventlog.staging import merging
 from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.keyed.rule import OP, MergeRule

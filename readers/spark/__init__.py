@@ -18,7 +18,6 @@ from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
-from eventlog.readers.objects import check_sizes
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark.engines import (
     Choice,
@@ -35,6 +34,7 @@ from eventlog.readers.spark.options import STORAGE_PREFIX, located
 from eventlog.readers.spark.shares import SHARE, Work, share_out
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
+from eventlog.segments.objects import check_sizes
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
 

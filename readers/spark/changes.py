@@ -16,13 +16,11 @@ from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log import history
 from eventlog.query.moments import to_ms
-from eventlog.readers.batches import retyped
 from eventlog.readers.changefeed import planning, steps
 from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.reader import ChangeReading, reading_of
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
-from eventlog.readers.fragments import DEFAULT_BATCH_ROWS
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark import slices
 from eventlog.readers.spark.options import SparkOptions
@@ -35,6 +33,8 @@ from eventlog.readers.spark.shares import (
     where_of,
 )
 from eventlog.readers.spark.types import declared, to_spark
+from eventlog.segments.batches import retyped
+from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
 from eventlog.state.scan import project
 from eventlog.store.location import open_store
 

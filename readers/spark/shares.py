@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.query.predicate import Where
-from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark import slices
@@ -25,6 +24,7 @@ from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
+from eventlog.segments.fragments import Reading
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState

@@ -3,14 +3,17 @@
 import pyarrow as pa
 import pytest
 from support.builders import replaced
-from support.foreign import COLUMNS, KEYED, foreign, rows_of, table_of
+from support.foreign import COLUMNS, KEYED, foreign, rows_of, stored, table_of
 
 from eventlog import compaction
 from eventlog.errors import Corrupt, DataLoss, EventLogError
+from eventlog.format import codec
+from eventlog.format.parts import describe
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Schema, SetLayout, SetSchema
+from eventlog.limits import WHOLE_BYTES
+from eventlog.model.records import Schema, SetLayout, SetSchema, Tail
 from eventlog.readers import changes, count, scan
-from eventlog.writers import append, delete, upsert
+from eventlog.writers import append, delete, overwrite, upsert
 
 KINDS = {
     "bool": pa.bool_(), "int8": pa.int8(), "uint64": pa.uint64(), "float64": pa.float64(),
@@ -187,3 +190,125 @@ def test_text_that_is_no_utf_8_is_data_loss(options):
             look()
     if options:
         assert "UTF" in "".join(finding.message for finding in fsck(table, keys=True).findings)
+
+
+def _findings(table, **options):
+    return list(fsck(table, checksums=True, **options).findings)
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("rule", RULES)
+def test_an_audit_with_checksums_reports_what_readers_refuse(rule):
+    for odd in ODD:
+        table = odd_one(odd, RULES[rule])
+        found = [(f.severity, f.key, f.message) for f in _findings(table)]
+        error = refusal(table)
+        if error is not None:
+            words = f"readers refuse the segment: {error.damage}"
+            assert ("error", error.key, words) in found, odd
+        elif not (RULES[rule] and odd == "text in _version"):  # which merges alone read
+            assert not any("refuse" in message for _, _, message in found), odd
+
+
+def refusal(table):
+    """The error of a scan or of the changes; None if there is none."""
+    try:
+        scan(table).to_table()
+        changes(table, 0).to_table()
+    except DataLoss as error:
+        return error
+    return None
+
+
+BODIES = {
+    "no Parquet": (b"hello" * 100, 2),
+    "an empty object": (b"", 2),
+    "more rows": (stored(rows_of()), 1),
+    "fewer rows": (stored(rows_of()), 3),
+}
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
+@pytest.mark.parametrize("odd", BODIES)
+def test_an_audit_with_checksums_reports_objects_that_are_no_such_segment(odd, options):
+    table = table_of(**options)
+    (upsert if options else append)(table, rows_of([1, 9]))
+    body, rows = BODIES[odd]
+    foreign(table, body, rows=rows)
+    with pytest.raises(DataLoss) as refused:
+        scan(table).to_table()
+    [found] = _findings(table)
+    assert (found.severity, found.key) == ("error", refused.value.key)
+    assert found.message == f"readers refuse the segment: {refused.value.damage}"
+    if options:
+        assert [finding.message for finding in _findings(table, keys=True)] == [found.message]
+
+
+FALSE_TAILS = {
+    "of 8 bytes": lambda body: describe(body[-8:]),
+    "of the whole": describe,
+    "of other bytes": lambda body: Tail(1000, codec.sha256(b"")),
+    "without checksums": lambda body: describe(body[-1000:]),
+}
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("tail", FALSE_TAILS)
+def test_an_audit_with_checksums_reports_a_false_tail(tail):
+    table = table_of()
+    ids = pa.array([n * 7919 % 2**31 for n in range(200_000)])
+    body = stored(rows_of(ids))
+    assert len(body) > WHOLE_BYTES
+    foreign(table, body, rows=len(ids), tail=FALSE_TAILS[tail](body))
+    with pytest.raises(DataLoss) as refused:
+        scan(table).to_table()
+    [found] = _findings(table)
+    assert found.message == f"readers refuse the segment: {refused.value.damage}"
+
+
+def test_an_audit_with_checksums_reads_a_large_segment_without_a_tail():
+    table = table_of()
+    ids = pa.array([n * 7919 % 2**31 for n in range(200_000)])
+    foreign(table, stored(rows_of(ids)), rows=len(ids))
+    assert not _findings(table)
+    assert scan(table).to_table().num_rows == 200_000
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
+def test_an_audit_with_checksums_reports_rows_in_wrong_places_and_nulls(options):
+    """Readers need not look for these."""
+    kind = pa.field("small", pa.float32(), nullable=False)
+    schema = COLUMNS.set(COLUMNS.get_field_index("small"), kind)
+    table = table_of(schema=schema, granularity="year", **options)
+    rows = rows_of([1, 2, 3], small=pa.nulls(3, pa.float32()))
+    times = pa.array([0, 2**51, 2**52], pa.timestamp("us", "UTC"))
+    foreign(table, rows.set_column(1, "at", times), chunk="1970")
+    found = [finding.message for finding in _findings(table)]
+    assert found == [
+        "the segment has 3 rows without a value in column 'small', which is not nullable",
+        "the segment has 2 rows with an event time outside of the chunk",
+    ]
+
+
+@pytest.mark.hazard("W6")
+def test_an_audit_with_checksums_reports_keys_of_other_buckets():
+    table = table_of(**KEYED | {"buckets": 4})
+    foreign(table, rows_of(range(100)))
+    [found] = _findings(table)
+    assert "rows with keys of other buckets: look-ups miss them" in found.message
+    with_keys = [finding.message for finding in _findings(table, keys=True)]
+    assert sum("with keys of other buckets" in message for message in with_keys) == 1
+
+
+@pytest.mark.hazard("W6")
+def test_an_audit_with_checksums_reads_older_and_held_segments_by_their_schema():
+    table = table_of()
+    foreign(table, rows_of(small=pa.nulls(2, pa.string())))
+    table.pin("kept")
+    overwrite(table, rows_of([5]))
+    [held] = _findings(table)
+    assert "which pin 'kept' protects, is damaged: readers refuse the segment" in held.message
+    [older] = _findings(table, version=1)
+    assert older.message.startswith("readers refuse the segment: column 'small'")

@@ -16,7 +16,7 @@ from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan
 from eventlog.model.records import ColumnStats, Leaf
 from eventlog.query import predicate
-from eventlog.readers import together
+from eventlog.segments import together
 from eventlog.writers import append
 
 SCHEMA = pa.schema(

@@ -21,7 +21,7 @@ from eventlog.errors import DataLoss, InvalidInput, Unavailable, VersionNotFound
 from eventlog.format import codec, keys
 from eventlog.model.records import Add
 from eventlog.query import predicate
-from eventlog.readers import fragments
+from eventlog.segments import fragments
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.table.table import Table

@@ -48,16 +48,31 @@ def rows_of(ids=(1, 2), **columns):
     return pa.table({name: values for name, values in given.items() if values is not None})
 
 
-def foreign(table, rows, kind="log"):
-    """Commit a segment as another program may have written it."""
+def stored(rows):
+    """The bytes of a Parquet file."""
     body = io.BytesIO()
     pq.write_table(rows, body)
-    stored = body.getvalue()
+    return body.getvalue()
+
+
+def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None):
+    """Commit a segment as another program may have written it.
+
+    Args:
+        table: gets it.
+        segment: its rows, or the bytes of its object.
+        kind: of the segment of a keyed table.
+        chunk: its time chunk.
+        rows: what its entry says of the number of rows; the right number if None.
+        tail: what its entry says of the object's tail.
+    """
+    body = segment if isinstance(segment, bytes) else stored(segment)
     keyed = table.head().layout.keyed is not UNSET
     place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
     add = Add(
-        table.clock.token(), "all", table.head().version, rows.num_rows, len(stored),
-        codec.sha256(stored), 1, (), slice=place,
+        table.clock.token(), chunk, table.head().version,
+        segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, (),
+        tail=tail, slice=place,
     )  # fmt: skip
-    assert table.store.put_if_absent(keys.key_of(add), stored)
+    assert table.store.put_if_absent(keys.key_of(add), body)
     return table.commit(table.transaction("append", [add]))

@@ -14,7 +14,7 @@ FLOORS = (
     ("fsck", "replication"),
     ("recovery", "table", "staging"),
     ("merging",),
-    ("commit",),
+    ("commit", "segments"),
     ("log",),
     ("state",),
     ("query", "store"),

@@ -31,8 +31,8 @@ from eventlog.format import keys
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Replace
 from eventlog.readers import scan, whole
-from eventlog.readers.fragments import Reading
 from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.segments.fragments import Reading
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 

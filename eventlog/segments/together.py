@@ -1,6 +1,6 @@
 """Large filters, evaluated on the rows of many segments at once.
 
-Imports eventlog only. Arrow hashes the values of a filter and compiles its patterns each time it
+Arrow hashes the values of a filter and compiles its patterns each time it
 evaluates the filter. Done per segment, that can take longer than everything else.
 """
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.query.guarantees import expression_bytes
-from eventlog.readers.batches import counted, filtered
+from eventlog.segments.batches import counted, filtered
 
 _SMALL_FILTER_BYTES = 32 * 1024
 _MOST_ROWS = 256 * 1024

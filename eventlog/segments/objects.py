@@ -1,6 +1,6 @@
 """The objects of segments: every byte is compared with the log before it is used.
 
-Imports eventlog only. Small objects are fetched and checked as a whole. For a large object the tail
+Small objects are fetched and checked as a whole. For a large object the tail
 is fetched first and checked against its size and sha256 in the entry; then each requested part is
 checked against the checksums in the tail (`eventlog.format.parts`). So a decoder sees committed
 bytes only: a bit flipped on a disk or in transit cannot make it loop, crash or return other rows.
@@ -211,6 +211,7 @@ class SegmentObject:
         return DataLoss(
             f"a segment that the version needs is lost: {what}; run `eventlog fsck "
             "--checksums`, and restore the object from a backup or an older version of it",
+            damage=what,
             table=self._store.uri,
             key=self.key,
             version=self._version,

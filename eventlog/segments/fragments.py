@@ -1,7 +1,7 @@
 """Reads the rows of given segments: checked against the log, in order, in bounded memory.
 
-Imports eventlog only. A few threads read segments ahead, in pieces of whole row groups. Bytes are
-checked before they are decoded (`eventlog.readers.objects`), so only the store can fail half-way,
+A few threads read segments ahead, in pieces of whole row groups. Bytes are
+checked before they are decoded (`eventlog.segments.objects`), so only the store can fail half-way,
 and its requests are retried before anything is decoded: no row is lost or doubled. A missing or
 damaged segment is `DataLoss` and never skipped.
 """
@@ -24,7 +24,7 @@ from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.model.records import Segment
 from eventlog.query.guarantees import trusted
-from eventlog.readers.batches import (
+from eventlog.segments.batches import (
     clashes,
     conform,
     counted,
@@ -34,9 +34,9 @@ from eventlog.readers.batches import (
     joined,
     predicate_error,
 )
-from eventlog.readers.decoding import decode, encoded_bytes, leaves, most_bytes
-from eventlog.readers.objects import SegmentObject
-from eventlog.readers.together import better_together, together
+from eventlog.segments.decoding import decode, encoded_bytes, leaves, most_bytes
+from eventlog.segments.objects import SegmentObject
+from eventlog.segments.together import better_together, together
 from eventlog.state.keyed.rule import DELETE, OP, UPSERT
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore

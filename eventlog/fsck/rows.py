@@ -1,0 +1,217 @@
+"""The check of the rows of a segment: what readers refuse, and rows that lie in a wrong place.
+
+Reads by `eventlog.segments.fragments`, as readers do, so that it refuses what they refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog import limits
+from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
+from eventlog.format import keys
+from eventlog.format.buckets import buckets_of
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Meta, Segment, Slice
+from eventlog.model.schema import to_arrow
+from eventlog.quantities import count_text
+from eventlog.segments.fragments import Reading
+from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
+from eventlog.state.keyed.slices import slice_of
+from eventlog.store.checksum import object_checksum
+from eventlog.store.parallel import each
+from eventlog.store.port import ObjectStore
+
+_AHEAD_BYTES = 4 * 2**20  # of decoded rows, for each segment that is read
+REWRITE = "a compaction that merges these buckets writes them anew"
+WRONG_CHUNK = "with an event time outside of the chunk"
+WRONG_BUCKET = "with keys of other buckets"
+CONSEQUENCES = {
+    WRONG_BUCKET: ": look-ups miss them, and merges may leave them out; upsert these rows "
+    f"again, and {REWRITE}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a segment whose object was read.
+
+    Attributes:
+        segment: its entry.
+        digest: the sha256 of its object; None if that is missing.
+        problems: what is wrong with its rows, if its bytes are those that were committed.
+        refused: whether readers refuse it for that.
+    """
+
+    segment: Segment
+    digest: str | None
+    problems: Sequence[str] = ()
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """What the check needs of a version.
+
+    Attributes:
+        reading: reads the columns of the version's schema.
+        rule: the merge rule; None without a key.
+        time: the name of the event-time column.
+    """
+
+    reading: Reading
+    rule: MergeRule | None
+    time: str
+
+    @classmethod
+    def of(cls, store: ObjectStore, version: int, meta: Meta) -> RowCheck | None:
+        """Return that of a version; None if the version has no schema.
+
+        Raises:
+            Corrupt: its layout, schema and properties do not fit together.
+        """
+        if meta.layout is None or meta.schema is None:
+            return None
+        schema = to_arrow(meta.schema)
+        reading = Reading(store, version, schema, schema, ahead_bytes=_AHEAD_BYTES)
+        rule = stored_rule(meta.layout, meta.schema, meta.properties)
+        return cls(reading, rule, meta.layout.time_column)
+
+    def problems(self, segment: Segment, *, places: bool = True) -> list[str]:
+        """Read all rows of a segment, and return what is wrong with them.
+
+        Args:
+            segment: its entry.
+            places: also look for rows outside of the segment's time chunk and buckets.
+
+        Raises:
+            Corrupt: readers refuse the segment.
+            NotFound: its object is missing.
+            Unavailable: the store does not answer.
+        """
+        counts: dict[str, int] = {}
+        for rows in self._reading_of(segment).batches([segment]):
+            self._count_nulls(rows, counts)
+            if not places:
+                continue
+            _count(WRONG_CHUNK, outside_chunk(rows.column(self.time), segment), counts)
+            if self.rule is not None:
+                known = pa.Table.from_batches([rows.select([*self.rule.key])])
+                outside = outside_buckets(known, self.rule, slice_of(segment))
+                _count(WRONG_BUCKET, outside, counts)
+        return [
+            f"the segment has {count_text(count, 'row')} {fault}{CONSEQUENCES.get(fault, '')}"
+            for fault, count in counts.items()
+        ]
+
+    def _reading_of(self, segment: Segment) -> Reading:
+        if self.rule is None:
+            return self.reading
+        fields = list(self.reading.schema)
+        if slice_of(segment).kind != "base":  # rows of deletes have nulls
+            fields = [f.with_nullable(f.nullable or f.name not in self.rule.key) for f in fields]
+        schema = pa.schema([*fields, pa.field(OP, pa.string()), pa.field(VERSION, pa.int64())])
+        return replace(
+            self.reading, table_schema=schema, schema=schema, required=self.rule.merged_by
+        )
+
+    def _count_nulls(self, rows: pa.RecordBatch, counts: dict[str, int]) -> None:
+        """Count the nulls in columns that are not nullable, but for those of deletes."""
+        needed = [f.name for f in self.reading.schema if not f.nullable]
+        empty = [name for name in needed if rows.column(name).null_count]
+        if empty and self.rule is not None:
+            rows = rows.filter(pc.fill_null(pc.not_equal(rows.column(OP), DELETE), True))
+        for name in empty:
+            fault = f"without a value in column {name!r}, which is not nullable"
+            _count(fault, pc.is_null(rows.column(name)), counts)
+
+
+def read_segments(
+    store: ObjectStore,
+    segments: Iterable[Segment],
+    problems: Callable[[Segment], list[str]],
+) -> Iterator[Seen]:
+    """Read objects whole, and their rows.
+
+    Several small ones are read at once. The rows of a large one, of which its reader decodes
+    several pieces at once, are read by themselves, after all of its bytes.
+
+    Args:
+        store: has the objects.
+        segments: their entries.
+        problems: returns what is wrong with the rows of one; raises as `RowCheck.problems`.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+
+    def hashed(segment: Segment) -> Seen:
+        try:
+            digest = object_checksum(store, keys.key_of(segment), segment.bytes + 1)
+        except KeyNotFound:
+            digest = None
+        return Seen(segment, digest)
+
+    def rows_seen(segment: Segment) -> Seen:
+        try:
+            return Seen(segment, segment.checksum, problems(segment))
+        except Corrupt as error:
+            refusal = f"readers refuse the segment: {damage_of(error)}"
+            return Seen(segment, segment.checksum, [refusal], refused=True)
+        except NotFound:
+            return Seen(segment, None)
+
+    def small_seen(segment: Segment) -> Seen:
+        seen = rows_seen(segment)  # which compares all bytes
+        if not seen.refused:
+            return seen
+        whole = hashed(segment)
+        return seen if whole.digest == segment.checksum else whole
+
+    by_size: dict[bool, list[Segment]] = {True: [], False: []}
+    for segment in segments:
+        by_size[segment.bytes <= limits.WHOLE_BYTES].append(segment)
+    yield from each(small_seen, by_size[True])
+    for seen in each(hashed, by_size[False]):
+        yield rows_seen(seen.segment) if seen.digest == seen.segment.checksum else seen
+
+
+def outside_chunk(times: pa.Array, segment: Segment) -> pa.Array:
+    """Return for each event time whether it lies outside of the time chunk of its segment."""
+    bounds = parse_chunk(segment.chunk)
+    if segment.chunk == "all":
+        return pa.repeat(pa.scalar(False), len(times))
+    if pa.types.is_date(times.type):
+        times = times.cast(pa.timestamp("us"))
+    micros = times.cast(pa.int64())
+    outside = pc.or_(
+        pc.less(micros, bounds.start * 1000), pc.greater_equal(micros, bounds.end * 1000)
+    )
+    return pc.fill_null(outside, False)
+
+
+def outside_buckets(rows: pa.Table, rule: MergeRule, place: Slice) -> pa.Array:
+    """Return for each row, of which each has a key, whether it lies outside of the buckets."""
+    buckets = buckets_within(rows, rule, place)
+    return pc.or_(pc.less(buckets, place.first), pc.greater(buckets, place.last))
+
+
+def buckets_within(rows: pa.Table, rule: MergeRule, place: Slice) -> pa.Array:
+    """Return the buckets of rows, of those that the table had when their segment was written."""
+    now = splits_of(place)
+    return buckets_of(rows, rule.key, rule.buckets >> (rule.splits - now), now)
+
+
+def damage_of(error: Corrupt) -> str:
+    """Return what is wrong with a segment that readers refuse."""
+    return (error.damage if isinstance(error, DataLoss) else None) or error.message
+
+
+def _count(fault: str, mask: pa.Array, counts: dict[str, int]) -> None:
+    count = pc.sum(mask).as_py() or 0
+    if count:
+        counts[fault] = counts.get(fault, 0) + count
