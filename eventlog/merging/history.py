@@ -91,10 +91,13 @@ class Act:
 
     @property
     def does_anything(self) -> bool:
-        """Whether it changed segments, what a merge carries of the small state, or what is done."""
+        """Whether it changed segments, what a merge carries of the small state, or what is known.
+
+        That is which units of work are done, and which transactions of other logs it stands for.
+        """
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
-        return bool(self.adds or self.drops or changes or self.resets)
+        return bool(self.adds or self.drops or changes or self.resets or self.is_state)
 
     @property
     def rewrites(self) -> bool:
@@ -224,11 +227,12 @@ class Units:
 
     Args:
         acts: what the log did since it and another one parted.
-        known: what the other log has. What it has itself stands for nothing else that it did: it
-            did that unit once more after it had forgotten it.
+
+    Attributes:
+        done: of each app the sequences that count as done.
     """
 
-    def __init__(self, acts: Iterable[Act], known: Known | None = None) -> None:
+    def __init__(self, acts: Iterable[Act]) -> None:
         found: dict[str, list[tuple[int, int, Act]]] = {}
         ever: dict[str, list[tuple[int, int, Act]]] = {}
         for act in acts:
@@ -246,10 +250,7 @@ class Units:
             app: union((), tuple((first, last) for first, last, _ in runs))
             for app, runs in found.items()
         }
-        self._runs = {
-            app: sorted((r for r in runs if known is None or not known.has(r[2])), key=_first)
-            for app, runs in found.items()
-        }
+        self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}
 
     def shared(self, act: Act) -> Act | None:
         """Return a transaction that did what another one did, too; None if none did."""

@@ -206,7 +206,7 @@ class Planner:
             self._has, theirs = history.Known(past.target), history.Known(past.source)
             self._rows = Rows(past.source, past.target, self._has, theirs)
             acts = [act for step in past.target for act in step.acts]
-            self._units = history.Units(acts, theirs)
+            self._units = history.Units(acts)
             self._alone_acts = [act for act in acts if not theirs.has(act)]
             self._alone_ids = {act.transaction.id for act in self._alone_acts}
             self._had = _values(self._alone_acts)

@@ -162,8 +162,9 @@ class Uniter:
         self._common = common
         self._take, self._renamed, self._upper = take, renamed, upper
         self._keyed = target.meta.layout is not None and keyed_of(target.meta.layout) is not None
-        self._theirs = _unknown(source, target)
-        self._ours = _unknown(target, source)
+        self._there, self._here = Units(source.acts), Units(target.acts)
+        self._theirs = _unknown(source, target, self._here)
+        self._ours = _unknown(target, source, self._there)
         self._adds: list[Segment] = []
         self._drops: list[Segment] = []
         self._copies: dict[str, tuple[tuple[bool, str], ...]] = {}
@@ -203,8 +204,8 @@ class Uniter:
         return Union(None if seen else carried, tuple(self._left), self._room)
 
     def _unite(self, chunks: frozenset[str]) -> None:
-        theirs = _new(self._source, self._target, self._theirs, chunks)
-        ours = _new(self._target, self._source, self._ours, chunks)
+        theirs = _new(self._source, self._target, self._theirs, self._here, chunks)
+        ours = _new(self._target, self._source, self._ours, self._there, chunks)
         if not ours.acts and (theirs.acts or (self._keyed and self._upper)):
             # With nothing new on both sides the order of rows may differ in a keyed table.
             self._become(chunks, ())
@@ -219,7 +220,6 @@ class Uniter:
             self._become(chunks, ())
         elif self._take == "target":
             self._leave(self._source, self._target, chunks, theirs)
-            self._pure = False
         else:
             first = ", ".join(sorted(chunks)[:_SHOWN])
             raise Conflict(
@@ -229,6 +229,7 @@ class Uniter:
             )
 
     def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
+        self._pure = False  # against choice-taken-for-known
         self._left_acts += new.acts
         self._left_chunks |= chunks
         rows = sum(
@@ -282,13 +283,13 @@ class Uniter:
             self._add(_fresh(segment), ((True, keys.key_of(segment)),))
 
     def _same(self, here: Sequence[Segment], there: Sequence[Segment]) -> bool:
-        """Return whether the same segments count in the same slices, in the same order."""
+        """Return whether the same rows count in the same slices, in the same order.
+
+        A segment that got another place has another id, and the same object.
+        """
         layouts = [keyed_of(s.meta.layout) for s in (self._source, self._target) if s.meta.layout]
         splits = max(splits_of(keyed) for keyed in layouts if keyed is not None)
-        one, two = (
-            [(r.chunk, r.first, r.last, [s.id for s in r.segments]) for r in slices.runs(x, splits)]
-            for x in (here, there)
-        )
+        one, two = ([_counting(run) for run in slices.runs(x, splits)] for x in (here, there))
         return one == two
 
     def _of_source(self, segment: Segment) -> Segment:
@@ -356,11 +357,11 @@ class Uniter:
                 theirs[-1],
                 ours[-1],
             )
+        self._pure = False
         if self._take == "source":
             self._left.append(LeftOut(self._target.uri, f"{what} {old!r}", ours))
             return True
         self._left.append(LeftOut(self._source.uri, f"{what} {new!r}", theirs))
-        self._pure = False
         return False
 
     def _apps(self) -> tuple[dict[str, AppRise], tuple[dict[str, AppReset], ...]]:
@@ -374,7 +375,7 @@ class Uniter:
         left = _done(lost)
         theirs = _done(self._theirs)
         ours = _done(act for act in self._ours if act not in lost)
-        there, here = Units(self._source.acts).done, Units(self._target.acts).done
+        there, here = self._there.done, self._here.done
         there = {app: _without(runs, left.get(app, ())) for app, runs in there.items()}
         lows = {app: runs[0][0] - 1 for app, runs in left.items()}  # above these they are forgotten
         back: set[str] = set()
@@ -445,9 +446,8 @@ def _without(runs: Runs, others: Runs) -> Runs:
     return tuple(found)
 
 
-def _unknown(one: Side, other: Side) -> list[Act]:
-    """Return what one log did, and the other one does not have."""
-    units = Units(other.acts, one.has)
+def _unknown(one: Side, other: Side, units: Units) -> list[Act]:
+    """Return what one log did, and the other one, which did these units, does not have."""
     return [
         act
         for act in one.acts
@@ -460,9 +460,9 @@ def _unknown(one: Side, other: Side) -> list[Act]:
     ]
 
 
-def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
-    """Return what one log did to these chunks, and the other one does not have."""
-    found, units = _New(), Units(other.acts, one.has)
+def _new(one: Side, other: Side, acts: Sequence[Act], units: Units, chunks: frozenset[str]) -> _New:
+    """Return what one log did to these chunks, and the other one, with its units, has not."""
+    found = _New()
     old = old_rows(acts, acts)
     gone = (d.id for a in other.acts if not a.merges_slices for d in a.drops if d.chunk in chunks)
     replaced = repeated(old, gone)
@@ -485,6 +485,12 @@ def _new(one: Side, other: Side, acts: Sequence[Act], chunks: frozenset[str]) ->
         there = (s.id in one.live or one.is_there(s) for s in found.adds)
         found.only_adds = all(there)
     return found
+
+
+def _counting(run: slices.Run) -> tuple[str, int, int, list[str]]:
+    """Return of a run of slices which objects count there, in their order."""
+    objects = [s.checksum for s in run.segments]  # against another-place-taken-for-other-rows
+    return run.chunk, run.first, run.last, objects
 
 
 def _set(acts: Iterable[Act]) -> dict[str, tuple[int, ...]]:

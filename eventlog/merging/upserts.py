@@ -183,7 +183,7 @@ class KeyedPlanner(Planner):
         if any(s.id in self._ours for s in act.adds):
             raise Conflict("it adds rows that the target has from another log", act.version)
         changes = self._changes(act)
-        drops = self._overwritten(act)
+        drops, seen = self._overwritten(act)
         if self._ties == "refuse":
             self._check_apart(act)
         schema = self._meta.schema
@@ -207,7 +207,7 @@ class KeyedPlanner(Planner):
             None,
             (act.transaction.operation,),
             act.count,
-            seen=self._seen if drops else None,
+            seen=seen if drops else None,
             still=frozenset(s.chunk for s in adds) if guarded else frozenset(),
         )
 
@@ -270,15 +270,17 @@ class KeyedPlanner(Planner):
                         ours.version,
                     )
 
-    def _overwritten(self, act: Act) -> tuple[tuple[str, str], ...]:
-        """Return what the target drops where the source has overwritten chunks.
+    def _overwritten(self, act: Act) -> tuple[tuple[tuple[str, str], ...], int]:
+        """Return what the target drops where the source has overwritten chunks, and as of when.
 
         That is what the source had seen. What the target wrote since stays, as what was written
-        beside an overwrite stays in one log.
+        beside an overwrite stays in one log. So does what the source has carried from a log that
+        had not seen it, even where the source had it by then: the version lies below that.
         """
         chunks = sorted({drop.chunk for drop in act.drops})
+        version = self._seen
         if not chunks:
-            return ()
+            return (), version
         if self._past is None:
             raise PastNeeded
         found = []
@@ -286,11 +288,16 @@ class KeyedPlanner(Planner):
             gone = [s for s in self._chunks.get(chunk, ()) if self._was_seen(s, act)]
             found += [(s.id, chunk) for s in gone]
             lost = {s.id for s in gone}
-            self._chunks[chunk] = [s for s in self._chunks.get(chunk, ()) if s.id not in lost]
+            kept = self._chunks[chunk] = [
+                s for s in self._chunks.get(chunk, ()) if s.id not in lost
+            ]
+            # against carried-overwrite-of-what-stays
+            places = (span(s)[0] for s in kept if slice_of(s).low is not None)
+            version = min([version, *(low - 1 for low in places)])
             self._met = [s for s in self._met if s.id not in lost]
             for name in lost:
                 self._again.pop(name, None)
-        return tuple(found)
+        return tuple(found), version
 
     def _was_seen(self, entry: Segment, act: Act) -> bool:
         """Return whether the source had the rows of a segment when it overwrote its chunk."""
@@ -298,10 +305,7 @@ class KeyedPlanner(Planner):
             return not self._stays(entry, act)
         if slice_of(entry).low is None:
             return True
-        low, high = span(entry)
-        seen = set(self._parts_seen(entry.chunk, low, high))
-        if low <= self._pair.common:
-            seen.add(True)
+        seen = set(self._parts_seen(entry, act))
         if len(seen) > 1:
             raise Conflict(
                 f"it overwrites chunk {entry.chunk}, of which the target has merged rows with "
@@ -320,13 +324,24 @@ class KeyedPlanner(Planner):
         kept = (s for s in self._there.values() if s.chunk == entry.chunk and s.id not in gone)
         return any(span(s)[0] <= version <= span(s)[1] and _meet(s, entry) for s in kept)
 
-    def _parts_seen(self, chunk: str, low: int, high: int) -> Iterator[bool]:
-        """Yield of what the target wrote in these versions whether the source has it."""
+    def _parts_seen(self, entry: Segment, act: Act) -> Iterator[bool]:
+        """Yield of what a segment of the target was made whether the source overwrote it, too."""
+        low, high = span(entry)
+        alone = not slice_of(entry).level  # else it is of all that lay in its span
+        made = False
         for ours in (a for s in self._past.target for a in s.acts) if self._past else ():
-            if low <= ours.version <= high and not ours.merges_slices:
-                theirs = ours.transaction.id not in self._alone_ids or ours.version <= self._seen
-                here = (s for s in ours.adds if s.chunk == chunk)
-                yield from (theirs or s.id in self._arrived for s in here)
+            if ours.merges_slices:
+                continue
+            theirs = ours.transaction.id not in self._alone_ids or ours.version <= self._seen
+            # Rows of an overwrite lie below their version.
+            for s in ours.adds:
+                within = s.chunk == entry.chunk and low <= span(s)[0] <= high
+                if s.id == entry.id if alone else within:
+                    made, arrived = True, s.id in self._arrived
+                    # against rows-beside-a-carried-overwrite-dropped
+                    yield not self._stays(s, act) if arrived else theirs
+        if not (alone and made) and low <= self._pair.common:
+            yield True
 
 
 def _fresh(entry: Segment) -> Segment:

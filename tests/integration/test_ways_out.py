@@ -191,6 +191,22 @@ def test_w18_what_was_chosen_is_chosen_for_a_third_copy():
 
 
 @pytest.mark.hazard("W18")
+def test_w18_what_was_left_out_goes_where_it_was_carried_one_by_one():
+    one, two = parted(2)
+    append(two, events(1, first=200))
+    two.restore(3)
+    append(one, events(1, first=100))
+    merge(two, one)
+    append(two, events(1, first=210))
+    replaced(two, 220)
+    with pytest.raises(errors.CommitConflict):
+        merge(one, two)
+    assert merge(one, two, take="source").left_out
+    both_ways(one, two)
+    assert numbers(one) == [0, 1, 2, 100]
+
+
+@pytest.mark.hazard("W18")
 def test_w18_who_chooses_and_goes_on_may_choose_once_more():
     one, two = parted(2)
     for n, table in enumerate((one, two), 1):

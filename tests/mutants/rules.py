@@ -57,7 +57,7 @@ RULES = (
         "R19.5 W18",
         "a merge skips no unit that was loaded again",
         becomes("found.get(app, [])"),
-        "test_w18_a_unit_that_was_forgotten_and_loaded_again_comes_to_the_other_side",
+        "test_w18_a_unit_that_was_left_out_can_be_loaded_again",
     ),
     mutant(
         "carried-twice",

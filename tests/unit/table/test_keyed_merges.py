@@ -249,6 +249,43 @@ def test_g4_an_overwrite_that_comes_by_way_of_another_copy_drops_only_what_it_dr
     assert shown(three) == {1: ("new", None), 3: ("beside", None), 5: ("other", None)}
 
 
+def replace_all(table, k, v):
+    overwrite(table, pa.Table.from_pylist([{"k": k, "at": 0, "v": v, "w": None}], SCHEMA))
+
+
+@pytest.mark.hazard("G4")
+def test_g4_an_overwrite_drops_no_overwrite_that_its_side_had_not_seen():
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    put(one, (2, "one", None))
+    replication.merge(one, two)
+    replace_all(one, 3, "one")
+    replace_all(two, 4, "two")
+    assert merged_both_ways(one, two) == {3: ("one", None), 4: ("two", None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("merged_meanwhile", [False, True])
+def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhile):
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    clock = ManualClock(START_MS + 2 * 10**6, 78)
+    three = Table.open("", store=copied(table.store), clock=clock)
+    put(two, (1, "two", None), (3, "two", None))
+    put(one, (4, "one", None))
+    replication.merge(two, one)
+    replication.merge(one, two)
+    replace_all(three, 5, "three")
+    replication.merge(three, one)
+    if merged_meanwhile:
+        merge_all(two)
+    wanted = {k: (v, None) for k, v in [(1, "two"), (3, "two"), (4, "one"), (5, "three")]}
+    assert shown(one) == wanted
+    assert merged_both_ways(one, two) == wanted
+
+
 WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 
 
