@@ -4,8 +4,10 @@
 
 `parted` and `rejoined` share their versions up to 2. Each is merged into the other, `rejoined`
 first, so that both have the same rows again (FORMAT.md section 6.9); `parted_keys` and
-`rejoined_keys` are the same with a key. `published` has a branch whose commits it has as one. Like
-the other tables they are written once a format, and once more where the rules of merging change.
+`rejoined_keys` are the same with a key. `chosen` and `yielded`, and the two with a key, are made one
+by their states, since somebody chose (R19.10). `published` has a branch whose commits it has as
+one. Like the other tables they are written once a format, and once more where the rules of merging
+change.
 """
 
 import shutil
@@ -23,7 +25,17 @@ from eventlog.replication import follow, merge
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, delete, overwrite, upsert
 
-NAMES = ("parted", "rejoined", "parted_keys", "rejoined_keys", "published")
+NAMES = (
+    "parted",
+    "rejoined",
+    "parted_keys",
+    "rejoined_keys",
+    "published",
+    "chosen",
+    "yielded",
+    "chosen_keys",
+    "yielded_keys",
+)
 ITEMS = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -31,6 +43,9 @@ ITEMS = pa.schema(
         ("name", pa.string()),
     ]
 )
+
+
+DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 
 
 @cache
@@ -62,7 +77,7 @@ def make_parted(clock: ManualClock) -> None:
     follow(one, two, clock=clock)
     clock.advance(1000)
     append(one, rows(10, 11), app_id="loader", app_seq=2)
-    overwrite(one, rows(20), start="1970-01-01", end="1970-01-02")
+    overwrite(one, rows(20), **DAY)
     one.set_properties({"user.note": "of the one"})
     clock.advance(1000)
     append(two, rows(31, 33))
@@ -104,10 +119,51 @@ def make_published(clock: ManualClock) -> None:
     append(t, rows(0, 1))
     audit = t.branch("audit")
     append(audit, rows(10, 11))
-    overwrite(audit, rows(20), start="1970-01-01", end="1970-01-02")
+    overwrite(audit, rows(20), **DAY)
     append(t, rows(3))
     t.merge("audit")
     append(t, rows(5))
+
+
+def make_chosen(clock: ManualClock) -> None:
+    """A day and a property that both changed, units that both forgot; the first is chosen."""
+    chosen, yielded = NAMES[5:7]
+    one = created(chosen, make.PLAIN, clock)
+    for seq in (1, 2, 3):
+        append(one, rows(2 * seq, 2 * seq + 1), app_id="loader", app_seq=seq)
+    two = Table(store_of(yielded), clock=clock)
+    follow(one, two, clock=clock)
+    clock.advance(1000)
+    one.restore(2, forget_units=True)
+    append(one, rows(20, 21), app_id="loader", app_seq=3)
+    overwrite(one, rows(30), **DAY)
+    one.set_properties({"user.note": "of the one"})
+    clock.advance(1000)
+    two.restore(1, forget_units=True)
+    append(two, rows(40), app_id="loader", app_seq=2)
+    append(two, rows(51), app_id="other", app_seq=7)
+    two.set_properties({"user.note": "of the two"})
+    merge(one, two, take="source", clock=clock)
+    merge(two, one, clock=clock)
+    merge(one, two, clock=clock)
+
+
+def make_chosen_keys(clock: ManualClock) -> None:
+    """Overwrites on both sides between upserts; the second is chosen."""
+    chosen, yielded = NAMES[7:9]
+    two = created(chosen, ITEMS, clock, granularity="all", key="id", buckets=2)
+    upsert(two, items("first", *range(6)))
+    one = Table(store_of(yielded), clock=clock)
+    follow(two, one, clock=clock)
+    for name, side in (("of one", one), ("of two", two)):
+        clock.advance(1000)
+        upsert(side, items(name, 0, 1, 10))
+        overwrite(side, items(f"instead {name}", 2, 3))
+        upsert(side, items(f"later {name}", 3, 4))
+    merge(one, two, take="target", clock=clock)
+    merge(two, one, clock=clock)
+    upsert(one, items("last", 4))
+    merge(one, two, clock=clock)
 
 
 def main() -> int:
@@ -121,6 +177,8 @@ def main() -> int:
         make_parted(ManualClock(make.START_MS, seed=2029))
         make_keys(ManualClock(make.START_MS, seed=2030))
         make_published(ManualClock(make.START_MS, seed=2031))
+        make_chosen(ManualClock(make.START_MS, seed=2032))
+        make_chosen_keys(ManualClock(make.START_MS, seed=2033))
     for name in NAMES:
         for found in store_of(name).list(""):
             path = make.TABLES / name / found.key

@@ -76,7 +76,13 @@ def test_there_is_a_void_transaction_for_every_rule_that_voids_one():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("parted", "rejoined"), ("parted_keys", "rejoined_keys")]
+    ("one", "other"),
+    [
+        ("parted", "rejoined"),
+        ("parted_keys", "rejoined_keys"),
+        ("chosen", "yielded"),
+        ("chosen_keys", "yielded_keys"),
+    ],
 )
 def test_copies_that_are_merged_both_ways_have_the_same_rows(one, other):
     heads = [VECTORS[name][-1] for name in (one, other)]
