@@ -88,7 +88,7 @@ def delete(
         where: SQL text or a pyarrow expression, as for `scan`.
         app_id: as for `append`.
         app_seq: as for `append`.
-        memory_bytes: as for `append`.
+        memory_bytes: as for `append`; with `where` also for the scan of the keys.
 
     Raises:
         InvalidInput: the table has no key, not exactly one of `keys` and `where` is given, or the
@@ -103,7 +103,7 @@ def delete(
     rule = rule_or_refuse(head, t.uri)
     if where is not None:
         wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
-        keys = scan(t, wanted, where, version=head.version).to_reader()
+        keys = scan(t, wanted, where, version=head.version, memory_bytes=memory_bytes).to_reader()
     rows = to_reader(keys)
     check_keys(rows.schema, head, rule)
     schema = deletes_schema(rows.schema, head.schema)

@@ -8,12 +8,13 @@ later (`spark.read.format("eventlog")`) does the same as engine `arrow`; see
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from eventlog import Table
+from eventlog import Snapshot, Table
+from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.moments import Moment
@@ -30,11 +31,13 @@ from eventlog.readers.spark.engines import (
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
-from eventlog.readers.spark.options import STORAGE_PREFIX, located
-from eventlog.readers.spark.shares import SHARE, Work, share_out
+from eventlog.readers.spark.options import MEMORY, STORAGE_PREFIX, located, parse_spark_options
+from eventlog.readers.spark.shares import SHARE, share_out
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.segments.objects import check_sizes
+from eventlog.staging.stager import MIN_MEMORY_BYTES
+from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
 
@@ -49,8 +52,10 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     version: int | None = None,
     timestamp: Moment | None = None,
     *,
+    overflow: str = "error",
     engine: Engine = "auto",
     branch: str | None = None,
+    memory_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return a DataFrame of one version of a table.
@@ -65,9 +70,8 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     also under filters that are added to the DataFrame later. Filters on floats are not pushed into
     Parquet, which would lose -0.0, nor filters on dates and instants that may be before 1901, which
     would lose days of 1582. In a keyed table rows of one key are merged in the tasks, by engine
-    `arrow`; `jvm` reads what compaction has merged.
-
-    Costs three requests for the newest version and two for any other; more for leaves and segments.
+    `arrow`; `jvm` reads what compaction has merged. Costs three requests for the newest version and
+    two for any other; more for leaves and segments.
 
     Args:
         spark: the session.
@@ -75,10 +79,12 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
         columns: names of the columns to read, in this order; all if None.
         where: SQL text or a pyarrow expression that selects rows. Times without an offset are UTC,
             whatever the session's zone is. A pyarrow expression needs engine `arrow`.
-        version: the version to read; the newest if neither this nor `timestamp` is given.
-        timestamp: the time whose version to read; see `Table.snapshot`.
+        version: as for `eventlog.readers.scan`, like `timestamp` and `overflow`.
+        timestamp: the time whose version to read.
+        overflow: `error`, or `null`.
         engine: `auto`, `arrow` or `jvm`; see above.
         branch: the name of a branch of the table to read instead.
+        memory_bytes: bound on the rows that a task of engine `arrow` holds; see `readers.scan`.
         storage_options: see `eventlog.store.options`.
 
     Raises:
@@ -90,14 +96,11 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     check_engine(engine)
     table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
-    plan = plan_of(snapshot, columns=columns, where=where)
+    plan = _plan(snapshot, columns, where, overflow)
     if _engine(spark, table.uri, plan, engine, storage_options) == "arrow":
-        schema = to_spark(plan.schema)
-        root = located(uri, branch)
-        work = share_out(root, storage_options, snapshot, plan, declared(schema))
-        options = _options(plan, columns, where, storage_options or {})
-        options |= {"tableId": snapshot.header.table, "path": str(root)}
-        return _through_python(spark, work, schema, options)
+        options = _options(plan, columns, where, storage_options or {}, memory_bytes)
+        place = {"tableId": snapshot.header.table, "path": str(located(uri, branch))}
+        return _through_python(spark, snapshot, plan, options | place)
     # Spark does not compare the files with the sizes in the log.
     check_sizes(table.store, plan.in_scan_order(), plan.version)
     return through_jvm(spark, table.store, plan, late_columns(snapshot, plan))
@@ -144,23 +147,26 @@ def _engine(
 
 
 def _through_python(
-    spark: SparkSession, work: Work, schema: StructType, options: Mapping[str, str]
+    spark: SparkSession, snapshot: Snapshot, plan: ScanPlan, options: Mapping[str, str]
 ) -> DataFrame:
     """Return the rows that tasks read through pyarrow.
 
     Args:
         spark: the session.
-        work: what each task reads.
-        schema: the columns.
+        snapshot: the version.
+        plan: the segments to read.
         options: the same query for the data source.
     """
+    given, schema = parse_spark_options(options), to_spark(plan.schema)
+    wanted, memory = declared(schema), given.memory_bytes
+    work = share_out(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
     activate(spark)
     if hasattr(spark, "_jvm"):
         # One partition for each share. Spark knows no size for rows that it is given this way, so
         # it does not take the table for a small one and broadcast it.
         shares = [(bytearray(share),) for share in work.shares]
-        given = spark.sparkContext.parallelize(shares, max(1, len(shares)))
-        frame = spark.createDataFrame(given, SHARE, verifySchema=False)
+        parts = spark.sparkContext.parallelize(shares, max(1, len(shares)))
+        frame = spark.createDataFrame(parts, SHARE, verifySchema=False)
         if not schema.fields:
             return frame.mapInArrow(work.without_shares().places, "place tinyint").select()
         return frame.mapInArrow(work.without_shares().rows, schema)
@@ -173,15 +179,27 @@ def _through_python(
         return spark.read.format("eventlog").options(**options).load()
 
 
+def _plan(
+    snapshot: Snapshot, columns: Sequence[str] | None, where: Where | None, overflow: str
+) -> ScanPlan:
+    plan = plan_of(snapshot, columns=columns, where=where)
+    return replace(plan, rule=reader_rule(plan.rule, overflow))
+
+
 def _options(
     plan: ScanPlan,
     columns: Sequence[str] | None,
     where: Where | None,
     storage_options: Mapping[str, str],
+    memory_bytes: int | None,
 ) -> dict[str, str]:
     """Return the data source's options for the same query."""
     options = {f"{STORAGE_PREFIX}{name}": value for name, value in storage_options.items()}
     options["version"] = str(plan.version)
+    if plan.rule is not None:
+        options["overflow"] = plan.rule.overflow
+    if memory_bytes is not None:
+        options[MEMORY] = str(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
     if columns is not None:
         options["columns"] = msgspec.json.encode(list(columns)).decode()
     if isinstance(where, str):

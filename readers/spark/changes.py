@@ -35,6 +35,7 @@ from eventlog.readers.spark.shares import (
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.segments.batches import retyped
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import project
 from eventlog.store.location import open_store
 
@@ -108,7 +109,7 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
     clock = last.meta.clock
     plan = planning.plan(start, last.version, versions, table.snapshot, asked, clock)
     target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
-    return share_out([plan], table, last, schema, target)
+    return share_out([plan], table, last, schema, target, memory_bytes=given.memory_bytes)
 
 
 def share_out(
@@ -117,6 +118,8 @@ def share_out(
     columns: Snapshot,
     schema: StructType,
     target_bytes: int,
+    *,
+    memory_bytes: int | None = None,
 ) -> ChangeWork:
     """Return the work of plans, one after another.
 
@@ -126,13 +129,16 @@ def share_out(
         columns: the version that has the columns.
         schema: the columns for Spark, in this order.
         target_bytes: stored bytes per share.
+        memory_bytes: about how many bytes of Arrow data a task holds; None: the default.
 
     Raises:
         InvalidInput: the schema has columns that there are not, or that have another type.
     """
     check_schema(table_columns(schema), columns)
     _check_own(schema)
-    reading = reading_of(plans[0], table, columns.header.table, DEFAULT_BATCH_ROWS)
+    memory_bytes = DEFAULT_MEMORY_BYTES if memory_bytes is None else memory_bytes
+    name = columns.header.table
+    reading = reading_of(plans[0], table, name, DEFAULT_BATCH_ROWS, memory_bytes)
     times = {version: time for plan in plans for version, time in plan.times.items()}
     found = [step for plan in plans for step in plan.steps]
     shares = [pickle.dumps(share) for share in _shares(found, target_bytes)]

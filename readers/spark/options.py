@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
+from eventlog.staging.stager import MIN_MEMORY_BYTES
 
 READ_NAMES = (
     "version",
@@ -41,6 +42,7 @@ STREAM_READ_NAMES = (
 # Of overwrites, and of reads: a temporary view that is read and overwritten has one map of options.
 READ_VERSION = "readVersion"
 OVERWRITE_NAMES = ("replaceWhere", "start", "end", "isolation", READ_VERSION)
+MEMORY = "memoryBytes"  # of reads and writes, as a view may be both
 WRITE_NAMES = (
     "timeColumn",
     "granularity",
@@ -51,7 +53,7 @@ WRITE_NAMES = (
     *OVERWRITE_NAMES,
     "appId",
     "appSeq",
-    "memoryBytes",
+    MEMORY,
     "missing",
 )
 # Of reads and writes.
@@ -107,6 +109,15 @@ class SparkOptions:
         if text not in ("true", "false"):
             raise InvalidInput(f"option {name} must be true or false, not {text[:40]!r}")
         return text == "true"
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Option `memoryBytes`; None if it is not given.
+
+        Raises:
+            InvalidInput: it is not a whole number, or is too small.
+        """
+        return self.whole(MEMORY, low=MIN_MEMORY_BYTES)
 
     @property
     def overflow(self) -> str:
@@ -179,7 +190,7 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
                 f"reads of changes take {', '.join((*STARTING_NAMES, *CHANGES_NAMES))}; "
                 f"streams that read take {', '.join(STREAM_READ_NAMES)}; "
                 f"writes take {', '.join(WRITE_NAMES)}; "
-                f"both take {BRANCH} and {STORAGE_PREFIX}<name>; "
+                f"both take {BRANCH}, {MEMORY} and {STORAGE_PREFIX}<name>; "
                 f"creating a table takes {PROPERTY_PREFIX}<name>"
             )
     if not path:

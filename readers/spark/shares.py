@@ -24,7 +24,7 @@ from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
-from eventlog.segments.fragments import Reading
+from eventlog.segments.fragments import Reading, ahead_of
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState
@@ -132,6 +132,7 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
     plan: ScanPlan,
     wanted: pa.Schema,
     target_bytes: int = DEFAULT_TARGET_BYTES,
+    memory_bytes: int | None = None,
 ) -> ScanWork:
     """Return the work of a plan.
 
@@ -142,6 +143,7 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         plan: the segments to read.
         wanted: the columns for Spark, in this order, as `declared` or `check_schema` returns them.
         target_bytes: stored bytes per share.
+        memory_bytes: about how many bytes of Arrow data a task holds; None: the default.
     """
     store = open_store(uri, storage_options)
     _ = store.forks  # sent along with a branch, so that no task reads it
@@ -154,7 +156,9 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
         table=snapshot.header.table,
     )
-    if reading.store.near and plan.rule is None:  # merging reads logs again where it has less
+    if memory_bytes is not None:
+        reading = replace(reading, ahead_bytes=ahead_of(memory_bytes))
+    elif reading.store.near and plan.rule is None:  # merging reads logs again where it has less
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     if plan.rule is not None:
         return ScanWork(reading, _of_slices(plan, target_bytes), plan.rule)

@@ -11,6 +11,8 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   without an offset are UTC.
 - `whereArrow`: the same as a pyarrow expression, packed by `eventlog.readers.spark.expressions`.
 - `targetBytes`: stored bytes per task (default 128 MiB).
+- `memoryBytes`: about how many bytes of Arrow data a task holds (512 MiB); more rows to merge go to
+  its disk.
 - `tableId`: the id that the table must have (`Table.id`).
 - `overflow` (`error`): `null`: a null in place of a sum that does not fit its column.
 - `readChanges` (false): read what versions did to the rows (`eventlog.readers.changes`): columns of
@@ -140,7 +142,9 @@ def make_reader(
     plan = replace(plan, rule=reader_rule(plan.rule, given.overflow))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return EventLogReader(
-        share_out(given.path, given.storage, snapshot, plan, wanted, target_bytes)
+        share_out(
+            given.path, given.storage, snapshot, plan, wanted, target_bytes, given.memory_bytes
+        )
     )
 
 

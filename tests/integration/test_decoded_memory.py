@@ -8,6 +8,7 @@ import pytest
 from support.peaks import grown
 
 from eventlog import Table
+from eventlog.replication import follow
 from eventlog.writers import append, delete, overwrite, upsert
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
@@ -109,3 +110,26 @@ def test_of_keys_whose_wide_order_is_checked(tmp_path):
     upsert(t, rows(), memory_bytes=MEMORY)
     assert 500 * t.refresh().totals.bytes < ROWS * WIDTH
     assert bounded("checked", tmp_path / "t") == ROWS
+
+
+@pytest.mark.hazard("W16")
+def test_of_a_delete_by_a_predicate(tables, tmp_path):
+    root = tmp_path / "t"
+    shutil.copytree(tables / "logs", root)
+    assert bounded("deleted_by_text", root) == 2
+    assert Table.open(root).refresh().totals.rows == 2 * ROWS
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("logs", upsert), pytest.param("plain", overwrite, marks=pytest.mark.long)],
+)
+def test_of_what_two_copies_wrote_that_are_merged(tables, tmp_path, name, write):
+    """Of the rows that both overwrote those of the source are taken."""
+    roots = [tmp_path / "t", tmp_path / "other"]
+    shutil.copytree(tables / name, roots[1])
+    follow(roots[1], roots[0])
+    for shift, root in enumerate(roots, 1):
+        write(Table.open(root), rows(shift), memory_bytes=MEMORY)
+    assert bounded("merged", roots[0]) == ROWS

@@ -16,7 +16,7 @@ from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
 from eventlog.readers.spark.shares import OPEN_BYTES, pack, share_out
 from eventlog.readers.spark.workers import has_data_sources
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
 if has_data_sources():  # every test that needs them carries the mark `data_source`
     from pyspark.sql.datasource import InputPartition
@@ -403,3 +403,54 @@ def test_tasks_read_far_ahead_only_where_a_request_takes_time(table):
 def test_an_expression_that_names_columns_by_their_places_is_refused():
     with pytest.raises(InvalidInput, match="name its columns"):
         pack_expression(pc.field(1) > 5)
+
+
+def sums(local_uri):
+    """A table whose key 1 has a sum that does not fit, and one that does."""
+    columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int8())])
+    table = Table.create(
+        local_uri, columns, time_column="at", key="id", buckets=1,
+        properties={"merge": "aggregate", "merge.n": "sum"},
+    )  # fmt: skip
+    for number in (100, 100):
+        rows = [[1, 2], pa.array([0, 0], columns.field("at").type), [number, 1]]
+        upsert(table, pa.table(rows, schema=columns))
+    return table
+
+
+def read_rows(options, **more):
+    schema = load_schema(options | more)[1]
+    reader = make_reader(options | more, schema, None)
+    batches = [batch for share in reader.partitions() for batch in reader.read(share)]
+    return pa.Table.from_batches(batches).to_pylist()
+
+
+def test_a_sum_that_does_not_fit_is_an_error_or_a_null(local_uri):
+    options = {"path": sums(local_uri).uri, "columns": "id,n"}
+    with pytest.raises(InvalidInput, match=r"does not fit.*int8|int8.*does not fit"):
+        read_rows(options)
+    found = read_rows(options, overflow="null")
+    assert sorted(found, key=lambda row: row["id"]) == [{"id": 1, "n": None}, {"id": 2, "n": 2}]
+    with pytest.raises(InvalidInput, match="overflow must be error or null, not 'zero'"):
+        read_rows(options, overflow="zero")
+    told = read_rows({"path": local_uri, "readChanges": "true", "overflow": "null"})
+    assert any(row["id"] == 1 and row["n"] is None for row in told)
+
+
+@pytest.mark.parametrize("more", [{}, {"readChanges": "true"}], ids=["rows", "changes"])
+def test_the_memory_of_a_task_is_bounded_by_an_option(table, more):
+    options = {"path": table.uri, **more}
+    assert read_rows(options, memoryBytes=str(2**20)) == read_rows(options)
+    with pytest.raises(InvalidInput, match="option memoryBytes must be a whole number from"):
+        read_rows(options, memoryBytes="5")
+
+
+def test_tasks_read_ahead_what_their_memory_allows(table):
+    snapshot = table.snapshot()
+    plan = plan_of(snapshot)
+    for uri in (table.uri, "s3://bucket/table"):
+        few, many = (
+            share_out(uri, {}, snapshot, plan, plan.schema, memory_bytes=size).reading.ahead_bytes
+            for size in (2**22, 2**32)
+        )
+        assert few < 2**22 < many < 2**32

@@ -5,6 +5,7 @@ import json
 import os
 import random
 
+import pyarrow as pa
 import pytest
 from support.keyed_model import answer
 
@@ -393,3 +394,23 @@ def test_a_stream_that_lacks_columns_is_refused(spark, local_uri, tmp_path):
     assert scanned(local_uri) == answer(rows, key=["id"], kind="last")
     run(missing="null")
     assert scanned(local_uri)[0,]["name"] is None
+
+
+def test_a_sum_that_does_not_fit_is_an_error_or_a_null(spark, local_uri):
+    columns = "id bigint, at timestamp, n tinyint"
+    rows = spark.createDataFrame([(1, START, 100), (2, START, 1)], columns)
+    kinds = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("n", pa.int8())]
+    properties = {"merge": "aggregate", "merge.n": "sum"}
+    table = Table.create(
+        local_uri, pa.schema(kinds), time_column="at", key="id", properties=properties
+    )
+    for _ in range(2):
+        upsert(rows, table.uri)
+    found = read(spark, table.uri, ["id", "n"], overflow="null", memory_bytes=2**22)
+    assert sorted(map(tuple, found.collect())) == [(1, None), (2, 2)]
+    with pytest.raises(Exception, match="does not fit"):
+        read(spark, table.uri, ["id", "n"]).collect()
+    with pytest.raises(InvalidInput, match="overflow must be error or null"):
+        read(spark, table.uri, overflow="zero")
+    with pytest.raises(InvalidInput, match="memory_bytes"):
+        read(spark, table.uri, memory_bytes=5)

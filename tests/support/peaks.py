@@ -15,6 +15,7 @@ from eventlog import Table
 from eventlog.compaction import Policy, run
 from eventlog.fsck.check import fsck
 from eventlog.readers import changes, count, scan
+from eventlog.replication import merge
 from eventlog.writers import delete
 
 
@@ -53,6 +54,17 @@ def last_told(t, memory):
 
 def deleted(t, memory):
     return delete(t, where="v >= 0", memory_bytes=memory)
+
+
+def deleted_by_text(t, memory):
+    return delete(t, where="s LIKE '%x'", memory_bytes=memory)
+
+
+def merged(t, memory):
+    """Merge another copy of the table, for which nothing is to be set; `memory` is not used."""
+    other = Path(str(t.uri).removeprefix("file://")).with_name("other")
+    merge(str(other), t, take="source")
+    return scan(t).count()
 
 
 def compacted(t, memory):

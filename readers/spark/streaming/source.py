@@ -45,6 +45,7 @@ from eventlog.readers.changefeed import planning
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
     CHANGES_NAMES,
+    MEMORY,
     WRITE_NAMES,
     SparkOptions,
     parse_spark_options,
@@ -272,7 +273,8 @@ class Source:
         target = self._target_bytes or DEFAULT_TARGET_BYTES
         path, storage = self.given.path, self.given.storage
         wanted = check_schema(self._schema, self._columns)
-        work = share_out(path, storage, self._columns, plan, wanted, target)
+        memory = self.given.memory_bytes
+        work = share_out(path, storage, self._columns, plan, wanted, target, memory)
         alone = work.without_shares()
         return [InputPartition((alone, share)) for share in work.shares]
 
@@ -300,7 +302,10 @@ class Source:
         if not plans:  # the first snapshot was vacuumed, and may be left out
             return []
         target = self._target_bytes or DEFAULT_TARGET_BYTES
-        work = changes.share_out(plans, self.table, self._columns, self._schema, target)
+        memory = self.given.memory_bytes
+        work = changes.share_out(
+            plans, self.table, self._columns, self._schema, target, memory_bytes=memory
+        )
         alone = work.without_shares()
         return [InputPartition((alone, share)) for share in work.shares]
 
@@ -421,7 +426,9 @@ def make_stream_reader(
         ("version", "timestamp"),
         "is for one version: give a stream startingVersion or startingTimestamp",
     )
-    given.refuse(WRITE_NAMES, "is for writes: leave the option out")
+    given.refuse(
+        tuple(name for name in WRITE_NAMES if name != MEMORY), "is for writes: leave the option out"
+    )
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
     given.refuse(CHANGES_NAMES, "is for batch reads: a stream reads what comes; leave it out")
