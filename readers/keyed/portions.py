@@ -16,11 +16,8 @@ import pyarrow.compute as pc
 
 from eventlog.format.buckets import buckets_of
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
-from eventlog.staging import merging
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.keyed.slices import Run
-
-_FIRST_LATE = -(2**62)  # the rank of the first late row; those of logs begin at 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +56,26 @@ def sorted_portions(
     Raises:
         OSError: the disk is full.
     """
-    bucket, rank = (f"{name} of {' '.join(rule.key)}" for name in ("bucket", "rank"))
+    bucket, older = (f"{name} of {' '.join(rule.key)}" for name in ("bucket", "late"))
+    alone = runs[0].first if runs[0].first == runs[-1].last else None
 
-    def marked(tables: Iterable[pa.Table], number: int) -> Iterator[pa.Table]:
+    def marked(tables: Iterable[pa.Table], *, is_late: bool) -> Iterator[pa.Table]:
         for rows in tables:
-            places = buckets_of(rows, rule.key, rule.buckets, rule.splits)
-            ranks = pc.add(merging.row_numbers(rows.num_rows), number)
-            number += rows.num_rows
-            yield rows.append_column(bucket, places).append_column(rank, ranks)
+            if alone is None:
+                places = buckets_of(rows, rule.key, rule.buckets, rule.splits)
+            else:
+                places = pa.repeat(pa.scalar(alone, pa.int32()), rows.num_rows)
+            marks = pa.repeat(pa.scalar(is_late), rows.num_rows)
+            yield rows.append_column(bucket, places).append_column(older, marks)
 
-    every = chain(marked(late, _FIRST_LATE), marked(logs, 0))
-    order = [bucket, *rule.key]
-    with closing(sort_rows(every, [*order, rank], memory_bytes=memory_bytes)) as ordered:
+    # The sort is stable: of a key late rows come first, and each kind stays in its order.
+    every = chain(marked(late, is_late=True), marked(logs, is_late=False))
+    order = [bucket, *rule.key] if alone is None else [*rule.key]
+    with closing(sort_rows(every, order, memory_bytes=memory_bytes)) as ordered:
         for cut in _cut(whole_keys(ordered, order), bucket, runs, rule.key):
             rows = cut.rows
-            is_late = pc.less(rows.column(rank), 0)
-            rows = rows.drop_columns([bucket, rank])
+            is_late = rows.column(older)
+            rows = rows.drop_columns([bucket, older])
             yield Portion(
                 [
                     replace(run, first=max(run.first, cut.first), last=min(run.last, cut.last))
