@@ -23,6 +23,7 @@ from eventlog.compaction.planner.planning import (
     judged,
     known_of,
     plan,
+    slices_of,
 )
 from eventlog.compaction.planner.scoring import Verdict
 from eventlog.compaction.planner.slices import SliceVerdict, enough_buckets, verdicts
@@ -36,7 +37,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import buckets_split, keyed_of
-from eventlog.state.keyed.slices import runs, taken_in
+from eventlog.state.keyed.slices import taken_in
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -217,9 +218,8 @@ COMMANDS = [compact, chunks]
 def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
     live = to_segments(snapshot.entries())
-    splits = buckets_split(snapshot.layout)
-    found = verdicts(runs(live, splits), policy)
-    spent = taken_in(live, splits)
+    found = verdicts(slices_of(snapshot, live), policy)
+    spent = taken_in(live, buckets_split(snapshot.layout))
     if place.as_json:
         for verdict in found:
             terminal.json_line(_verdict_json(verdict))

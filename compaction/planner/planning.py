@@ -49,9 +49,9 @@ from eventlog.format.places import first_key
 from eventlog.format.segments import to_segments
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf
-from eventlog.state.keyed.rule import buckets_split, keyed_of
-from eventlog.state.keyed.slices import runs
+from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf, Segment
+from eventlog.state.keyed.rule import keyed_of, stored_rule
+from eventlog.state.keyed.slices import Run, readable
 from eventlog.state.small.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]
@@ -161,7 +161,7 @@ def plan(
 def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
     """Return the plan for a keyed table, whose slices are merged."""
     granularity = snapshot.layout.granularity
-    found = runs(to_segments(snapshot.entries()), buckets_split(snapshot.layout))
+    found = slices_of(snapshot, to_segments(snapshot.entries()))
     tasks = merges(
         found,
         policy,
@@ -243,7 +243,22 @@ def explain_slices(
     bounds = parse_chunk(name)
     live = to_segments(snapshot.entries(bounds.start, bounds.end))
     here = [s for s in live if s.chunk == name]
-    return tuple(verdicts(runs(here, buckets_split(snapshot.layout)), chosen))
+    return tuple(verdicts(slices_of(snapshot, here), chosen))
+
+
+def slices_of(snapshot: Snapshot, live: Iterable[Segment]) -> list[Run]:
+    """Return which segments count in which buckets of a keyed table.
+
+    Args:
+        snapshot: the table.
+        live: live segments, all those of their chunks.
+
+    Raises:
+        Corrupt: layout, schema and properties do not fit together, or a segment cannot lie where it
+            does: no merge may be planned.
+    """
+    rule = stored_rule(snapshot.layout, snapshot.stored_schema, snapshot.properties)
+    return [] if rule is None else readable(live, rule)
 
 
 def known_of(snapshot: Snapshot) -> Known:

@@ -41,7 +41,7 @@ from eventlog.state.keyed.slices import (
     applied,
     finer,
     reach,
-    runs,
+    readable,
     slice_of,
     span,
     taken_in,
@@ -108,7 +108,7 @@ def merge_slices(
     at = msgspec.structs.replace(planned, first=first, last=last, splits=splits)
     work = _Work(t, task, at, recipe, recipe.rule, policy, pulse or (lambda: None))
     work.progress = progress or work.progress
-    return work.run(runs(live, at.splits))
+    return work.run(readable(live, recipe.rule))
 
 
 def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:

@@ -25,8 +25,10 @@ from eventlog.model.records import (
     Segment,
     Transaction,
 )
+from eventlog.model.schema import first_problems, stored_time_column
 from eventlog.state import fold
 from eventlog.state.delta import Delta
+from eventlog.state.keyed.rule import stored_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,14 @@ class Step:
         void: the transactions without effect: id to reason.
         drops: the segments that it dropped.
         problems: differences between the commit and the fold; empty if there are none.
+        breaches: what the fold takes as it is, and readers or later writers refuse: of a first
+            schema, and of a layout that does not fit it.
     """
 
     void: Mapping[str, str] = field(default_factory=dict)
     drops: tuple[Segment, ...] = ()
     problems: tuple[str, ...] = ()
+    breaches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class Audit:
             Corrupt: it does not follow the previous commit, or its header differs from the fold.
                 The audit keeps its state; continue with `resume`.
         """
+        first = self.meta.schema is None
         effect = fold.effect_of(self._state, commit)
         fold.apply(effect, self._live)
         self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
@@ -126,7 +132,8 @@ class Audit:
         problems = self._check_delta(commit, delta, effect)
         for transaction in effect.taken:
             problems += self._check_restored(transaction)
-        return Step(dict(effect.void), effect.drops, tuple(problems))
+        breaches = _breaches(effect.meta) if first else []
+        return Step(dict(effect.void), effect.drops, tuple(problems), tuple(breaches))
 
     def resume(self, header: Header, commit_hash: str, past: Past) -> None:
         """Continue from the state that a version claims, after a commit that cannot be folded."""
@@ -228,6 +235,20 @@ class Audit:
         while self._changes[0].version < last:
             self._changes.popleft()
         self._floor = last
+
+
+def _breaches(meta: Meta) -> list[str]:
+    """Return what is wrong with the first schema, and with the layout beside it."""
+    if meta.schema is None:
+        return []
+    found = first_problems(meta.schema)
+    if meta.layout is not None and not found:
+        try:
+            stored_time_column(meta.schema, meta.layout.time_column)
+            stored_rule(meta.layout, meta.schema, meta.properties)
+        except Corrupt as error:
+            found.append(error.message)
+    return found
 
 
 def _same_object(add: Add, segment: Segment | None) -> bool:

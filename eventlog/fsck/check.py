@@ -35,6 +35,8 @@ from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
 from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
+from eventlog.state.keyed.rule import stored_rule
+from eventlog.state.keyed.slices import readable
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own
@@ -152,6 +154,7 @@ class _Run:
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
         self._checksummed = 0
         self._refused: set[str] = set()  # ids of segments that readers refuse
+        self._misplaced = False  # whether segments lie where they cannot, so that none is read
         self._columns: KeyColumns | None = None
         self._keys_checked: int | None = None
         self._lost: list[tuple[str, Segment]] = []
@@ -175,6 +178,7 @@ class _Run:
     def look_at_objects(self) -> None:
         """Compare the live segments with a listing, and count objects that nothing refers to."""
         self._sought = self._segments()
+        self._look_at_slices()
         wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
         self._unseen = self._held_besides(wanted)
         total, at_head = len(wanted), self._walk.audit.version == self._listed.head
@@ -198,6 +202,28 @@ class _Run:
         if at_head:
             for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
                 self._findings.add(severity, message, key, self._listed.head)
+
+    def _look_at_slices(self) -> None:
+        """Report a segment of a keyed table that cannot lie where it does."""
+        meta = self._meta()
+        if meta.layout is None or meta.schema is None:
+            return
+        try:
+            rule = stored_rule(meta.layout, meta.schema, meta.properties)
+        except Corrupt:
+            return  # reported of the first schema
+        try:
+            if rule is not None:
+                readable((self._sought or {}).values(), rule)
+        except Corrupt as error:
+            key = keys.commit_key(self._version)
+            self._findings.add("error", error.message, key, self._version)
+            self._misplaced = True
+
+    def _meta(self) -> Meta:
+        """Return the small state of the version to check."""
+        audit, kept = self._walk.audit, self._walk.kept_meta
+        return audit.meta if kept is None or self._version == audit.version else kept
 
     def compare_checksums(self, *, keys_follow: bool) -> None:
         """Read the segments, also those that are only held, and compare them with the log.
@@ -242,16 +268,14 @@ class _Run:
     def _row_checks(self) -> dict[int, RowCheck]:
         """Return how the rows of versions are read whose segments are looked at."""
         metas = {held.version: held.meta for held in self._held.values()}
-        audit, kept = self._walk.audit, self._walk.kept_meta
-        metas[self._version] = (
-            audit.meta if kept is None or self._version == audit.version else kept
-        )
+        metas[self._version] = self._meta()
         checks: dict[int, RowCheck] = {}
         for version, meta in metas.items():
             try:
                 check = RowCheck.of(self._store, version, meta)
             except Corrupt as error:
-                self._findings.add("error", error.message, keys.commit_key(version), version)
+                if not self._walk.unfit:
+                    self._findings.add("error", error.message, keys.commit_key(version), version)
                 continue
             if check is not None:
                 checks[version] = check
@@ -267,8 +291,9 @@ class _Run:
         try:
             self._columns = KeyColumns.of(self._store, audit.meta)
         except Corrupt as error:
-            key = keys.commit_key(self._listed.head)
-            self._findings.add("error", error.message, key, self._listed.head)
+            if not self._walk.unfit:
+                key = keys.commit_key(self._listed.head)
+                self._findings.add("error", error.message, key, self._listed.head)
             return
         if self._columns is None and audit.version == self._listed.head:
             raise InvalidInput(
@@ -277,7 +302,7 @@ class _Run:
 
     def check_keys(self) -> None:
         """Check the keys in the segments."""
-        if self._columns is None:
+        if self._columns is None or self._misplaced:
             return  # the log is damaged, which was reported
         self._keys_checked, damaged = check_keys(
             self._columns,

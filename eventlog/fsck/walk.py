@@ -157,6 +157,7 @@ class Walk:
         self.void: list[VoidTransaction] = []
         self.versions = self.transactions = 0
         self.broken = False  # whether a commit is damaged, so that the fold cannot be trusted
+        self.unfit = False  # whether schema and layout were reported, which readers refuse
         self._in_step = start is None
 
     def run(self, progress: Progress) -> None:
@@ -264,6 +265,9 @@ class Walk:
         room = MAX_LISTED - len(self.void)
         for transaction, reason in islice(step.void.items(), room):
             self.void.append(VoidTransaction(version, transaction, reason))
+        for breach in step.breaches:
+            self.unfit = True
+            self._find("error", breach, key, version)
         for problem in step.problems:
             self.broken = True
             self._find("error", problem, key, version)

@@ -71,9 +71,11 @@ def extend(schema: Schema, wanted: pa.Schema) -> Schema:
     may become nullable.
 
     Raises:
+        Corrupt: two columns of `schema` have one name or one id.
         InvalidInput: a column is missing from `wanted`, has another type, or is new and not
             nullable, or has a reserved name.
     """
+    to_arrow(schema)
     wanted = arguments.schema(wanted)
     old = {column.name: column for column in schema.columns}
     missing = [name for name in old if name not in wanted.names]
@@ -110,14 +112,35 @@ def check_successor(old: Schema, new: Schema) -> str | None:
     return _form_problem(new)
 
 
+def first_problems(schema: Schema) -> list[str]:
+    """Return in what the first schema of a log breaks FORMAT.md R7.2: no fold judges it."""
+    found = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
+    if shared := _shared(schema):
+        found.append(f"the first schema has two columns of one {shared}")
+    outside = [c.id for c in schema.columns if not 1 <= c.id <= schema.last_column_id]
+    if outside:
+        found.append(
+            f"the first schema has a column with id {outside[0]}, which is not 1 to "
+            f"{schema.last_column_id}, the last column id"
+        )
+    found += [
+        f"the first schema has a column {shown(column.name)}: {problem}"
+        for column in schema.columns
+        if (problem := type_problem(column.type))
+    ]
+    return found
+
+
 def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema that readers of the table get.
 
     Raises:
-        Corrupt: a type that the format does not have, or two columns of one name.
+        Corrupt: a type that the format does not have, or two columns of one name or one id: the
+            first schema of a log is what its writer made it (FORMAT.md R7.2).
     """
-    if len({column.name for column in schema.columns}) != len(schema.columns):
-        raise Corrupt("the table's schema has two columns of one name")
+    shared = _shared(schema)
+    if shared:
+        raise Corrupt(f"the table's schema has two columns of one {shared}")
     return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns])
 
 
@@ -324,15 +347,21 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
 
 def _form_problem(schema: Schema) -> str | None:
     """Return why a schema is invalid, whatever schema came before it, or None."""
-    columns = schema.columns
-    if any(
-        len(set(names)) != len(columns)
-        for names in ([c.id for c in columns], [_ascii_lower(c.name) for c in columns])
-    ):
+    if _shared(schema):
         return "a column id or a column name occurs twice"
-    for column in columns:
+    for column in schema.columns:
         if problem := type_problem(column.type):
             return f"column {column.name!r}: {problem}"
+    return None
+
+
+def _shared(schema: Schema) -> str | None:
+    """Return what two columns have in common that must differ: `id` or `name`; None: nothing."""
+    columns = schema.columns
+    if len({column.id for column in columns}) < len(columns):
+        return "id"
+    if len({_ascii_lower(column.name) for column in columns}) < len(columns):
+        return "name"
     return None
 
 

@@ -25,7 +25,7 @@ from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
 from eventlog.state.keyed.pruning import is_plain, prune
 from eventlog.state.keyed.rule import MergeRule, stored_rule
-from eventlog.state.keyed.slices import Run, check_places, runs
+from eventlog.state.keyed.slices import Run, readable
 from eventlog.state.questions import Entries
 from eventlog.state.version import VersionState
 
@@ -188,9 +188,7 @@ class Scan:
         if self.spans is not None:
             entries = entries.filter(_overlap(entries, self.spans))
         live = segments.to_segments(entries)
-        check_places(live, rule)
-        found = runs(live, rule.splits)
-        kept = prune(found, self.predicate, rule, self.time_column)
+        kept = prune(readable(live, rule), self.predicate, rule, self.time_column)
         read = {s.id: s for run in kept for s in run.segments}
         chosen = segments.from_segments(list(read.values()))
         plain = all(is_plain(run) for run in kept)

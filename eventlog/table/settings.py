@@ -20,10 +20,10 @@ from eventlog.model.records import (
     SetProperties,
     SetSchema,
 )
-from eventlog.model.schema import extend
+from eventlog.model.schema import extend, stored_time_column
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
-from eventlog.state.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of
+from eventlog.state.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of, stored_rule
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
@@ -48,6 +48,8 @@ def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> in
 def add_columns(table: OpenTable, schema: pa.Schema) -> int:
     """See `Table.add_columns`."""
     head = table.refresh()
+    stored_time_column(head.stored_schema, head.layout.time_column)
+    stored_rule(head.layout, head.stored_schema, head.properties)
     successor = extend(head.stored_schema, schema)
     check_keyed(head.layout, successor)
     return table.commit(table.transaction("schema", [SetSchema(successor)]))
@@ -74,7 +76,9 @@ def set_granularity(table: OpenTable, granularity: str) -> int:
 def set_buckets(table: OpenTable, buckets: int) -> int:
     """See `Table.set_buckets`."""
     wanted = whole(buckets, "buckets", 1, MAX_BUCKETS)
-    keyed = keyed_of(table.refresh().layout)
+    head = table.refresh()
+    keyed = keyed_of(head.layout)
+    stored_rule(head.layout, head.stored_schema, head.properties)  # there are buckets to double
     if keyed is None:
         raise InvalidInput("buckets are for keyed tables: this one has no key", table=table.uri)
     if wanted == keyed.buckets:

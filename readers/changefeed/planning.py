@@ -250,7 +250,7 @@ class _Planner:
             return
         chunks = sorted({s.chunk for s in logs})
         live = self.at(self.base).segments(chunks=chunks) if self.base >= 0 else []
-        step = steps.written(self.base, live, logs, rule.splits)
+        step = steps.written(self.base, live, logs, rule)
         kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
         self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
 
@@ -261,12 +261,12 @@ class _Planner:
         chunks = sorted({base.chunk for base in bases})
         after = self.at(version.version).segments(chunks=chunks)
         bases = [base for base in bases if steps.has_logs_above(base, after)]
-        if bases and self.question.rule is not None:
-            splits = self.question.rule.splits
+        rule = self.question.rule
+        if bases and rule is not None:
             before = self.at(version.version - 1).segments(chunks=chunks)
             # What others added in the same commit is told already, on top of what was there.
             before += [s for s in version.segments if s.chunk in chunks]
-            self.found += steps.forgotten(version.version, bases, before, after, splits)
+            self.found += steps.forgotten(version.version, bases, before, after, rule)
 
     def _replaced(self, before: Snapshot, after: Snapshot) -> None:
         between = diff(before, after)
@@ -278,7 +278,7 @@ class _Planner:
             self.found += steps.exchanged(after.version, dropped, added, timed=timed)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
-            self.found.append(steps.replaced(after.version, old, new, rule.splits))
+            self.found.append(steps.replaced(after.version, old, new, rule))
 
     def _in_time(self, segment: Segment) -> bool:
         start, end = self.question.start, self.question.end

@@ -12,7 +12,8 @@ from itertools import pairwise
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Segment
 from eventlog.readers.keyed.groups import grouped, parts
-from eventlog.state.keyed.slices import Run, in_each, runs, slice_of, span
+from eventlog.state.keyed.rule import MergeRule
+from eventlog.state.keyed.slices import Run, in_each, readable, slice_of, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +75,26 @@ class Replaced:
 Step = Appended | Exchanged | Written | Replaced
 
 
-def written(after: int, live: Iterable[Segment], logs: Iterable[Segment], splits: int) -> Written:
+def written(
+    after: int, live: Iterable[Segment], logs: Iterable[Segment], rule: MergeRule
+) -> Written:
     """Return the step of versions that only upsert and delete by key.
 
     Args:
         after: the version before the first of them.
         live: what was live at that version in the chunks of `logs`.
         logs: the segments that they added.
-        splits: how many times the buckets were split up to the last of them, or later.
+        rule: the merge rule of the last of them, or of a later version.
+
+    Raises:
+        Corrupt: a segment cannot lie where it does.
     """
-    found = runs([*live, *logs], splits)
+    found = readable([*live, *logs], rule)
     return Written(after, tuple(run for run in found if any(span(s)[0] > after for s in run.logs)))
 
 
 def replaced(
-    version: int, before: Iterable[Segment], after: Iterable[Segment], splits: int
+    version: int, before: Iterable[Segment], after: Iterable[Segment], rule: MergeRule
 ) -> Replaced:
     """Return the step of a version that replaced slices.
 
@@ -96,13 +102,16 @@ def replaced(
         version: the version.
         before: what was live before it in some chunks.
         after: what is live after it in these chunks.
-        splits: how many times the buckets were split up to this version, or later.
+        rule: the merge rule of this version, or of a later one.
+
+    Raises:
+        Corrupt: a segment cannot lie where it does.
     """
-    old, new = _by_chunk(runs(before, splits)), _by_chunk(runs(after, splits))
+    old, new = (_by_chunk(readable(live, rule)) for live in (before, after))
     pairs = [
         pair
         for chunk in sorted({*old, *new})
-        for pair in _aligned(chunk, old.get(chunk, []), new.get(chunk, []), splits)
+        for pair in _aligned(chunk, old.get(chunk, []), new.get(chunk, []), rule.splits)
         if [s.id for s in pair[0].segments] != [s.id for s in pair[1].segments]
     ]
     return Replaced(version, tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
@@ -113,7 +122,7 @@ def forgotten(
     bases: Iterable[Segment],
     before: Iterable[Segment],
     after: Iterable[Segment],
-    splits: int,
+    rule: MergeRule,
 ) -> list[Replaced]:
     """Return the steps of a version whose merges may have forgotten tombstones.
 
@@ -125,9 +134,12 @@ def forgotten(
         bases: the bases that it added.
         before: what was live before it in their chunks.
         after: what is live after it in these chunks.
-        splits: as in `replaced`.
+        rule: as in `replaced`.
+
+    Raises:
+        Corrupt: a segment cannot lie where it does.
     """
-    whole = replaced(version, before, after, splits)
+    whole = replaced(version, before, after, rule)
     made = {base.id: span(base)[1] for base in bases}
     pairs: dict[int, list[tuple[Run, Run]]] = {}
     for old, new in zip(whole.before, whole.after, strict=True):

@@ -79,7 +79,18 @@ def fits() -> list[Value]:
     def grouped(parts: Value) -> None:
         parts["properties"] |= {"merge": "partial", "merge.group.price": "at"}
 
+    def twins(name: str, other: str, field: str) -> Any:
+        def change(parts: Value) -> None:
+            columns = {c["name"]: c for c in parts["schema"]["columns"]}
+            value = columns[other][field]
+            columns[name][field] = value.upper() if field == "name" else value
+
+        return change
+
     cases = [
+        ("two columns of one id", "R7.2", "year", twins("n", "at", "id")),
+        ("two columns of one name, in capitals", "R7.2", "year", twins("n", "at", "name")),
+        ("two columns of one id in a keyed table", "R7.2", "keyed", twins("name", "at", "id")),
         ("a key without columns", "R15.2", "keyed", keyed(key=[])),
         ("a key that names a column twice", "R15.2", "keyed", keyed(key=["id", "id"])),
         ("a key of a column that is not there", "R15.2", "keyed", keyed(key=["nothing"])),
@@ -124,7 +135,19 @@ def slices() -> list[Value]:
     def again(made: Value) -> None:
         made["delta"]["adds"][-1]["slice"]["splits"] = 3
 
+    def raised(kind: str) -> Any:
+        def change(made: Value) -> None:
+            place = made["delta"]["adds"][-1]["slice"]
+            place["kind"] = kind
+            place["level"] += 1
+
+        return change
+
     return [
+        newest("keyed")
+        .edit(raised("base"), restate=True)
+        .case("a base above logs", "R15.4", REFUSE),
+        newest("keyed").edit(raised("late"), restate=True).case("late above logs", "R15.4", REFUSE),
         newest("keyed").edit(bare, restate=True).case("no slice in a keyed table", "R15.3", REFUSE),
         newest("keyed").edit(beyond, restate=True).case("a bucket not there", "R15.3", REFUSE),
         newest("split").edit(again, restate=True).case("a split to come", "R15.15", REFUSE),

@@ -974,6 +974,9 @@ class Reader:
         if version.header["version"] < newest.state["horizon"]:
             raise Vacuumed("R12.7")
         arranged, columns = version.state["layout"], version.state["schema"]
+        for field in ("id", "name"):
+            unlike = {lower(column[field]) for column in columns["columns"]}
+            need(len(unlike) == len(columns["columns"]), "R7.2")
         keyed = arranged.get("keyed")
         if keyed is not None:
             check_fit(arranged, columns["columns"], version.state["properties"])
@@ -982,6 +985,10 @@ class Reader:
                 more = keyed.get("splits", 0) - one["slice"].get("splits", 0)
                 need(more >= 0, "R15.15")
                 need((one["slice"]["last"] + 1 << max(more, 0)) <= keyed["buckets"], "R15.3")
+            for chunk in {one["chunk"] for one in version.live.values()}:
+                here = [one["slice"] for one in version.live.values() if one["chunk"] == chunk]
+                for number in range(keyed["buckets"]):
+                    check_order(here, number, keyed.get("splits", 0))
         try:
             parts = [self.segment(one, columns["columns"], keyed) for one in version.live.values()]
         except Lost:
@@ -1171,6 +1178,35 @@ def is_order(kind):
     """Whether rows can be ordered by a column of this type (R15.2)."""
     plain = isinstance(kind, str)
     return plain and (kind in (*INTEGERS, *TIMES, "string") or kind.startswith("decimal"))
+
+
+def lower(value):
+    """A text with `a` to `z` for `A` to `Z`; a number as it is (R7.2)."""
+    if not isinstance(value, str):
+        return value
+    return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in value)
+
+
+def check_order(places, number, splits):
+    """Check that what counts in a bucket lies above bases and late segments (R15.4).
+
+    Args:
+        places: the slices of all live segments of a chunk.
+        number: the bucket.
+        splits: after how many splits it is numbered so.
+    """
+    here = [
+        one
+        for one in places
+        if one["first"] <= number >> max(splits - one.get("splits", 0), 0) <= one["last"]
+    ]
+    spans = []
+    for one in here:
+        above = [o for o in here if o["level"] > one["level"]]
+        if not any(o["low"] <= one["low"] and one["high"] <= o["high"] for o in above):
+            spans.append((one["low"], one["high"], one["kind"]))
+    for low, high, kind in spans:
+        need(kind == "log" or (low, high) == min(spans)[:2], "R15.4")
 
 
 def check_fit(arranged, columns, properties):

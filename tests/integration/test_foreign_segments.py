@@ -2,16 +2,18 @@
 
 import pyarrow as pa
 import pytest
+from msgspec import UNSET
 from support.builders import replaced
 from support.foreign import COLUMNS, KEYED, foreign, rows_of, stored, table_of
 
 from eventlog import compaction
 from eventlog.errors import Corrupt, DataLoss, EventLogError
-from eventlog.format import codec
+from eventlog.format import codec, keys
 from eventlog.format.parts import describe
 from eventlog.fsck.check import fsck
 from eventlog.limits import WHOLE_BYTES
-from eventlog.model.records import Schema, SetLayout, SetSchema, Tail
+from eventlog.model.actions import Restore
+from eventlog.model.records import Add, Schema, SetLayout, SetSchema, Slice, Tail
 from eventlog.readers import changes, count, scan
 from eventlog.writers import append, delete, overwrite, upsert
 
@@ -138,24 +140,92 @@ def _schemas(table):
     again = replaced(stored.columns[0], id=stored.last_column_id + 1)
     twice = Schema(stored.id, again.id, (*stored.columns, again))
     yield layout, twice, "two columns of one name"
+    renamed = replaced(again, name=again.name.upper())
+    capitals = Schema(stored.id, again.id, (*stored.columns, renamed))
+    yield layout, capitals, "two columns of one name"
+    one_id = replaced(again, id=stored.columns[-1].id, name="other")
+    shared = Schema(stored.id, stored.last_column_id, (*stored.columns, one_id))
+    yield layout, shared, "two columns of one id"
     yield replaced(layout, time_column="nope"), stored, "no column 'nope'"
     yield replaced(layout, time_column="seen"), stored, "'seen' has type int64"
 
 
-@pytest.mark.parametrize("number", range(3))
+def _begun(monkeypatch, layout, schema):
+    """A table as another program may begin its log."""
+    with monkeypatch.context() as patched:
+        actions = [SetLayout(layout), SetSchema(schema)]
+        patched.setattr("eventlog.table.table.creation", lambda *_, **__: actions)
+        return table_of()
+
+
+@pytest.mark.parametrize("number", range(5))
 def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch):
     layout, schema, words = list(_schemas(table_of()))[number]
-    actions = [SetLayout(layout), SetSchema(schema)]  # as another program may begin a log
-    monkeypatch.setattr("eventlog.table.table.creation", lambda *_, **__: actions)
-    table = table_of()
+    table = _begun(monkeypatch, layout, schema)
     for call in (
         lambda: scan(table).to_table(),
         lambda: count(table, "id = 1"),
         lambda: changes(table, 0).to_table(),
         lambda: append(table, rows_of()),
+        lambda: table.add_columns(COLUMNS.append(pa.field("more", pa.int64()))),
     ):
         with pytest.raises(Corrupt, match=words):
             call()
+    [found] = fsck(table).findings
+    assert (found.severity, found.version, found.key) == ("error", 0, keys.commit_key(0))
+    assert words in found.message
+
+
+def _silent(stored):
+    """First schemas that break R7.2 and can be read, with the words of an audit."""
+    first, *rest = stored.columns
+    yield replaced(stored, id=2), "the first schema has id 2, not 1"
+    yield replaced(stored, last_column_id=0), "not 1 to 0"
+    yield replaced(stored, columns=(replaced(first, id=0), *rest)), "a column with id 0"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_an_audit_reports_a_first_schema_that_breaks_a_rule_without_a_reader_s_notice(
+    number, monkeypatch
+):
+    head = table_of().head()
+    schema, words = list(_silent(head.stored_schema))[number]
+    table = _begun(monkeypatch, head.layout, schema)
+    assert count(table) == 0
+    [found] = fsck(table).findings
+    assert (found.severity, found.version) == ("error", 0)
+    assert words in found.message
+
+
+def test_an_audit_reports_a_type_that_the_format_does_not_have(monkeypatch):
+    head = table_of().head()
+    *rest, last = head.stored_schema.columns
+    columns = (*rest, replaced(last, type={"element": "int64"}))
+    table = _begun(monkeypatch, head.layout, replaced(head.stored_schema, columns=columns))
+    [found] = fsck(table).findings
+    assert "is not a column type of the format" in found.message
+
+
+@pytest.mark.parametrize("buckets", [0, 3, 2**63 - 1])
+def test_a_keyed_layout_that_does_not_fit_is_corrupt_for_planners_writers_and_audits(
+    buckets, monkeypatch
+):
+    head = table_of(**KEYED).head()
+    keyed = replaced(head.layout.keyed, buckets=buckets, splits=1 if buckets == 3 else UNSET)
+    table = _begun(monkeypatch, replaced(head.layout, keyed=keyed), head.stored_schema)
+    words = "buckets"
+    for call in (
+        lambda: scan(table).to_table(),
+        lambda: upsert(table, rows_of()),
+        lambda: table.set_buckets(8),
+        lambda: compaction.run(table),
+        lambda: compaction.explain_slices(table, "all"),
+    ):
+        with pytest.raises(Corrupt, match=words):
+            call()
+    found = [finding.message for finding in fsck(table, checksums=True).findings]
+    assert len(found) == 1
+    assert words in found[0]
 
 
 @pytest.mark.hazard("W6")
@@ -312,3 +382,54 @@ def test_an_audit_with_checksums_reads_older_and_held_segments_by_their_schema()
     assert "which pin 'kept' protects, is damaged: readers refuse the segment" in held.message
     [older] = _findings(table, version=1)
     assert older.message.startswith("readers refuse the segment: column 'small'")
+
+
+def _raised(table, kind, span):
+    """Bring back what was never live: a segment of level 1, by a restore of version 0."""
+    body = stored(rows_of([1], seen=pa.array([8], pa.int64())))
+    place = Slice(kind, 0, 0, *span, 1, 0)
+    add = Add(
+        table.clock.token(), "all", table.refresh().version, 1, len(body), codec.sha256(body), 1,
+        (), slice=place,
+    )  # fmt: skip
+    assert table.store.put_if_absent(keys.key_of(add), body)
+    table.commit(table.transaction("restore", [Restore(0), add]))
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("kind", ["base", "late"])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "plain"])
+def test_a_base_or_late_segment_above_others_is_corrupt(rule, kind):
+    """It would have taken them in; what is above what could be read in two ways."""
+    table = table_of(**RULES[rule])
+    upsert(table, rows_of([1]))
+    upsert(table, rows_of([2]))
+    _raised(table, kind, (2, 2))
+    before = table.head().version
+    upsert(table, rows_of([7]))
+    words = f"has kind {kind}, and lies above segment .* in bucket 0 of chunk all"
+    for call in (
+        lambda: scan(table).to_table(),
+        lambda: count(table),
+        lambda: scan(table, where="id = 1").to_table(),
+        lambda: changes(table, before).to_table(),
+        lambda: changes(table, 0).to_table(),
+        lambda: compaction.run(table),
+        lambda: compaction.explain_slices(table, "all"),
+        lambda: delete(table, where="day is not null"),
+    ):
+        with pytest.raises(Corrupt, match=words):
+            call()
+    for options in ({}, {"keys": True, "checksums": True}):
+        found = [finding.message for finding in fsck(table, **options).findings]
+        assert sum("lies above segment" in message for message in found) == 1, found
+
+
+@pytest.mark.parametrize("kind", ["base", "late"])
+def test_a_base_or_late_segment_below_all_others_is_read(kind):
+    table = table_of(**KEYED)
+    upsert(table, rows_of([1]))
+    upsert(table, rows_of([2]))
+    _raised(table, kind, (0, 1))
+    upsert(table, rows_of([7]))
+    assert sorted(scan(table).to_table().column("id").to_pylist()) == [1, 2, 7][kind == "late" :]

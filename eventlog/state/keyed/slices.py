@@ -96,6 +96,31 @@ def check_places(entries: Iterable[Segment], rule: MergeRule) -> None:
             raise Corrupt(f"segment {entry.id} lies in bucket {last} of {rule.buckets}")
 
 
+def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
+    """Return `runs` of segments whose rows are to be read (FORMAT.md R15.3, R15.4).
+
+    Args:
+        segments: live segments, all those of their chunks.
+        rule: the table's merge rule.
+
+    Raises:
+        Corrupt: a segment lies in no bucket of the table, or a base or a late segment counts above
+            other versions, which it would have taken in.
+    """
+    segments = list(segments)
+    check_places(segments, rule)
+    found = runs(segments, rule.splits)
+    for run in found:
+        lowest = span(run.segments[0])
+        for segment in (*run.base, *run.late):
+            if span(segment) != lowest:
+                raise Corrupt(
+                    f"segment {segment.id} has kind {slice_of(segment).kind}, and lies above "
+                    f"segment {run.segments[0].id} in bucket {run.first} of chunk {run.chunk}"
+                )
+    return found
+
+
 def in_each(segment: Segment, run: Run) -> float:
     """Return the bytes of a segment in each of its buckets, if all have as many.
 
