@@ -344,5 +344,22 @@ def repeated(ids: Iterable[str], others: Iterable[str]) -> set[str]:
     return found
 
 
+class Firsts:
+    """Which segments repeat the same one, of those that were noted."""
+
+    def __init__(self) -> None:
+        self._by_end: dict[str, str] = {}
+
+    def note(self, segment_id: str) -> None:
+        """Note a segment."""
+        self._by_end[_told(segment_id)[:16]] = segment_id
+
+    def of(self, segment_id: str) -> str:
+        """Return the id of the first segment that this one repeats, or its own."""
+        while repeats(segment_id) and segment_id[16:] in self._by_end:
+            segment_id = self._by_end[segment_id[16:]]
+        return segment_id
+
+
 def _told(text: str) -> str:
     return codec.sha256(text.encode())

@@ -18,7 +18,7 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import translated
-from eventlog.merging.history import Act, Step, chunks_of, old_rows, repeats
+from eventlog.merging.history import Act, Firsts, Step, chunks_of, old_rows, repeats
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
 from eventlog.state.keyed.rule import MergeRule, splits_of
@@ -72,7 +72,11 @@ class KeyedPlanner(Planner):
         self._placed: set[str] = set()  # the target's own segments that have their place
         self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
         self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
-        self._arrived: dict[str, int] = {}  # at the source since they parted, in which version
+        # What arrived at the source since they parted, by what it repeats, and in which versions.
+        self._arrived: dict[str, list[int]] = {}
+        self._firsts = Firsts()
+        for name in self._ours:
+            self._firsts.note(name)
         self._there: dict[str, Segment] = {}  # what of it the source has live
         for step in () if past is None else past.source:
             self._note(step)
@@ -96,8 +100,13 @@ class KeyedPlanner(Planner):
         for act in step.acts:
             for drop in act.drops:
                 self._there.pop(drop.id, None)
-            self._arrived.update((s.id, span(s)[0]) for s in act.adds)
+            for segment in act.adds:
+                self._firsts.note(segment.id)
+                self._arrive(segment, span(segment)[0])
             self._there.update((s.id, s) for s in act.adds)
+
+    def _arrive(self, segment: Segment, version: int) -> None:
+        self._arrived.setdefault(self._firsts.of(segment.id), []).append(version)
 
     def rest(self) -> Carried | None:
         """Return the target's own transactions that the source has not, once more."""
@@ -105,7 +114,7 @@ class KeyedPlanner(Planner):
             return None
         found = self._last
         for act in self._unseen():
-            found = found.then(self._repeat(act, act.adds))
+            found = found.then(self._repeat(act, act.adds, self._dropped))
         return None if found.is_empty else found
 
     @property
@@ -132,17 +141,27 @@ class KeyedPlanner(Planner):
                 act.version,
             )
         mine = act.adds if self._unit is None else self._unit.adds
-        self._arrived.update((s.id, act.version) for s in mine)
-        return self._repeat(act, mine) if self._repeats else None
+        for segment in mine:
+            self._arrive(segment, act.version)
+        return self._repeat(act, mine, self._overwrites) if self._repeats else None
 
-    def _repeat(self, act: Act, mine: Sequence[Segment]) -> Carried:
-        """Return those segments of the target once more that must come after what is carried."""
+    def _repeat(
+        self, act: Act, mine: Sequence[Segment], lost: Callable[[Segment, Act], bool]
+    ) -> Carried:
+        """Return those segments of the target once more that must come after what is carried.
+
+        Args:
+            act: a transaction of one of the two, which both have.
+            mine: the segments that the target has of it.
+            lost: whether it dropped a segment that was to be added once more.
+        """
         if self._past is None:
             raise PastNeeded
         if mine is act.adds:
             self._check_above(act, self._past.target)
         gone = {drop.chunk for drop in act.drops} if not act.merges_slices else set()
-        drops = [(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]
+        # against repeated-rows-dropped-with-others
+        drops = [(i, s.chunk) for i, s in self._again.items() if s.chunk in gone and lost(s, act)]
         for name, chunk in drops:
             del self._again[name]
             if chunk in self._chunks:
@@ -301,8 +320,9 @@ class KeyedPlanner(Planner):
 
     def _was_seen(self, entry: Segment, act: Act) -> bool:
         """Return whether the source had the rows of a segment when it overwrote its chunk."""
-        if entry.id in self._arrived:  # against rows-beside-an-overwrite-dropped
-            return not self._stays(entry, act)
+        # against rows-beside-an-overwrite-dropped
+        if self._firsts.of(entry.id) in self._arrived:
+            return self._overwrites(entry, act)
         if slice_of(entry).low is None:
             return True
         seen = set(self._parts_seen(entry, act))
@@ -315,14 +335,29 @@ class KeyedPlanner(Planner):
             )
         return False not in seen
 
-    def _stays(self, entry: Segment, act: Act) -> bool:
-        """Return whether the source keeps the rows of a segment when it drops others of the chunk.
+    def _overwrites(self, entry: Segment, act: Act) -> bool:
+        """Return whether the source drops the rows of a segment that arrived there.
 
-        They were written beside an overwrite, here or where it was carried from.
+        It keeps what was written beside an overwrite, there or where this was carried from.
         """
-        gone, version = {drop.id for drop in act.drops}, self._arrived[entry.id]
+        gone, versions = (
+            {drop.id for drop in act.drops},
+            self._arrived.get(self._firsts.of(entry.id), ()),
+        )
         kept = (s for s in self._there.values() if s.chunk == entry.chunk and s.id not in gone)
-        return any(span(s)[0] <= version <= span(s)[1] and _meet(s, entry) for s in kept)
+        return not any(
+            span(s)[0] <= version <= span(s)[1] and _meet(s, entry)
+            for s in kept
+            for version in versions
+        )
+
+    def _dropped(self, entry: Segment, act: Act) -> bool:
+        """Return whether the target itself dropped what a segment is to repeat."""
+        first = self._ours.get(self._firsts.of(entry.id))
+        gone = (self._ours[drop.id] for drop in act.drops if drop.id in self._ours)
+        return first is not None and any(
+            span(s)[0] <= span(first)[0] <= span(s)[1] and _meet(s, first) for s in gone
+        )
 
     def _parts_seen(self, entry: Segment, act: Act) -> Iterator[bool]:
         """Yield of what a segment of the target was made whether the source overwrote it, too."""
@@ -337,9 +372,9 @@ class KeyedPlanner(Planner):
             for s in ours.adds:
                 within = s.chunk == entry.chunk and low <= span(s)[0] <= high
                 if s.id == entry.id if alone else within:
-                    made, arrived = True, s.id in self._arrived
+                    made, arrived = True, self._firsts.of(s.id) in self._arrived
                     # against rows-beside-a-carried-overwrite-dropped
-                    yield not self._stays(s, act) if arrived else theirs
+                    yield self._overwrites(s, act) if arrived else theirs
         if not (alone and made) and low <= self._pair.common:
             yield True
 

@@ -105,8 +105,15 @@ MERGES = (
         "rows-beside-a-carried-overwrite-dropped",
         "G4",
         "what an overwrite of a third copy had not seen stays, merged with other rows, too",
-        becomes("not False if arrived else theirs"),
-        "test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays",
+        becomes("True if arrived else theirs"),
+        "test_copies_become_one_again_by_the_commands_that_messages_name",
+    ),
+    mutant(
+        "repeated-rows-dropped-with-others",
+        "G4",
+        "an overwrite that both have drops no rows that lie above it",
+        becomes("[(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]"),
+        "test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it",
     ),
     mutant(
         "carried-overwrite-of-what-stays",

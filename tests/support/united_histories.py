@@ -26,6 +26,7 @@ from eventlog.replication import merge
 
 NAMED = re.compile(r"`eventlog merge ([^`]*) --take source` or `--take target`")
 ROUNDS = 6
+OFTEN = 5  # one of so many histories overwrites more often
 LEAST = {
     "became one": 0.95,
     "conflict": 0.1,
@@ -127,6 +128,8 @@ class UnitedHistory(Ways, ForkedHistory):
         for number in range(len(self.sides), self.chance.choice([2, 3, 3, 4])):
             self.sides.append(Side(number, copied(origin.store)))
         self.ways = self.edges()
+        if seed % OFTEN == 3:
+            self.CHOICES = self.CHOICES | {"overwrite": 4, "merge": 6, "restore": 2}
         self.open = set()  # rows that somebody removed, restored or left out: either is right
 
     def restore(self, side):
@@ -174,6 +177,8 @@ class UnitedKeyed(Ways, KeyedFork):
         for number in range(len(self.sides), self.chance.choice([2, 2, 3])):
             self.sides.append(Side(number, copied(origin.store)))
         self.ways = self.edges()
+        if seed % OFTEN == 3:
+            self.CHOICES = self.CHOICES | {"replace_chunk": 5, "merge": 6, "write": 4}
 
     def checked(self, source, target, take=None):
         done = merge(source.handle(), target.handle(), take=take)

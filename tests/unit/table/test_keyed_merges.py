@@ -65,15 +65,15 @@ def shown(table):
     return {r["k"]: (r["v"], r["w"]) for r in scan(table, ["k", "v", "w"]).to_table().to_pylist()}
 
 
-def merged_both_ways(one, two):
-    """The rows of both, for both orders of merging, which must agree."""
+def merged_both_ways(one, two, rounds=1):
+    """The rows of both, for both orders of merging, which must agree after so many rounds."""
     found = []
     for order in ((0, 1), (1, 0)):
         pair = [
             Table.open("", store=copied(t.store), clock=ManualClock(START_MS + 10**9, 90 + n))
             for n, t in enumerate((one, two))
         ]
-        for source in order:
+        for source in order * rounds:
             replication.merge(pair[source], pair[1 - source])
         for source in order:
             assert replication.merge(pair[source], pair[1 - source]).commits == 0
@@ -267,22 +267,46 @@ def test_g4_an_overwrite_drops_no_overwrite_that_its_side_had_not_seen():
 
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("merged_meanwhile", [False, True])
-def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhile):
+@pytest.mark.parametrize("repeated", [False, True])
+def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhile, repeated):
     table = keyed()
     put(table, (1, "old", None))
     one, two = cut_off(table)
     clock = ManualClock(START_MS + 2 * 10**6, 78)
     three = Table.open("", store=copied(table.store), clock=clock)
-    put(two, (1, "two", None), (3, "two", None))
-    put(one, (4, "one", None))
-    replication.merge(two, one)
-    replication.merge(one, two)
+    for n, side in enumerate((one, two)):
+        put(side, (1, str(n), None), (2 + n, str(n), None))
+    sides = sorted((one, two), key=lambda side: side.refresh().commit_hash, reverse=not repeated)
+    one, two = sides  # the upper one repeats rows
+    for source, target in [(two, one), (one, two)][:: -1 if repeated else 1]:
+        replication.merge(source, target)
+    wanted = shown(two) | {5: ("three", None)}
     replace_all(three, 5, "three")
     replication.merge(three, one)
     if merged_meanwhile:
         merge_all(two)
-    wanted = {k: (v, None) for k, v in [(1, "two"), (3, "two"), (4, "one"), (5, "three")]}
     assert shown(one) == wanted
+    # Where states are made one, a record of it goes back.
+    assert merged_both_ways(one, two, rounds=2) == wanted
+
+
+@pytest.mark.hazard("G4")
+def test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it():
+    """Rows that must come after those of the lower side are there twice, and go only together."""
+    table = keyed()
+    put(table, (1, "old", None), (6, "old", None))
+    one, two = cut_off(table)
+    clock = ManualClock(START_MS + 2 * 10**6, 78)
+    three = Table.open("", store=copied(table.store), clock=clock)
+    for n, side in enumerate((one, two)):
+        put(side, (1, str(n), None), (2 + n, str(n), None))
+    one, two = sorted((one, two), key=lambda side: side.refresh().commit_hash)
+    replace_all(three, 5, "three")
+    put(one, (1, "later", None))
+    for source, target in ((three, two), (two, one), (one, two)):
+        replication.merge(source, target)
+    wanted = {1: shown(one)[1], 2: ("0", None), 3: ("1", None), 5: ("three", None)}
+    assert wanted[1] != ("later", None)  # the rows of the upper side come after it
     assert merged_both_ways(one, two) == wanted
 
 
