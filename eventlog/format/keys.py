@@ -29,6 +29,11 @@ _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.p
 BRANCHES_PREFIX = "_branches/"
 FORK_KEY = "_fork.json"
 _BRANCH_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]{0,99}", re.ASCII)
+_FORK_KEY = re.compile(
+    rf"((?:_branches/{_BRANCH_NAME.pattern}/[0-9a-f]{{32}}/)*_branches/{_BRANCH_NAME.pattern})"
+    r"/_fork\.json",
+    re.ASCII,
+)
 _EPOCH = re.compile(r"data/(\d{12})/", re.ASCII)
 _HEX32 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -220,6 +225,15 @@ def branch_place(name: str, branch_id: str) -> str:
         InvalidInput: no branch may have this name.
     """
     return f"{branch_root(name)}/{branch_id}"
+
+
+def parse_fork_key(key: str) -> tuple[str, ...] | None:
+    """Return the names of the branches on the way to a `_fork.json`, or None for other keys.
+
+    `("audit", "fix")` for that of the branch `fix` of the branch `audit`, whatever their ids are.
+    """
+    match = _FORK_KEY.fullmatch(key)
+    return tuple(match[1].split("/")[1::3]) if match else None
 
 
 def branch_uri(uri: str, name: str) -> str:

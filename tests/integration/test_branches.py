@@ -650,3 +650,57 @@ def test_one_damaged_branch_does_not_hide_the_others():
     assert found.keys() == {"_branches/a/_fork.json", "_branches/b/_fork.json"}
     assert "'a' is damaged" in found["_branches/a/_fork.json"].message
     assert found["_branches/b/_fork.json"].severity == "warning"
+
+
+BROKEN = {
+    "a byte": lambda body: body[:60] + bytes([body[60] ^ 1]) + body[61:],
+    "empty": lambda _: b"",
+    "missing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("above", ["a", "a/b"])
+def test_a_branch_that_cannot_be_opened_is_not_deleted_with_its_branches(above, broken):
+    store = MemoryStore()
+    append(filled(store).branch("a"), events(2, first=100))
+    append(on(store, "a", seed=510).branch("b"), events(1, first=200))
+    append(on(store, "a", "b", seed=520).branch("c"), events(1, first=300))
+    depth = above.count("/") + 1
+    forks = sorted((k for k in stored(store, "_branches/") if k.endswith("_fork.json")), key=len)
+    key = forks[depth - 1]
+    good = store.get(key)
+    store.delete([key])
+    if (body := BROKEN[broken](good)) is not None:
+        store.put_if_absent(key, body)
+    before = stored(store, "_branches/")
+    names = above.split("/")
+    parents = [on(store, *names[:n], seed=530 + n) for n in range(depth)]
+    for parent, name in zip(parents, names, strict=True):
+        with pytest.raises(errors.InvalidInput, match=r"_fork\.json|delete b first"):
+            parent.delete_branch(name)
+    assert stored(store, "_branches/") == before
+    [found] = fsck(parents[-1]).findings
+    assert (found.severity, found.key.rpartition("/")[2]) == ("error", "_fork.json")
+    assert "is damaged" in found.message
+    store.delete([key])
+    store.put_if_absent(key, good)
+    assert numbers(on(store, "a", "b", "c")) == [0, 1, 2, 3, 100, 101, 200, 300]
+    on(store, "a", "b", seed=540).delete_branch("c")
+    on(store, "a", seed=550).delete_branch("b")
+    on(store, seed=560).delete_branch("a")
+    assert not stored(store, "_branches/")
+
+
+def test_a_branch_that_cannot_be_opened_is_deleted_once_its_branches_are_given_up():
+    store = MemoryStore()
+    filled(store).branch("a")
+    append(on(store, "a").branch("b"), events(1, first=200))
+    store.delete(["_branches/a/_fork.json"])
+    with pytest.raises(errors.InvalidInput) as told:
+        on(store).delete_branch("a")
+    [key] = [key for key in stored(store, "_branches/") if key.endswith("_fork.json")]
+    assert f"remove the object {key} by hand" in str(told.value)
+    store.delete([key])
+    on(store).delete_branch("a")
+    assert not stored(store, "_branches/")

@@ -1,6 +1,6 @@
 """Mutants of branches: what lies where, who writes where, and what holds what a branch reads."""
 
-from mutants.swap import becomes, mutant, never, skip
+from mutants.swap import always, becomes, mutant, never, skip
 
 BRANCHES = (
     mutant(
@@ -100,6 +100,13 @@ BRANCHES = (
         "a branch with branches is not deleted",
         never,
         "test_a_branch_of_a_branch",
+    ),
+    mutant(
+        "branches-of-a-damaged-branch-deleted",
+        "V2",
+        "a branch that cannot be opened is not deleted with its branches",
+        always,
+        "test_a_branch_that_cannot_be_opened_is_not_deleted_with_its_branches",
     ),
     mutant(
         "branch-counts-its-parents-segments",

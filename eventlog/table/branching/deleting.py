@@ -15,7 +15,13 @@ from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
 from eventlog.model.records import Fork, Unpin
 from eventlog.store.branching.branch import BranchStore
-from eventlog.table.branching.names import fork_of, is_held, pin_name, stored_names
+from eventlog.table.branching.names import (
+    fork_of,
+    forks_below,
+    is_held,
+    pin_name,
+    stored_names,
+)
 from eventlog.table.ports import OpenTable
 
 _BATCH = 1000  # keys of one delete request
@@ -32,8 +38,7 @@ def delete(table: OpenTable, name: str) -> None:
             table=table.uri,
         )
     fork = _readable_fork(table, name)
-    if fork is not None:
-        _check_without_branches(table, fork)
+    _check_without_branches(table, name, fork)
     _delete_fork(table, root)
     _delete_objects(table, name)
     if pin is None:
@@ -66,25 +71,48 @@ def of_others(names: Iterable[str], root: str, living: str | None) -> list[str]:
     return [key for key in names if not key.startswith(kept)]  # against next-branch-deleted-too
 
 
-def _check_without_branches(table: OpenTable, fork: Fork) -> None:
-    """Check that a branch has no branches.
+def _check_without_branches(table: OpenTable, name: str, fork: Fork | None) -> None:
+    """Check that a branch has no branches, whose rows would be deleted with its own (R16.7).
+
+    Args:
+        table: the parent.
+        name: of the branch.
+        fork: of the branch; None if it has no `_fork.json` that can be read. Then the branches
+            below every id count.
 
     Raises:
-        InvalidInput: it has; they read its segments.
+        InvalidInput: it has some.
     """
-    branch = BranchStore(table.store, fork.name, fork)
-    below = [
-        child
-        for child in stored_names(branch)
-        if _is_there(table, f"{keys.branch_place(fork.name, fork.id)}/{_fork_key(child)}")
-    ]
-    if below:  # against branch-deleted-under-its-branches
+    below = [] if fork is None else _children(table, fork)
+    if fork is not None and below:  # against branch-deleted-under-its-branches
+        uri = BranchStore(table.store, name, fork).uri
         raise InvalidInput(
-            f"branch {fork.name!r} has branches, which read its rows: delete "
-            f"{', '.join(below[:10])} first "
-            f"({command('branch', branch.uri, below[0], '--delete')})",
+            f"branch {name!r} has branches, which read its rows: delete "
+            f"{', '.join(below[:10])} first ({command('branch', uri, below[0], '--delete')})",
             table=table.uri,
         )
+    place = keys.branch_root(name) if fork is None else keys.branch_place(name, fork.id)
+    lost = next(forks_below(table.store, place), None)
+    if lost is None:  # against branches-of-a-damaged-branch-deleted
+        return
+    names, key = lost
+    raise InvalidInput(
+        f"branch {'/'.join(names)!r} would be deleted with branch {name!r}, and `_fork.json` of "
+        f"branch {'/'.join(names[:-1])!r}, by which it is opened, is missing or damaged. Put that "
+        "object back from a copy, and delete the inner branch first; or, to give up both, remove "
+        f"the object {key} by hand, and delete branch {name!r} again",
+        table=table.uri,
+    )
+
+
+def _children(table: OpenTable, fork: Fork) -> list[str]:
+    """Return the names of the branches that a branch has."""
+    place = keys.branch_place(fork.name, fork.id)
+    return [
+        child
+        for child in stored_names(BranchStore(table.store, fork.name, fork))
+        if _is_there(table, f"{place}/{_fork_key(child)}")
+    ]
 
 
 def _delete_fork(table: OpenTable, root: str) -> None:

@@ -163,6 +163,21 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
         raise
 
 
+def forks_below(store: ObjectStore, place: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each `_fork.json` of a branch of a branch: the names on the way to it, and its key.
+
+    It tells of branches where those above them cannot be opened. Lists every object there.
+
+    Args:
+        store: of the parent.
+        place: the root of a branch, or that and an id, without a trailing slash.
+    """
+    for row in store.list(f"{place}/"):
+        names = keys.parse_fork_key(row.key)
+        if names is not None and len(names) > 1:
+            yield names, row.key
+
+
 def forks(store: ObjectStore) -> list[Fork]:
     """Return where the branches of a table fork, without those whose fork cannot be read.
 

@@ -12,6 +12,7 @@ from eventlog.log.log import Log
 from eventlog.model.records import Meta
 from eventlog.table.branching.names import (
     fork_of,
+    forks_below,
     is_held,
     is_passed,
     pin_name,
@@ -50,7 +51,14 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
             yield key, "error", message
             continue
         pin = pin_name(store, name)
-        if fork is None:
+        below = None if fork else next(forks_below(store, keys.branch_root(name)), None)
+        if below is not None:
+            message = (
+                f"branch {name!r} is damaged: `_fork.json` is missing, and branch "
+                f"{'/'.join(below[0])!r} is there. Put `_fork.json` back from a copy"
+            )
+            yield key, "error", message
+        elif fork is None:
             message = (
                 f"branch {name!r} is unfinished, or was not deleted completely: "
                 f"{command('branch', store.uri, name)} goes on, with --delete it removes the rest"
