@@ -114,6 +114,7 @@ class KeyedPlanner(Planner):
             return None
         found = self._last
         for act in self._unseen():
+            self._check_above(act, self._past.target if self._past else ())
             found = found.then(self._repeat(act, act.adds, self._dropped))
         return None if found.is_empty else found
 
@@ -140,6 +141,8 @@ class KeyedPlanner(Planner):
                 "order would differ: merge each other log into one of the two only",
                 act.version,
             )
+        if act.is_state and act.adds and self._repeats:
+            raise Conflict("it made two logs one by their states, in their places", act.version)
         mine = act.adds if self._unit is None else self._unit.adds
         for segment in mine:
             self._arrive(segment, act.version)
@@ -157,8 +160,6 @@ class KeyedPlanner(Planner):
         """
         if self._past is None:
             raise PastNeeded
-        if mine is act.adds:
-            self._check_above(act, self._past.target)
         gone = {drop.chunk for drop in act.drops} if not act.merges_slices else set()
         # against repeated-rows-dropped-with-others
         drops = [(i, s.chunk) for i, s in self._again.items() if s.chunk in gone and lost(s, act)]
