@@ -23,10 +23,9 @@ from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small import timing
-from eventlog.store.branching.roots import held_from
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
-from eventlog.table.restoration import commit_restoration, restoration, undone, units_text
+from eventlog.table.restoration import prepared, units_text
 
 _owner = click.option("--owner", help="Owner of the pin; by default this user on this host.")
 
@@ -148,14 +147,12 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
     Schema and properties stay as they are. Rows committed in the meantime are a conflict.
     """
     table = place.open()
-    head = table.snapshot()
-    target = table.snapshot(version)
-    held = held_from(table.store.forks)
-    actions = restoration(head, target, table.uri, held, forget_units=forget_units)
-    units = undone(head, target)
+    head, target = table.snapshot(), table.snapshot(version)
+    restore = prepared(table, head, target, forget_units=forget_units)
+    actions, units = restore.actions, restore.undone
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
-    committed = None if dry_run else commit_restoration(table, actions, head, version)
+    committed = None if dry_run else restore.commit(table)
     if place.as_json:
         terminal.json_document(
             {

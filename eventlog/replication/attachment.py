@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from eventlog.arguments import opened, text
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput
 from eventlog.log.log import Log
@@ -116,6 +117,7 @@ def replicas(table: Table) -> dict[str, Replica]:
     Raises:
         TableNotFound: the table is gone.
     """
+    opened(table)
     return dict(table.refresh().meta.replicas)
 
 
@@ -130,7 +132,8 @@ def detach(table: Table, name: str) -> int:
         CommitConflict: it was attached anew in the meantime.
         InvalidInput: no replica of this name is attached.
     """
-    return _remove(table, "detach", name, lambda token: Detach(name, token))
+    opened(table)
+    return _remove(table, "detach", text(name, "name"), lambda token: Detach(name, token))
 
 
 def break_replica(table: Table, name: str) -> int:
@@ -147,6 +150,8 @@ def break_replica(table: Table, name: str) -> int:
         CommitConflict: it was attached anew in the meantime.
         InvalidInput: no replica of this name is attached.
     """
+    opened(table)
+    name = text(name, "name")
     head, again = table.refresh(), list[Action]()
     with suppress(Corrupt):  # a damaged branch stops the next vacuum, and not the taking over
         # against taking-over-without-its-branches

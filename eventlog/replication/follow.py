@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from eventlog.arguments import choice
+from eventlog.arguments import choice, text
 from eventlog.clock import Clock, SystemClock
 from eventlog.display import command
 from eventlog.errors import (
@@ -142,7 +142,7 @@ class Follower:
             `step` raises `Gap`.
 
     Raises:
-        InvalidInput: the target is the source.
+        InvalidInput: the target is the source, or the name is no text of 1 to 255 characters.
     """
 
     def __init__(
@@ -159,6 +159,8 @@ class Follower:
         if same_root(source.store, target):
             raise InvalidInput(f"{target.uri} cannot follow itself: choose an empty root")
         _check_apart(real_root(source.uri), real_root(target.uri))
+        if name is not None:
+            text(name, "name")
         self._source, self._target, self._clock = source, target, clock
         self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)

@@ -1,8 +1,8 @@
 """Restore: the transaction that makes the segments of an earlier version live again. Also drops.
 
-`restoration` does no I/O, and `commit_restoration` commits what it returns. Nothing is copied:
-segments above the horizon cannot have been vacuumed, so they are added again under their own ids
-(FORMAT.md R12.3).
+`prepared` says what a restore does, and `Prepared.commit` does it. Nothing is copied: segments
+above the horizon cannot have been vacuumed, so they are added again under their own ids (FORMAT.md
+R12.3).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from eventlog.model.records import Action, AppReset, Drop, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.holds import check_kept
+from eventlog.store.branching.roots import held_from
 from eventlog.table.ports import OpenTable
 
 _SHOWN = 20  # apps that a message names
@@ -133,20 +134,49 @@ def units_text(units: Sequence[UndoneUnits]) -> str:
     return "; ".join(named) + (f"; and those of {more} more apps" if more > 0 else "")
 
 
-def commit_restoration(
-    table: OpenTable, actions: Sequence[Action], head: Snapshot, version: int
-) -> int:
-    """Commit the restoration of `version` that is based on `head`; return the committed version.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore that is not committed yet.
 
-    Rows committed after `head` are a conflict. Without actions nothing is committed.
-
-    Raises: see `Table.restore`.
+    Attributes:
+        head: the version that it is based on.
+        target: the version to bring back.
+        actions: what it commits; none if the target's segments are the live ones.
+        undone: the units of work that it undoes.
     """
-    if not actions:
-        return head.version
-    table.log.check_there(actions, version)
-    info = {"restored": str(version)}
-    return table.commit(table.transaction("restore", actions, read_version=head.version, info=info))
+
+    head: Snapshot
+    target: Snapshot
+    actions: Sequence[Action]
+    undone: tuple[UndoneUnits, ...]
+
+    def commit(self, table: OpenTable) -> int:
+        """Commit it, and return the committed version; that of `head` without actions.
+
+        Rows committed after `head` are a conflict.
+
+        Raises: see `Table.restore`.
+        """
+        head, version = self.head.version, self.target.version
+        if not self.actions:
+            return head
+        table.log.check_there(self.actions, version)
+        info = {"restored": str(version)}
+        done = table.transaction("restore", self.actions, read_version=head, info=info)
+        return table.commit(done)
+
+
+def prepared(
+    table: OpenTable, head: Snapshot, target: Snapshot, *, forget_units: bool = False
+) -> Prepared:
+    """Return what restoring `target` does; see `restoration`.
+
+    Raises:
+        VersionVacuumed: the target is below the horizon.
+    """
+    held = held_from(table.store.forks)
+    actions = restoration(head, target, table.uri, held, forget_units=forget_units)
+    return Prepared(head, target, actions, undone(head, target))
 
 
 def commit_drops(table: OpenTable, drops: Sequence[Drop], reason: str) -> int:

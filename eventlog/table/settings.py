@@ -32,14 +32,14 @@ from eventlog.table.ports import OpenTable
 
 def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> int:
     """See `Table.set_properties`."""
-    head = table.refresh()
-    fixed = sorted(name for name in mapping(properties, "properties") if is_merge(name))
+    head, properties = table.refresh(), mapping(properties, "properties")
+    fixed = sorted(name for name in properties if is_merge(name))
     if fixed:
         raise InvalidInput(
             f"property {fixed[0]} is part of the merge rule, which a table gets when it is created "
             "and keeps: it gives every version its answer"
         )
-    changes = property_changes(mapping(properties, "properties"), head.properties)
+    changes = property_changes(properties, head.properties)
     setting = {**head.properties, **properties}.get(PROPERTY)
     stats_columns(head.stored_schema, setting, head.layout.time_column)
     return table.commit(table.transaction("properties", [SetProperties(changes)]))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog.arguments import text, whole
+from eventlog.arguments import opened, text, whole
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.committer import Committer
 from eventlog.commit.framing import write_keyframe
@@ -48,7 +48,6 @@ from eventlog.query.moments import Moment, to_ms
 from eventlog.state.delta import drop_of
 from eventlog.state.version import VersionState
 from eventlog.store.branching.branch import BranchStore
-from eventlog.store.branching.roots import held_from
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
@@ -361,13 +360,11 @@ class Table:
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
-        head = self.refresh()
-        held = held_from(self.store.forks)
-        target = self.snapshot(version)
-        actions = restoration.restoration(head, target, self.uri, held, forget_units=forget_units)
-        committed = restoration.commit_restoration(self, actions, head, version)
-        if actions and not forget_units:
-            restoration.warn_undone(restoration.undone(head, target), version)
+        head, target = self.refresh(), self.snapshot(version)
+        restore = restoration.prepared(self, head, target, forget_units=forget_units)
+        committed = restore.commit(self)
+        if restore.actions and not forget_units:
+            restoration.warn_undone(restore.undone, target.version)
         return committed
 
     def undone_units(self, version: int) -> tuple[UndoneUnits, ...]:
@@ -399,7 +396,7 @@ class Table:
             InvalidInput: there is none among `segments`, or something else than a segment; or a
                 part of a chunk of a keyed table.
         """
-        lost = list(segments)
+        lost = list(segments) if isinstance(segments, Iterable) else []
         if not lost or not all(isinstance(segment, Segment) for segment in lost):
             raise InvalidInput("give at least one segment to drop, of Snapshot.segments()")
         drops = {segment.id: drop_of(segment) for segment in lost}
@@ -500,6 +497,7 @@ class Table:
         """
         if isinstance(branch, str):
             branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
+        opened(branch)
         return publish(branch, self, take=take, dry_run=dry_run)
 
     def delete_branch(self, name: str) -> None:

@@ -1,6 +1,7 @@
 """Odd arguments of the public functions: an error of eventlog's own, and nothing is committed."""
 
 import datetime as dt
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -17,13 +18,14 @@ from click.testing import CliRunner
 from support import repeatable
 from support.builders import create, events
 
-from eventlog import Table, compaction, errors
+from eventlog import Table, compaction, errors, replication
 from eventlog.cli.program import build
 from eventlog.model.properties import SETTINGS
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 
 LONE = "\ud800"
+NUMBERS = itertools.count()  # of copies
 ODD = [
     True, False, -1, 0, 1, 7, 2**31, 2**63, -(2**63), 10**400, 0.0, 1.0, 1.5, -0.0, 1e300, math.nan,
     math.inf, Decimal(1), Decimal("NaN"), Fraction(1, 2), 1j, np.int64(1), np.int64(-1),
@@ -84,6 +86,14 @@ CALLS = {
     "set_granularity": lambda t, v: t.set_granularity(v),
     "set_buckets": lambda t, v: t.set_buckets(v),
     "add_columns": lambda t, v: t.add_columns(v),
+    "drop_segments.segments": lambda t, v: t.drop_segments(v, reason="lost"),
+    "merge.branch": lambda t, v: t.merge(v),
+    "follow.name": lambda t, v: replication.follow(t, f"memory://odd-{next(NUMBERS)}", name=v),
+    "detach.table": lambda _, v: replication.detach(v, "x"),
+    "detach.name": replication.detach,
+    "break_replica.table": lambda _, v: replication.break_replica(v, "x"),
+    "break_replica.name": replication.break_replica,
+    "replicas.table": lambda _, v: replication.replicas(v),
     "append.data": append,
     "append.t": lambda t, v: append(v, pa.table({"at": [0]})),
     "overwrite.t": lambda t, v: overwrite(v, pa.table({"at": [0]})),

@@ -19,13 +19,16 @@ import pyarrow.csv as pa_csv
 from eventlog.writers.files.sources import Opened, Source
 from eventlog.writers.files.texts import Misfit, parse, short_fractions
 
-_BLOCK_BYTES = 4 * 2**20  # also the longest row; Arrow's memory is about fifty times as much
+# Of what Arrow parses at once, and of a row, with its line end: Arrow reads some rows of up to two
+# blocks, by where they begin. Arrow's memory is about fifty times as much.
+_BLOCK_BYTES = 4 * 2**20
 _BOM = b"\xef\xbb\xbf"
 _QUOTE = 0x22
 _BARE_RETURN = (
     "a carriage return (CR) without a line feed (LF) is outside of quotes, where programs do "
     "not agree whether it ends a line: end lines with LF or CRLF, and quote fields with a CR"
 )
+_LONG_ROW = f"a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is never closed"
 _RETURN = re.compile(rb"\r[^\n]")
 _AROUND = (b"", b",", b"\n", b"\r")
 _OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
@@ -106,9 +109,7 @@ def _explained_long_rows() -> Iterator[None]:
     except pa.ArrowInvalid as error:
         if "straddling" not in str(error):
             raise
-        raise ValueError(
-            f"a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is never closed"
-        ) from None
+        raise ValueError(_LONG_ROW) from None
 
 
 def _typed(
@@ -154,6 +155,7 @@ class _Checked:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._inside = False  # quotes: the state before the last byte seen
+        self._begun = 0  # bytes of the row that is not complete, the last byte seen left out
         self._last = b""
         self._kept = b""
         self.closed = False
@@ -212,9 +214,23 @@ class _Checked:
             _check_bounds(pc.binary_slice(begun, 0, 1), pc.binary_slice(ended, -1))
         if b"\r" in text and _RETURN.search(text):
             _check_line_ends(text, inside=self._inside)
+        self._check_length(text)
         ends_in_quote = text[-1] == _QUOTE
         self._inside ^= (quotes - ends_in_quote) % 2 == 1
         self._last = text[-1:]
+
+    def _check_length(self, text: bytes) -> None:
+        """Check that no row is too long; `text` as for `_check`, its last byte for the next time.
+
+        Rows that begin and end in one text are as short as that.
+        """
+        size = len(text) - 1
+        first = _first_row_end(text, size, inside=self._inside)
+        if self._begun + (size if first < 0 else first + 1) > _BLOCK_BYTES:
+            raise ValueError(_LONG_ROW)
+        inside = self._inside ^ (text.count(b'"', 0, size) % 2 == 1)
+        last = first if first < 0 else _last_row_end(text, size, inside=inside)
+        self._begun = self._begun + size if last < 0 else size - last - 1
 
     def _check_end(self) -> None:
         inside = self._inside ^ (self._last == b'"')
@@ -222,6 +238,8 @@ class _Checked:
             raise ValueError("it ends inside quotes: it is cut")
         if self._last == b"\r":
             raise ValueError(_BARE_RETURN)
+        if self._begun + len(self._last) > _BLOCK_BYTES:
+            raise ValueError(_LONG_ROW)
         if self._last and self._last != b"\n":
             raise ValueError(
                 "its last line has no line end, so its last field may be cut: if not, add "
@@ -233,6 +251,34 @@ def _each_second(count: int) -> pa.Array:
     """Return a mask of `count` items that selects the first, third, fifth and so on."""
     bits = pa.py_buffer(b"\x55" * (count // 8 + 1))  # the lowest bit comes first
     return pa.Array.from_buffers(pa.bool_(), count, [None, bits])
+
+
+def _first_row_end(text: bytes, size: int, *, inside: bool) -> int:
+    """Return where in the first bytes of a text the first LF outside of quotes is; -1: nowhere."""
+    at = 0
+    while at < size:
+        quote = text.find(b'"', at, size)
+        if not inside:
+            found = text.find(b"\n", at, size if quote < 0 else quote)
+            if found >= 0:
+                return found
+        if quote < 0:
+            return -1
+        at, inside = quote + 1, not inside
+    return -1
+
+
+def _last_row_end(text: bytes, size: int, *, inside: bool) -> int:
+    """Return where the last one is, given whether the bytes after these are inside quotes."""
+    end = size
+    while end > 0:
+        quote = text.rfind(b'"', 0, end)
+        if not inside:
+            found = text.rfind(b"\n", quote + 1, end)
+            if found >= 0:
+                return found
+        end, inside = quote, not inside
+    return -1
 
 
 def _check_line_ends(text: bytes, *, inside: bool) -> None:

@@ -575,6 +575,25 @@ def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted)
     assert t.refresh().version == 1
 
 
+@pytest.mark.parametrize("fill", ["x", '""', "\n", '\n""'])
+@pytest.mark.parametrize("before", [0, 3000, 2**21, 2**22 - 100])
+def test_the_longest_row_of_a_csv_is_as_long_wherever_it_begins(table, tmp_path, fill, before):
+    first = f"{AT},{'y' * before}\n" if before else ""
+
+    def sized(size):
+        start, end = f'{AT},"', '"\n'
+        room = size - len(start) - len(end)
+        text = fill * (room // len(fill))
+        return first + start + text + "x" * (room - len(text)) + end + f"{AT},z\n"
+
+    t = table()
+    load(t, write(tmp_path / "a.csv", "at,name\n" + sized(2**22)))
+    assert t.refresh().totals.rows == 2 + bool(before)
+    for size in (2**22 + 1, 5 * 2**20):
+        with pytest.raises(InvalidInput, match="a row is longer than 4,194,304 bytes"):
+            load(t, write(tmp_path / "b.csv", "at,name\n" + sized(size)))
+
+
 @pytest.mark.parametrize("breaks", ["\r\n", "\r\r\n", "\n\r", "\r"])
 def test_line_ends_inside_quotes_stay_where_blocks_meet(table, tmp_path, breaks):
     for shift in range(len(breaks)):
