@@ -80,6 +80,8 @@ class Stager:
         self._open_bytes = 0
         self._uploads: Uploads[list[Add]] = Uploads(_UPLOADS, self._budget // 2)
         self._staged: list[Add] = []
+        self._flushed = False
+        self._all_rows = False  # whether no chunk was written before the last row came
         self._problems: dict[tuple[str, str], Problem] = {}
         self.rows = 0
 
@@ -156,6 +158,7 @@ class Stager:
         """
         self._refuse()
         self._split()
+        self._all_rows = not self._flushed
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
         uploaded = (add for adds in self._uploads.results() for add in adds)
@@ -215,6 +218,7 @@ class Stager:
 
     def _flush(self, bounds: tuple[int, int], *, last: bool = False) -> None:
         """Write one chunk's rows as a segment; in a thread, unless it is the only one."""
+        self._flushed = True
         chunk = self._open.pop(bounds)
         self._open_bytes -= chunk.size
         if last and not self._uploads.under_way():
@@ -226,7 +230,8 @@ class Stager:
         recipe = self._recipe
         table = pa.concat_tables(parts)
         if recipe.rule is not None:
-            cuts = upserts.cut(table, self._wanted, recipe.rule, recipe.bucket_bytes)
+            rule, most, whole = recipe.rule, recipe.bucket_bytes, self._all_rows
+            cuts = upserts.cut(table, self._wanted, rule, most, all_rows=whole)
             splits = recipe.rule.splits or UNSET
             return [
                 self._write_segment(

@@ -196,7 +196,9 @@ def _delete_problem(
     return None
 
 
-def cut(rows: pa.Table, table: pa.Schema, rule: MergeRule, bucket_bytes: int) -> Iterator[Cut]:
+def cut(
+    rows: pa.Table, table: pa.Schema, rule: MergeRule, bucket_bytes: int, *, all_rows: bool = True
+) -> Iterator[Cut]:
     """Yield the rows of log segments: all together, or if they are many those of each bucket.
 
     Args:
@@ -204,8 +206,18 @@ def cut(rows: pa.Table, table: pa.Schema, rule: MergeRule, bucket_bytes: int) ->
         table: the table's schema.
         rule: its merge rule.
         bucket_bytes: Arrow bytes above which each bucket gets a segment.
+        all_rows: whether these are all rows that one call writes of their keys. Else sums that do
+            not fit may do so together with the others, so the rows of these keys stay as they are.
+
+    Raises:
+        SumOverflow: a sum of all rows does not fit its column.
     """
+    unfit = rows.slice(0, 0)
+    if not all_rows:
+        rows, unfit = merging.fitting(rows, rule)
     rows = merging.kept(rows, rule, bottom=False)
+    if unfit.num_rows:
+        rows = pa.concat_tables([rows, unfit])
     rows, buckets = in_order(rows, rule)
     if rows.nbytes <= bucket_bytes:
         yield Cut(buckets[0].as_py(), buckets[-1].as_py(), stored(rows, table))

@@ -53,6 +53,25 @@ def write(table, *rows):
     upsert(table, pa.table([*found, columns[3].cast(pa.int64())], SCHEMA.names))
 
 
+@pytest.mark.parametrize("memory_bytes", [2**20, 2**29])
+def test_a_sum_that_fits_is_written_whatever_memory_there_is(memory_bytes):
+    """Parts of it do not fit."""
+    table, count = table_of(MemoryStore()), 60_000
+    columns = [
+        pa.array([1] * 2 * count),
+        pa.array([NOON] * 2 * count, pa.timestamp("us", "UTC")),
+        pa.array([100] * count + [-100] * count, pa.int8()),
+        pa.nulls(2 * count, pa.decimal128(3, 1)),
+        pa.array([1] * 2 * count, pa.int64()),
+    ]
+    parts = pa.table(columns, SCHEMA.names).to_batches(max_chunksize=5000)
+    upsert(table, pa.Table.from_batches(parts), memory_bytes=memory_bytes)
+    for _ in range(2):
+        [row] = scan(table).to_table().to_pylist()
+        assert (row["id"], row["n"], row["c"]) == (1, 0, 2 * count)
+        compaction.run(table, policy=POLICY)
+
+
 def mended(store=None):
     """A table whose key 1 has a sum of 200 at version 2, and 100 from version 4 on."""
     table = table_of(MemoryStore() if store is None else store, buckets=4)
