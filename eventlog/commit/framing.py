@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from eventlog.clock import Clock
-from eventlog.commit.proposal import keyframe_due
+from eventlog.commit.proposal import check_writable, keyframe_due
 from eventlog.errors import EventLogError
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
@@ -34,7 +34,9 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     Raises:
         Corrupt: the state does not add up.
         Unavailable: the store does not answer.
+        UnsupportedFormat: the table requires a newer writer; nothing was written.
     """
+    check_writable(head.header)
     head, leaves = log.touched(head)
     frame = keyframe.build(
         head.base,

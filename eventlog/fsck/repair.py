@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from eventlog.clock import Clock
-from eventlog.commit.proposal import keyframe_due
-from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound
+from eventlog.commit.proposal import check_writable, keyframe_due
+from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound, UnsupportedFormat
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
 from eventlog.fsck.findings import Findings, Repair
@@ -44,10 +44,9 @@ def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
     """
     repairer = _Repairer(walk, findings, clock)
     frames = walk.frames
-    if walk.broken:
+    if why := _unwanted(walk):
         for version in sorted(frames.bad | frames.missing | frames.with_bad_leaves.keys()):
-            why = "not written: commits are damaged, and a key frame would hide that from readers"
-            repairer.note(keys.keyframe_key(version), version, why)
+            repairer.note(keys.keyframe_key(version), version, f"not written: {why}")
         return tuple(repairer.repairs)
     for bad in [leaf for leaf in frames.leaves.values() if leaf is not None]:
         repairer.write_leaf(bad)
@@ -59,6 +58,17 @@ def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
     if walk.audit.version == walk.listed.head:
         repairer.repair_head()
     return tuple(repairer.repairs)
+
+
+def _unwanted(walk: Walk) -> str | None:
+    """Return why nothing must be written; None if it may be."""
+    if walk.broken:
+        return "commits are damaged, and a key frame would hide that from readers"
+    try:
+        check_writable(walk.log.header(walk.listed.head))
+    except UnsupportedFormat as error:
+        return error.message
+    return None
 
 
 class _Repairer:

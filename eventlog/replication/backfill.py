@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eventlog.clock import Clock, SystemClock
+from eventlog.commit.proposal import check_writable
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -83,6 +84,7 @@ def backfill(
         DataLoss: an object of the source is missing or damaged.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
+        UnsupportedFormat: one of them needs a newer release.
         VersionNotReplicated: the source is a copy that lacks versions itself; those that it has
             above them were copied.
         VersionVacuumed: a vacuum of the source passed what was being copied, or the copy is behind
@@ -92,8 +94,11 @@ def backfill(
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     log = Log(store)
+    ours = log.head()
+    for head in (ours, table.refresh()):
+        check_writable(head.header)
     work = Filler(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
-    given_up = log.head().meta.horizon
+    given_up = ours.meta.horizon
     versions = sum(work.fill(start, given_up) for start in log.starts())
     return Backfilled(versions, work.copier.objects, work.copier.bytes)
 

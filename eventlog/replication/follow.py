@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from eventlog.arguments import choice, text
 from eventlog.clock import Clock, SystemClock
+from eventlog.commit.proposal import check_writable
 from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
@@ -116,6 +117,7 @@ def follow(
         InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
         TableNotFound: there is no table at the source; or the target is a branch, and was deleted.
         Unavailable: a store does not answer.
+        UnsupportedFormat: one of them needs a newer release.
     """
     choice(start, "start", ("oldest", "keyframe"))
     clock = clock or SystemClock()
@@ -188,6 +190,7 @@ class Follower:
         source, log = self._source, self._source.log
         known = self._known = self._remembered() or self._read_target()
         head = source.refresh()
+        check_writable(head.header)  # a copy of it is written as that requires
         if self._name is not None and known.version < self._acked(head):
             # Another follower of the pair may have copied this since, or the copy was emptied.
             known = self._known = self._read_target()  # against old-news-taken-for-emptied
@@ -271,6 +274,8 @@ class Follower:
             known = log.head()
         except TableNotFound:
             known = None
+        if known is not None:
+            check_writable(known.header)
         head = self._source.refresh()
         token = self._clock.token
         retrying(self._clock)(check_promise, self._target, head.header.table, token)  # R2.3

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from eventlog.arguments import shown
 from eventlog.clock import Clock, SystemClock
+from eventlog.commit.proposal import check_writable
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.merging.carry import Carrier, Merged
 from eventlog.merging.union import Take
@@ -79,6 +80,7 @@ def _joined(
 ) -> Merged:
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
+        check_writable(head.header)
         found = relation(theirs.log, their_head, ours.log, head)
         # A branch that followed another one would have its history, and be taken for it later.
         carrier = Carrier(theirs, ours, found.common, take=take, dry_run=dry_run)

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from eventlog import limits
 from eventlog.clock import Clock
+from eventlog.commit.proposal import check_writable
 from eventlog.format import codec, keys, parts
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
@@ -78,7 +79,11 @@ class Recipe:
         Args:
             snapshot: the snapshot.
             fills: see the attribute.
+
+        Raises:
+            UnsupportedFormat: the table requires a newer writer.
         """
+        check_writable(snapshot.header)  # before anything is staged
         stored_time_column(snapshot.stored_schema, snapshot.layout.time_column)
         setting_text = snapshot.properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in snapshot.stored_schema.columns}

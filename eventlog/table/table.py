@@ -21,7 +21,7 @@ from eventlog.arguments import opened, text, whole
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.committer import Committer
 from eventlog.commit.framing import write_keyframe
-from eventlog.commit.proposal import check_transaction
+from eventlog.commit.proposal import check_transaction, check_writable
 from eventlog.errors import (
     ClaimLost,
     CommitConflict,
@@ -498,6 +498,7 @@ class Table:
         if isinstance(branch, str):
             branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
         opened(branch)
+        check_writable(self.refresh().header)  # before segments are copied
         return publish(branch, self, take=take, dry_run=dry_run)
 
     def delete_branch(self, name: str) -> None:

@@ -19,12 +19,14 @@ from support.builders import (
     replace_object,
 )
 
-from eventlog import Table, errors
+from eventlog import Table, compaction, errors, replication
+from eventlog.clock import ManualClock
 from eventlog.format import codec, keys, segments
+from eventlog.fsck.check import fsck
 from eventlog.model.records import Add, ColumnStats, Drop, SetProperties, SetSchema
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 COMMIT = keys.commit_key(2)
 
@@ -200,6 +202,71 @@ def test_a_table_for_newer_writers_is_read_but_not_written():
         with pytest.raises(errors.UnsupportedFormat):
             write()
     assert len(builders.bodies(store)) == 3
+
+
+def newer(table):
+    """The newest commit of a table requires writers of a newer format from now on."""
+    key = keys.commit_key(table.refresh().version)
+    body = table.store.get(key).replace(b'"min_writer":1', b'"min_writer":2')
+    replace_object(table.store, key, builders.resealed(body))
+
+
+WRITES = {
+    "append": lambda t, *_: append(t, events(1)),
+    "overwrite": lambda t, *_: overwrite(t, events(1)),
+    "drop": lambda t, *_: t.drop_segments(builders.live(t.head())[:1], reason="lost"),
+    "branch": lambda t, *_: t.branch("new"),
+    "delete_branch": lambda t, *_: t.delete_branch("audit"),
+    "merge of a branch": lambda t, *_: t.merge("audit"),
+    "write_keyframe": lambda t, *_: t.write_keyframe(),
+    "pin": lambda t, *_: t.pin("p"),
+    "claim": lambda t, *_: t.claim("1970-01-01", "1970-01-02"),
+    "restore": lambda t, *_: t.restore(1),
+    "vacuum": lambda t, *_: compaction.vacuum(t, dry_run=False),
+    "compact": lambda t, *_: refusing(t),
+    "merge": lambda t, other, _: replication.merge(other, t),
+    "follow": lambda t, other, _: replication.follow(other, t),
+    "followed": lambda t, _, empty: replication.follow(t, Table(empty)),
+    "backfill": lambda t, other, _: replication.backfill(other, t),
+    "backfilled": lambda t, other, _: replication.backfill(t, other),
+}
+
+
+def refusing(table):
+    """Compact a table; raise what a task met, whose errors are part of its outcome."""
+    made = compaction.run(table, policy=compaction.Policy(claim_bytes=0))
+    assert {o.error.split(":")[0] for o in made.outcomes} == {"UnsupportedFormat"}
+    raise errors.UnsupportedFormat("told")
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_nothing_is_written_or_deleted_in_a_table_for_newer_writers(write):
+    table, copy, empty = create(), MemoryStore(), MemoryStore()
+    for n in range(9):
+        append(table, events(2, first=2 * n))
+    append(table.branch("audit"), events(1, first=50))
+    replication.follow(table, Table(copy), start="keyframe")
+    append(Table.open("", store=copy, clock=ManualClock(builders.START_MS, 900)), events(1))
+    newer(table)
+    other = Table.open("", store=copy)
+    stores = (table.store, copy, empty)
+    before = [{row.key: s.get(row.key) for row in s.list("")} for s in stores]
+    with pytest.raises(errors.UnsupportedFormat):
+        WRITES[write](reopen(table.store), other, empty)
+    assert [{row.key: s.get(row.key) for row in s.list("")} for s in stores] == before
+
+
+def test_a_repair_writes_nothing_in_a_table_for_newer_writers():
+    table = create(properties={"keyframe_commits": "3"})
+    for _ in range(4):
+        append(table, events(1))
+    [key] = [row.key for row in table.store.list("_log/") if "keyframe" in row.key]
+    newer(table)
+    table.store.delete([key])
+    report = fsck(reopen(table.store), repair=True)
+    assert [(r.key, r.done) for r in report.repairs] == [(key, False)]
+    assert "upgrade eventlog" in report.repairs[0].message
+    assert key not in {row.key for row in table.store.list("_log/")}
 
 
 def test_deep_column_types_are_refused_wherever_they_stand():

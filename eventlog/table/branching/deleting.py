@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from eventlog.commit.proposal import check_writable
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
@@ -31,7 +32,9 @@ def delete(table: OpenTable, name: str) -> None:
     """Delete a branch; see `Table.delete_branch`."""
     root = f"{keys.branch_root(name)}/"
     pin_called = pin_name(table.store, name)
-    pin = table.refresh().meta.pins.get(pin_called)
+    head = table.refresh()
+    check_writable(head.header)  # against branch-of-a-newer-table-deleted
+    pin = head.meta.pins.get(pin_called)
     if pin is None and next(table.store.list(root, limit=1), None) is None:
         raise TableNotFound(
             f"there is no branch {name!r}: {command('branches', table.uri)} lists them",
