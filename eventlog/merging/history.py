@@ -5,7 +5,7 @@ No I/O. Void transactions are left out.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -251,16 +251,21 @@ class Units:
             for app, runs in found.items()
         }
         self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}
+        self._longest = {
+            app: max((last - first + 1 for first, last, _ in runs), default=0)
+            for app, runs in found.items()
+        }
 
-    def shared(self, act: Act) -> Act | None:
-        """Return a transaction that did what another one did, too; None if none did."""
+    def shared(self, act: Act) -> list[Act]:
+        """Return the transactions that did units which another one did, too, by their units."""
+        found: dict[int, Act] = {}
         for app, runs in act.units.items():
-            done = self._runs.get(app, [])
+            done, longest = self._runs.get(app, []), self._longest.get(app, 0)
             for first, last in runs:
-                at = bisect_right(done, last, key=_first) - 1
-                if at >= 0 and done[at][1] >= first:
-                    return done[at][2]
-        return None
+                low = bisect_left(done, first - longest + 1, key=_first)
+                high = bisect_right(done, last, key=_first)
+                found.update((id(one), one) for _, end, one in done[low:high] if end >= first)
+        return [*found.values()]
 
 
 def _upto(runs: Iterable[tuple[int, int, Act]], seq: int) -> Iterator[tuple[int, int, Act]]:

@@ -287,9 +287,10 @@ class Planner:
             return False
         if self._past is None or self._rows is None:
             raise PastNeeded
-        done = self._units.shared(act)
-        if done is None:  # against unit-of-work-done-on-both-sides
+        shared = self._units.shared(act)
+        if not shared:  # against unit-of-work-done-on-both-sides
             return False
+        done = shared[-1]
         if act.unit is None:
             raise Conflict(
                 "it carries several transactions of another log, and the target has done one of "

@@ -456,7 +456,7 @@ def _unknown(one: Side, other: Side, units: Units) -> list[Act]:
         and not act.merges_slices
         and act.version > other.seen
         and not other.has.has(act)
-        and not (act.unit is not None and units.shared(act) is not None)
+        and not (act.unit is not None and units.shared(act))
     ]
 
 
@@ -472,7 +472,8 @@ def _new(one: Side, other: Side, acts: Sequence[Act], units: Units, chunks: froz
         # What came and went again within it is in none of the two.
         several = len(act.originals) > 1 or act.count > 1
         parts = [t for t in other.acts if several and t.originals.keys() & act.originals.keys()]
-        parts += [t for t in (units.shared(act),) if several and t is not None]
+        # against one-of-several-units-seen
+        parts = parts + (units.shared(act) if several else [])
         met = not chunks.isdisjoint(chunks_of(parts))
         if adds or drops or met:
             found.acts.append(act)

@@ -239,6 +239,21 @@ def test_w18_a_part_of_what_was_carried_at_once_is_completed():
 
 
 @pytest.mark.hazard("W18")
+def test_w18_of_several_units_that_were_carried_at_once_each_is_known():
+    table = table_of(3)
+    branch, other = table.branch("audit"), copy_of(table, 10)
+    for number, day in ((11, 0), (12, 1), (13, 2)):
+        append(branch, events(1, first=number, day=day), app_id="job", app_seq=number)
+        if number < 13:
+            append(other, events(1, first=number, day=day), app_id="job", app_seq=number)
+    append(other, events(1, first=100))
+    table.merge(branch)  # the three in one version
+    merge(table, other)
+    both_ways(table, other)
+    assert numbers(other) == [0, 1, 2, 11, 12, 13, 100]
+
+
+@pytest.mark.hazard("W18")
 def test_w18_what_was_undone_is_no_conflict_any_more():
     one, two = parted(2)
     for n, table in enumerate((one, two), 1):

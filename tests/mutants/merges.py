@@ -123,6 +123,13 @@ MERGES = (
         "test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays",
     ),
     mutant(
+        "one-of-several-units-seen",
+        "G3",
+        "of several units that are carried at once each may be done already",
+        becomes("parts + (units.shared(act)[-1:] if several else [])"),
+        "test_w18_of_several_units_that_were_carried_at_once_each_is_known",
+    ),
+    mutant(
         "choice-taken-for-known",
         "W18",
         "what somebody chose counts where the rows that were left out came one by one",

@@ -59,7 +59,6 @@ LEAST = {
 BRANCHED_LEAST = {
     "converged": 0.2,
     "published": 0.5,
-    "refused": 0.05,
     "deaths": 0.2,
     "skipped": 0.5,
     "third": 0.02,
@@ -475,7 +474,6 @@ KEYED_CHOICES = {
 }
 KEYED_LEAST = {
     "converged": 0.4,
-    "conflict": 0.02,
     "deaths": 0.1,
     "pauses": 0.1,
     "declined": 0.2,
