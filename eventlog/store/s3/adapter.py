@@ -6,10 +6,11 @@ response would find its own object and report it as another writer's.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -31,8 +32,10 @@ from eventlog.store.port import (
 )
 from eventlog.store.retry import MAX_TRIES, retrying
 from eventlog.store.s3.answers import (
+    UnreadableAnswer,
     date_ms,
     delete_error,
+    listed,
     read_error,
     refusal,
     status_of,
@@ -43,6 +46,7 @@ from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PAGE = 1000
 _BODY_TRIES = 4  # of a request whose answer is cut short
+EMPTY_PAGES = 10_000  # in a row, of one listing; deleted keys of a versioned bucket make some
 
 
 class S3Store:
@@ -184,8 +188,7 @@ class S3Store:
             raise self._unknown(error, new_key) from error
         except _failures() as error:
             raise self._unknown(error, new_key) from error
-        digest = answer.get("CopyObjectResult", {}).get("ChecksumSHA256")
-        return b64decode(digest).hex() if digest else None
+        return _hex(answer.get("CopyObjectResult", {}).get("ChecksumSHA256"))
 
     def size_and_sha256(self, key: str) -> tuple[int, str | None]:
         """Return the size of an object and its sha256, hexadecimal, if S3 keeps it. One HEAD.
@@ -199,8 +202,8 @@ class S3Store:
         request = {"Key": self._name(key), "ChecksumMode": "ENABLED"}
         answer = self._read("head_object", key, request)
         digest = answer.get("ChecksumSHA256", "")
-        whole = digest and "-" not in digest  # else it is one of the parts' checksums
-        return answer["ContentLength"], b64decode(digest).hex() if whole else None
+        whole = "-" not in digest  # else it is one of the parts' checksums
+        return answer.get("ContentLength", 0), _hex(digest) if whole else None
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -253,7 +256,12 @@ class S3Store:
         content = body if isinstance(body, bytes) else pa.BufferReader(pa.py_buffer(body))
         try:
             # against put-without-condition
-            self._send(client, "put_object", {"Key": name, "Body": content, "IfNoneMatch": "*"})
+            put = {"Key": name, "Body": content, "IfNoneMatch": "*"}
+            answer = self._send(client, "put_object", put)
+            if not answer.get("ETag"):
+                raise UnreadableAnswer(
+                    f"status {status_of(answer)} without an ETag, which S3 gives for each object"
+                )
         except ClientError as error:
             status = status_of(error.response)
             if status == 412:  # against conflict-read-as-exists
@@ -274,12 +282,13 @@ class S3Store:
         request: dict[str, Any] = {"Prefix": root + prefix}
         if after:
             request["StartAfter"] = root + after
-        left, last = limit, ""
+        left, last, empty = limit, "", 0
         while True:
             request["MaxKeys"] = _PAGE if left is None else min(_PAGE, left)
-            answer = self._read("list_objects_v2", None, request) or {}
-            for row in answer.get("Contents", ()):
-                key = row["Key"].removeprefix(root)
+            answer, rows = self._read("list_objects_v2", None, request, _page) or _NO_PAGE
+            empty = 0 if rows else empty + 1
+            for name, size in rows:
+                key = name.removeprefix(root)
                 if not key:
                     # A folder marker that some tools create for the root itself.
                     continue
@@ -290,13 +299,19 @@ class S3Store:
                         table=self.uri,
                     )
                 last = key
-                yield ObjectInfo(key, row["Size"])
+                yield ObjectInfo(key, size)
                 if left is not None:
                     left -= 1
                     if not left:
                         return
             if not answer.get("IsTruncated"):
                 return
+            if empty > EMPTY_PAGES:
+                raise Unavailable(
+                    f"the store answered with {empty:,} empty pages of its listing of {prefix!r} "
+                    "in a row, and says that there are more: its ListObjectsV2 is broken",
+                    table=self.uri,
+                )
             request["ContinuationToken"] = self._next(answer, request, prefix)
 
     def _next(self, answer: Mapping[str, Any], request: Mapping[str, Any], prefix: str) -> str:
@@ -315,15 +330,30 @@ class S3Store:
             table=self.uri,
         )
 
-    def _read(self, operation: str, key: str | None, request: dict[str, Any]) -> Any:
-        """Send an idempotent request; None if the range is past the end of the object."""
+    def _read(
+        self,
+        operation: str,
+        key: str | None,
+        request: dict[str, Any],
+        understood: Callable[[Any], Any] = lambda answer: answer,
+    ) -> Any:
+        """Send an idempotent request; None if the range is past the end of the object.
+
+        Args:
+            operation: of the client.
+            key: of the object, for errors.
+            request: its arguments.
+            understood: returns what is wanted of the answer.
+        """
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
         verb = _VERBS[operation]
         # The SDK retries failed connections, but not errors whose body is cut short.
         policy = retrying(self._clock, tries=_BODY_TRIES, when=retry_if_exception(_cut_short))
         try:
-            return policy(lambda: self._send(self._connected().read, operation, request))
+            client = self._connected().read
+            taken = lambda: understood(self._send(client, operation, request))  # noqa: E731
+            return policy(_readable, taken)
         except ClientError as error:
             if status_of(error.response) == 416:
                 return None
@@ -339,7 +369,7 @@ class S3Store:
 
         def content() -> bytes:
             latest = answers.pop() if answers else self._read("get_object", key, request)
-            body: bytes = latest["Body"].read()
+            body: bytes = _readable(latest["Body"].read)
             return body
 
         broken = retry_if_exception_type(_failures())
@@ -355,7 +385,8 @@ class S3Store:
 
         sent_ms = self._clock.now_ms()
         try:
-            answer = getattr(client, operation)(Bucket=self._bucket, **request)
+            call = functools.partial(getattr(client, operation), Bucket=self._bucket, **request)
+            answer = _readable(call)
         except ClientError as error:
             self._learn_time(error.response, sent_ms)
             raise
@@ -437,6 +468,41 @@ def _failures() -> tuple[type[Exception], ...]:
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
     return (BotoCoreError, HTTPError, OSError)
+
+
+def _readable(call: Callable[[], Any]) -> Any:
+    """Call what takes an answer apart.
+
+    Raises:
+        UnreadableAnswer: in place of what the libraries' parsers raise on an answer that is none of
+            S3's: errors of any kind. Their own errors and those of this package pass.
+    """
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    known = (EventLogError, ClientError, RecursionError, MemoryError, *_failures())
+    try:
+        return call()
+    except known:
+        raise
+    except Exception as error:
+        raise UnreadableAnswer(
+            f"the answer is none of S3's: {type(error).__name__}: {text_of(error)[:200]}"
+        ) from error
+
+
+_NO_PAGE: tuple[Mapping[str, Any], list[tuple[str, int]]] = ({}, [])
+
+
+def _page(answer: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, int]]]:
+    return answer, listed(answer)
+
+
+def _hex(digest: str | None) -> str | None:
+    """Return a checksum in base64 as hexadecimal; None if there is none."""
+    try:
+        return b64decode(digest, validate=True).hex() if digest else None
+    except ValueError:
+        return None  # the object is read and hashed instead
 
 
 def _cut_short(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, Unavailabl
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
 # What stands before the host of a URL.
 _CREDENTIALS = re.compile(r"//[^'\"]*@")
+_OF_A_PAGE = ("IsTruncated", "KeyCount", "Name", "Contents")
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
 _CREDENTIAL_CODES = frozenset(
     {
@@ -27,6 +28,21 @@ _CREDENTIAL_CODES = frozenset(
         "TokenRefreshRequired",
     }
 )
+
+
+class UnreadableAnswer(OSError):
+    """The answer is none that S3 gives: of a proxy, a portal, or a server with a fault."""
+
+
+def listed(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the keys and sizes in a page of a listing.
+
+    Raises:
+        UnreadableAnswer: it is no page of a listing. Taken for an empty one it would hide a table.
+    """
+    if not any(name in answer for name in _OF_A_PAGE):
+        raise UnreadableAnswer("the answer is no listing")
+    return [(str(row["Key"]), int(row["Size"])) for row in answer.get("Contents", ())]
 
 
 def text_of(error: Exception) -> str:

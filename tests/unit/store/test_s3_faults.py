@@ -1,10 +1,13 @@
 """S3Store against a server that misbehaves on plan: what is sent, and what is made of it."""
 
+import gc
 import multiprocessing
 import socket
 import struct
 import threading
 import time
+import warnings
+from contextlib import suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -13,8 +16,8 @@ import botocore.utils
 import pytest
 
 from eventlog.clock import ManualClock
-from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
-from eventlog.store.s3 import clients
+from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.store.s3 import adapter, clients
 from eventlog.store.s3.adapter import S3Store
 
 SERVER_MS = 1_700_000_000_000
@@ -69,20 +72,25 @@ class FaultServer:
         return [request.command for request in self.requests]
 
 
-def answer(status, code="", body=None, date_ms=SERVER_MS, headers=()):
+def answer(status, code="", body=None, date_ms=SERVER_MS, headers=(), *, etag='"tag"'):
     def step(handler):
         content = body
         if content is None:
             error = f"<Error><Code>{code}</Code><Message>said so</Message></Error>"
             content = error.encode() if code else b""
         handler.send_response_only(status)
-        handler.send_header("Content-Length", str(len(content)))
+        if "Content-Length" not in dict(headers):
+            handler.send_header("Content-Length", str(len(content)))
         handler.send_header("Date", formatdate(date_ms / 1000, usegmt=True))
+        if etag and handler.command == "PUT":
+            handler.send_header("ETag", etag)
         for name, value in headers:
             handler.send_header(name, value)
         handler.end_headers()
         if handler.command != "HEAD":
             handler.wfile.write(content)
+        if "Content-Length" in dict(headers):
+            handler.close_connection = True
 
     return step
 
@@ -173,6 +181,15 @@ class TestConditionalPut:
         assert server.requests[0].headers["Expect"] == "100-continue"
         assert server.bodies == [body]
 
+    @pytest.mark.parametrize("status", [200, 201, 204])
+    @pytest.mark.parametrize("body", [b"", b"<html>login please</html>"])
+    def test_a_success_without_an_etag_is_none(self, store, server, status, body):
+        """A proxy or a portal answers so; S3 names the ETag of each object that it has taken."""
+        server.steps = [answer(status, body=b"" if status == 204 else body, etag=None)] * 5
+        with pytest.raises(OutcomeUnknown, match="without an ETag"):
+            store.put_if_absent("key", b"body")
+        assert server.methods == ["PUT"]
+
     def test_412_is_false(self, store, server):
         server.steps = [answer(412, "PreconditionFailed")]
         assert store.put_if_absent("key", b"body") is False
@@ -251,6 +268,11 @@ class TestConditionalPut:
             store.put_if_absent("key", b"body")
         assert "very-secret" not in str(caught.value)
         assert server.methods.count("PUT") == 1
+
+
+def _listing(rows, truncated="false", more=""):
+    inside = f"<IsTruncated>{truncated}</IsTruncated>{rows}{more}"
+    return f"<ListBucketResult>{inside}</ListBucketResult>".encode()
 
 
 class TestReads:
@@ -360,6 +382,68 @@ class TestReads:
         with pytest.raises(Unavailable, match=says):
             list(store.list(""))
         assert len(server.methods) <= 2
+
+    def test_empty_pages_without_end_are_given_up(self, store, server, monkeypatch):
+        monkeypatch.setattr(adapter, "EMPTY_PAGES", 20)
+        for number in range(30):
+            token = f"<NextContinuationToken>t{number}</NextContinuationToken>"
+            server.steps.append(answer(200, body=_listing("", truncated="true", more=token)))
+        with pytest.raises(Unavailable, match="21 empty pages"):
+            list(store.list(""))
+        assert len(server.methods) == 21
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"<html>login please</html>",
+            b"<Contents/>",
+            _listing("<Contents><Key>root/a</Key><Size>big</Size></Contents>"),
+            _listing("<Contents><Key>root/a</Key></Contents>"),
+            _listing("<Contents><Size>5</Size></Contents>"),
+            _listing("<KeyCount>x5</KeyCount>"),
+            _listing(
+                "<Contents><Key>root/a</Key><Size>1</Size>"
+                "<LastModified>zz yesterday</LastModified></Contents>"
+            ),
+        ],
+    )
+    def test_a_listing_that_is_none_is_unavailable_and_not_empty(self, store, server, body):
+        server.steps = [answer(200, body=body)] * 20
+        with pytest.raises(Unavailable, match="list"):
+            list(store.list(""))
+        assert len(server.methods) <= 5
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            ("Last-Modified", "yesterday"),
+            ("Last-Modified", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"),
+            ("Content-Length", "abc"),
+            ("x-amz-checksum-sha256", "garbage!"),
+            ("x-amz-checksum-crc32", "AAAAAA=="),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("status", [200, 404])
+    def test_headers_that_nobody_can_read_are_errors_of_our_own(
+        self, store, server, header, status
+    ):
+        code = "" if status == 200 else "NoSuchKey"
+        for call in (
+            lambda: store.get("key"),
+            lambda: store.get("key", length=5),
+            lambda: store.size_and_sha256("key"),
+            lambda: list(store.list("")),
+            lambda: store.delete(["key"]),
+            lambda: store.put_if_absent("key", b"body"),
+        ):
+            server.steps = [answer(status, code, headers=[header])] * 20
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # boto3 drops such connections
+                with suppress(EventLogError):
+                    call()
+                gc.collect()
 
     def test_root_marker_is_not_listed(self, store, server):
         rows = "".join(
