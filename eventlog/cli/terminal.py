@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 import click
@@ -22,6 +22,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from eventlog.display import plain, plain_json
+from eventlog.model.chunks import MAX_MS, MIN_MS, utc
+from eventlog.state.small.timing import shown
 
 _GAP = "  "
 _NARROWEST = 16  # minimum width of a folded column, in characters
@@ -118,6 +120,8 @@ def signed(number: int) -> str:
 
 def moment(value: datetime | int) -> str:
     """Return a time (or ms UTC) in UTC, to the second."""
+    if isinstance(value, int) and not MIN_MS <= value < MAX_MS:
+        return shown(value)  # of a forged log: no action sets such a time
     return f"{_utc(value):%Y-%m-%d %H:%M:%S}Z"
 
 
@@ -161,7 +165,7 @@ def _plain(
 
 
 def _utc(value: datetime | int) -> datetime:
-    return datetime.fromtimestamp(value / 1000, tz=UTC) if isinstance(value, int) else value
+    return utc(value) if isinstance(value, int) else value
 
 
 def _jsonable(value: Any) -> Any:

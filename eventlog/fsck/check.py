@@ -170,7 +170,10 @@ class _Run:
         if self._version > head:
             check_kept(audit.meta, head, self._version, uri)
         self._walk.run(self._progress)
-        check_kept(audit.meta, head, self._version, uri)
+        try:
+            check_kept(audit.meta, head, self._version, uri)
+        except Corrupt as error:
+            self._findings.add("error", error.message, keys.commit_key(head), head)
         frames = self._walk.frames
         self._good, self._lacking = len(frames.good), len(frames.missing)
         self._bad = len(frames.bad | frames.with_bad_leaves.keys())
@@ -408,7 +411,7 @@ class _Run:
                 with suppress(VersionNotFound):  # `check_branches` reports such a fork
                     for version in (fork.held, fork.version):
                         self._add_held(f"branch {fork.name!r} reads", version, found)
-        except (Corrupt, NotFound) as error:
+        except (Corrupt, NotFound, InvalidInput) as error:  # also numbers that no version has
             message = (
                 "the versions that pins, replicas and branches hold cannot be resolved: "
                 f"{error.message}"

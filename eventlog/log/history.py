@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from eventlog.errors import CommitUnknown, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.chunks import utc
 from eventlog.model.records import Correction, Header
 from eventlog.state.small.timing import effective
 from eventlog.store.parallel import HEADER_THREADS, each
@@ -120,7 +121,7 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
             f"version {low} is missing: run `eventlog fsck`", table=log.store.uri, version=low
         )
     if low < 0:
-        created = datetime.fromtimestamp(time_of(0) / 1000, tz=UTC)
+        created = utc(time_of(0))
         raise VersionNotFound(
             f"the table was created at {created.isoformat()}, after the requested time",
             table=log.store.uri,
@@ -165,7 +166,7 @@ def _entry(header: Header, time_ms: int) -> HistoryEntry:
     changes = header.changes
     return HistoryEntry(
         version=header.version,
-        time=datetime.fromtimestamp(time_ms / 1000, tz=UTC),
+        time=utc(time_ms),
         operation=changes.operation,
         writer=changes.writer,
         adds=changes.adds,

@@ -318,6 +318,9 @@ class Log:
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 start = commit.header.keyframe
                 if start is None:  # against bad-key-frame-ends-the-road
+                    if isinstance(error, Corrupt) and error.key is None:
+                        version = commit.header.version
+                        raise self._located(error, keys.commit_key(version), version) from None
                     raise
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
                 pending.append((commit, body))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
-from eventlog.model.chunks import TimeChunk
+from eventlog.model.chunks import TimeChunk, utc
 from eventlog.model.records import (
     Drop,
     Header,
@@ -115,7 +115,7 @@ class Snapshot:
     @property
     def timestamp(self) -> datetime:
         """When the version was committed (UTC)."""
-        return datetime.fromtimestamp(self.header.time / 1000, tz=UTC)
+        return utc(self.header.time)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -7,7 +7,7 @@ Years run from 0001 to 9999 (FORMAT.md "Time chunks").
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from eventlog.model.records import GRANULARITIES, Granularity
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS = -62_135_596_800_000  # 0001-01-01T00:00Z
 MAX_MS = 253_402_300_800_000  # 10000-01-01T00:00Z
 
@@ -105,6 +106,15 @@ def chunk_of(time_ms: int, granularity: Granularity) -> TimeChunk:
             _month_start(moment.year, moment.month), _month_start(moment.year, moment.month + 1)
         )
     return TimeChunk(_month_start(moment.year, 1), _month_start(moment.year + 1, 1))
+
+
+def utc(time_ms: int) -> datetime:
+    """Return a time in ms UTC as a datetime; of one outside the years 0001 to 9999 the nearest.
+
+    Times of commits are within them. A correction of the clock in a forged log need not be.
+    """
+    within = min(max(time_ms, MIN_MS), MAX_MS - 1)
+    return _EPOCH + timedelta(milliseconds=within)
 
 
 def check_granularity(text: str) -> Granularity:

@@ -39,9 +39,16 @@ def parse_schema(text: str) -> pa.Schema:
 
 
 def type_text(stored: ColumnType) -> str:
-    """Return a stored column type in the form that `parse_schema` reads."""
+    """Return a stored column type in the form that `parse_schema` reads.
+
+    Of a type that the format does not have, as a first schema may hold, it says so.
+    """
     if isinstance(stored, str):
         return stored
+    try:
+        arrow_type(stored)
+    except Corrupt as error:
+        return f"({error.message})"
     (kind, inner), *_ = stored.items()
     if kind == "list":
         return f"list<{type_text(inner)}>"

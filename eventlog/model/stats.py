@@ -24,6 +24,7 @@ DEFAULT_COLUMNS = 16
 TEXT_LIMIT = 32
 PROPERTY = "stats_columns"
 
+_MOST_DIGITS = 20
 _MIN_INT = -(2**63) + 1
 _MAX_INT = 2**63 - 1
 _MAX_CODE_POINT = 0x10FFFF
@@ -43,8 +44,11 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
     """
     text = setting if setting is not None else str(DEFAULT_COLUMNS)
     with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
-    if text.strip().isdecimal() and text.isascii():
-        chosen = {column.name for column in with_bounds[: int(text)]}
+    digits = text.strip()
+    if digits.isdecimal() and text.isascii():
+        # As of all properties: what has more than 19 digits stands for the default (R7.5).
+        most = int(digits) if len(digits) < _MOST_DIGITS else DEFAULT_COLUMNS
+        chosen = {column.name for column in with_bounds[:most]}
     else:
         chosen = set(names(text, f"property {PROPERTY}"))
         unknown = chosen - {column.name for column in schema.columns}

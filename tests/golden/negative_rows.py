@@ -168,6 +168,9 @@ def segments() -> list[Value]:
             return with_cell("_op", "D")(rows)
         return rows.append_column("_op", pa.array(["D"] * rows.num_rows))
 
+    def raised(made: Value) -> None:
+        made["state"]["horizon"] = 99
+
     log = '"kind":"log"'
     bare = lambda rows: rows.drop_columns(["at"])
     return [
@@ -176,6 +179,9 @@ def segments() -> list[Value]:
         newest("keyed").segment(operation, like=log).case("an _op in upper case", "R15.6", LOST),
         newest("whole").segment(bare).case("a required column not there", "4.4", LOST),
         _creator("year", "R7.7", "a byte of a segment that means nothing"),
+        newest("year")
+        .edit(raised, restate=True)
+        .case("a horizon above the newest version", "R12.1", REFUSE),
         Forge("shared", 4).case("a version below the horizon", "R12.7", "vacuumed"),
     ]
 

@@ -971,6 +971,7 @@ class Reader:
             version: the version.
             newest: the newest version that is known.
         """
+        need(newest.state["horizon"] <= newest.header["version"], "R12.1")
         if version.header["version"] < newest.state["horizon"]:
             raise Vacuumed("R12.7")
         arranged, columns = version.state["layout"], version.state["schema"]

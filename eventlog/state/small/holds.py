@@ -213,6 +213,7 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
         held: in a branch the oldest version that its parent keeps for it.
 
     Raises:
+        Corrupt: the horizon is above the newest version, where no action raises it (R12.1).
         VersionNotFound: it does not exist yet.
         VersionVacuumed: it is below the horizon, or the parent need not have it any more.
     """
@@ -221,6 +222,13 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
             f"the table has no version {version}: the newest is {head}",
             table=table,
             version=version,
+        )
+    if meta.horizon > head:
+        raise Corrupt(
+            f"the horizon is {meta.horizon}, above the newest version {head}, where no action "
+            "raises it: run `eventlog fsck`",
+            table=table,
+            version=head,
         )
     if version < meta.horizon:
         raise VersionVacuumed(

@@ -479,7 +479,13 @@ def _readable(call: Callable[[], Any]) -> Any:
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
-    known = (EventLogError, ClientError, RecursionError, MemoryError, *_failures())
+    known: tuple[type[Exception], ...] = (
+        EventLogError,
+        ClientError,
+        RecursionError,
+        MemoryError,
+        *_failures(),
+    )
     try:
         return call()
     except known:

@@ -1,0 +1,135 @@
+"""Small states that no fold arrives at, with honest digests: shown, audited, and no crash."""
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from support.builders import START_MS, create, events
+
+from eventlog import Table
+from eventlog.cli.program import build
+from eventlog.clock import ManualClock
+from eventlog.errors import Corrupt
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.model.records import Claim, Correction, Meta, Pin, Replica, Sweep
+from eventlog.readers import count, scan
+from eventlog.store.local import LocalStore
+from eventlog.writers import append, overwrite
+
+BEYOND = (2**63 - 1, -(2**63) + 1, 253_402_300_800_000)
+NO_VERSION = 10**12
+
+
+def forged(path, **fields):
+    """A table of two versions whose newest has this small state; another handle."""
+    store = LocalStore(path)
+    table = create(store)
+    append(table, events(3))
+    head = table.head()
+    commit, _ = table.log.read(head.version)
+    meta = msgspec.structs.replace(head.meta, **fields)
+    total = codec.parse_hash(commit.header.state_hash) + codec.meta_hash_change(head.meta, meta)
+    header = msgspec.structs.replace(commit.header, state_hash=codec.hex_hash(total))
+    base = head.base.state if head.base else Meta()
+    state = codec.meta_diff(base, meta)
+    key = keys.commit_key(head.version)
+    store.delete([key])
+    changed = msgspec.structs.replace(commit, header=header, state=state)
+    assert store.put_if_absent(key, codec.encode_commit(changed))
+    return Table(store, ManualClock(START_MS, 7))
+
+
+def program(verb, table):
+    return CliRunner().invoke(build(), [verb, table.uri])
+
+
+def claim(time):
+    return Claim(time, time, (), "shared", 0, "group", "owner", 1, 1)
+
+
+@pytest.mark.parametrize("time", BEYOND)
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [
+        ("pins", lambda time: {"pins": {"p": Pin(0, "o", 1, time)}}),
+        ("claims", lambda time: {"claims": {"c" * 32: claim(time)}}),
+        ("clock", lambda time: {"clock": (Correction(0, time, time),)}),
+        ("log", lambda time: {"clock": (Correction(0, time, time),)}),
+    ],
+    ids=["pins", "claims", "clock", "log"],
+)
+def test_times_outside_the_years_are_shown(verb, fields, time, tmp_path):
+    table = forged(tmp_path, **fields(time))
+    answer = program(verb, table)
+    assert answer.exit_code == 0, answer.exception
+    assert len(list(table.history())) == 2
+    assert count(table) == 3
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "0" * 5000, "9" * 20])
+def test_a_property_with_many_digits_stands_for_the_default(digits, tmp_path):
+    properties = {"stats_columns": digits, "keyframe_commits": digits}
+    table = forged(tmp_path, properties=properties)
+    append(table, events(1, first=7))
+    table.set_properties({"user.note": "x"})
+    overwrite(table, events(1, first=8), start="1970-01-01", end="1970-01-02")
+    assert count(table) == 1
+
+
+NUMBERS = {
+    "pin": {"pins": {"p": Pin(NO_VERSION, "o", 1, 0)}},
+    "replica": {"replicas": {"r": Replica(NO_VERSION, "o", 1)}},
+    "swept": {"swept": Sweep(0, 0, NO_VERSION, None)},
+    "horizon": {"horizon": NO_VERSION - 1},
+    "far horizon": {"horizon": 2**63 - 1},
+}
+
+
+@pytest.mark.parametrize("what", NUMBERS)
+def test_an_audit_reports_numbers_that_no_version_has(what, tmp_path):
+    table = forged(tmp_path, **NUMBERS[what])
+    for options in ({}, {"checksums": True}):
+        report = fsck(table, **options)
+        assert any(f.version == 1 and "fold" in f.message for f in report.findings)
+        assert report.segments == 1
+    answer = program("fsck", table)
+    assert answer.exit_code == 4, answer.output
+
+
+@pytest.mark.parametrize("horizon", [2, NO_VERSION - 1, 2**63 - 1])
+def test_a_horizon_above_the_newest_version_is_corrupt(horizon, tmp_path):
+    table = forged(tmp_path, horizon=horizon)
+    for look in (
+        lambda: scan(table).to_table(),
+        lambda: scan(table, version=1).to_table(),
+        lambda: count(table, "name <> 'x'"),
+    ):
+        with pytest.raises(Corrupt, match="the horizon is"):
+            look()
+    assert any("the horizon is" in finding.message for finding in fsck(table).findings)
+
+
+ODD_TYPES = [
+    {},
+    {"list": {}},
+    {"element": "int64"},
+    {"type": "list", "element": "int64"},
+    {"a": 1},
+    {"map": ["int64"]},
+    {"struct": [1]},
+    {"list": {"list": {"a": 1}}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_TYPES, ids=str)
+def test_types_that_the_format_does_not_have_are_shown(odd, tmp_path):
+    store = LocalStore(tmp_path)
+    stored = create(store).head().stored_schema
+    column = msgspec.structs.replace(stored.columns[-1], type=odd)
+    columns = (*stored.columns[:-1], column)
+    table = forged(tmp_path / "forged", schema=msgspec.structs.replace(stored, columns=columns))
+    answer = program("show", table)
+    assert answer.exit_code == 0, answer.exception
+    assert "column type of the format" in answer.output or "a name and a type" in answer.output
+    with pytest.raises(Corrupt):
+        scan(table).to_table()
