@@ -164,6 +164,7 @@ class Walk:
         """Fold every version up to the head, and compare the key frames on the way."""
         for key in self.listed.foreign:
             self._find("warning", "this key does not belong to the log; readers ignore it", key)
+        self._look_at_starts()
         first, end = self._first or 0, self.listed.head + 1
         absent = self._absent()
         begins = {left_out.stop for left_out in absent}
@@ -180,6 +181,25 @@ class Walk:
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self._check_stray(version)
         self._look_at_head()
+
+    def _look_at_starts(self) -> None:
+        """Report starts that no follower of this log can have left, and damaged ones."""
+        try:
+            starts = self.log.starts(everything=True)
+        except (Corrupt, NotFound, UnsupportedFormat) as error:
+            if not self.listed.gaps:  # else reported with what it should explain
+                self._find("warning", error.message, keys.STARTS_PREFIX)
+            return
+        for start in starts:
+            # One that died before its first commit leaves a start above what was there (R17.5).
+            ends = (start.version, start.after) if start.after >= 0 else (start.version,)
+            if not any(self.log.has(version) for version in ends):
+                self._find(
+                    "warning",
+                    f"no version that this start names is in the log ({start.after} and "
+                    f"{start.version}): readers ignore it, and the object can be removed by hand",
+                    keys.start_key(start.version),
+                )
 
     def _absent(self) -> list[range]:
         """Return the versions that this replica left out when it started (R17.4)."""

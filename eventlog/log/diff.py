@@ -113,8 +113,12 @@ def absent(log: Log, start: Start) -> range:
             break
         if not framed:
             there.add(version)
-    lacking = [v for v in range(start.after + 1, start.version) if v not in there]
-    return range(lacking[0], lacking[-1] + 1) if lacking else range(0)
+    first, last = start.after + 1, start.version - 1
+    while first <= last and first in there:
+        first += 1
+    while first <= last and last in there:
+        last -= 1
+    return range(first, last + 1)
 
 
 def _of_commit(log: Log, version: int) -> Sequence[Segment]:

@@ -247,10 +247,14 @@ class Log:
             return head.commit_hash
         return None if version > head.version else self.header(version + 1).prev
 
-    def starts(self) -> list[Start]:
+    def starts(self, *, everything: bool = False) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.
 
-        One LIST, and a GET for each of them (FORMAT.md R17.4).
+        One LIST, and two GETs for each of them (FORMAT.md R17.4). A start whose version is not in
+        the log is left out: it explains nothing.
+
+        Args:
+            everything: return those, too.
 
         Raises:
             Corrupt: one of them breaks the format.
@@ -266,10 +270,20 @@ class Log:
             table = table or self.header(self._listed()[0][0]).table
             try:
                 body = self.store.get(row.key, length=codec.MAX_START_BYTES + 1)
-                found.append(codec.decode_start(body, version, table))
+                start = codec.decode_start(body, version, table)
             except (Corrupt, UnsupportedFormat) as error:
                 raise self._located(error, row.key, version) from None
+            if everything or self.has(version):  # against start-without-its-version
+                found.append(start)
         return found
+
+    def has(self, version: int) -> bool:
+        """Return whether there is an object under the key of a commit. One GET."""
+        try:
+            self.store.get(keys.commit_key(version), length=1)
+        except KeyNotFound:
+            return False
+        return True
 
     def start_above(self, version: int) -> Start | None:
         """Return where this replica starts above a version that it need not have, if it does.

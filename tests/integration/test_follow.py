@@ -12,8 +12,10 @@ from support.crashes import MortalStore, fresh
 
 from eventlog import Table, errors, limits
 from eventlog.clock import ManualClock
-from eventlog.format import keys
+from eventlog.compaction import vacuum
+from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
+from eventlog.model.records import Start
 from eventlog.readers import scan
 from eventlog.replication import backfill, break_replica, detach, follow, merge, replicas
 from eventlog.store.location import open_store
@@ -611,3 +613,39 @@ def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
     monkeypatch.setattr(S3Store, "copy_if_absent", lambda *_: None)
     follow(here, far)
     assert objects(open_store(far)) == objects(source.store)
+
+
+STRAY = [(999_999_999_999, -1), (999_999_999_999, 2), (100_000, 50_000), (69, 29)]
+
+
+@pytest.mark.parametrize(("version", "after"), STRAY)
+def test_a_start_whose_version_is_not_there_means_nothing(source, version, after):
+    plain, started = MemoryStore(), MemoryStore()
+    follow(source, Table(plain))
+    follow(source, Table(started), start="keyframe")
+    stray = Start("eventlog", 1, (), source.head().header.table, version, after)
+    for store in (plain, started):
+        store.put_if_absent(keys.start_key(version), codec.encode_start(stray))
+        [found] = [f for f in fsck(Table(store)).findings if "_starts/" in f.key] or [None]
+        # One above a version that is there may be of a follower that died.
+        assert (found is None) == (after == 2 and store is plain)
+        vacuum(Table.open("", store=store, clock=ManualClock(START_MS, 70)), dry_run=True)
+        again = MemoryStore()
+        done = follow(Table(store), Table(again))
+        assert (done.version, rows(Table(again))) == (source.head().version, rows(source))
+        backfill(source, Table(store))
+        assert rows(Table(store), 1) == rows(source, 1)
+        assert follow(source, Table(store)).versions == 0
+
+
+def test_starts_within_a_gap_whose_versions_are_absent_mean_nothing(source):
+    store, again = MemoryStore(), MemoryStore()
+    follow(source, Table(store), start="keyframe")
+    for version in (3, 4):
+        stray = Start("eventlog", 1, (), source.head().header.table, version, version - 2)
+        store.put_if_absent(keys.start_key(version), codec.encode_start(stray))
+    assert follow(source, Table(store)).versions == 0
+    assert follow(Table(store), Table(again)).version == source.head().version
+    assert rows(Table(again)) == rows(source)
+    backfill(source, Table(store))
+    assert rows(Table(store), 1) == rows(source, 1)

@@ -11,6 +11,13 @@ COPIES = (
         "test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon",
     ),
     mutant(
+        "start-without-its-version",
+        "G1",
+        "a start whose version is not in the log means nothing",
+        always,
+        "test_a_start_whose_version_is_not_there_means_nothing",
+    ),
+    mutant(
         "step-over-the-start-of-a-copy",
         "W18",
         "what two logs share is searched above the start of the younger one",
