@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -35,6 +36,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import Drop, Fence, Horizon, Meta, Spill, Sweep, Swept
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
+from eventlog.state.small.holds import holds
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
 from eventlog.store.location import place_of
@@ -293,6 +295,7 @@ class _Sweep:
         self._candidates = _Candidates()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
         self._last: Sweep | None = None  # None: there is no record, or it is lost
+        self._recorded: set[str] = set()  # keys of which the record alone says what dropped them
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
@@ -300,6 +303,7 @@ class _Sweep:
         left = None if last is None else self._left(last)
         self._last = None if left is None else last
         found = left or {}
+        recorded = set(found)
         start = self._marks.horizon if self._last is None else self._last.version
 
         def told(done: int, total: int) -> None:
@@ -309,6 +313,8 @@ class _Sweep:
             for segment in gone:
                 key = keys.key_of(segment)
                 found[key] = Dropped(key, version, segment.bytes)
+                recorded.discard(key)
+        self._recorded = recorded
         own = {k: d for k, d in found.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
 
@@ -321,7 +327,10 @@ class _Sweep:
         live = self._live(candidates.dropped)
         verdict = sweep.verdict(candidates.dropped, live, marks.fence, marks.horizon)
         candidates.waiting = [*verdict.waiting]
-        self._take("dropped", verdict.dead, delete=delete)
+        shown = self._shown([d for d in verdict.dead if d.key in self._recorded])
+        candidates.waiting += [item for item in verdict.dead if item.key in shown]
+        dead = [item for item in verdict.dead if item.key not in shown]
+        self._take("dropped", dead, delete=delete)
         start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start):
             live = self._live(listed)
@@ -379,7 +388,8 @@ class _Sweep:
         if last.pending is None:
             return {}
         try:
-            return sweep.from_object(self._t.log.frame(last.pending), last.pending.drops)
+            body = self._t.log.frame(last.pending)
+            return sweep.from_object(body, last.pending.drops, last.version)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
             return None  # against lost-record-taken-for-empty
@@ -417,6 +427,21 @@ class _Sweep:
                 ids = set(self._head.live([Drop(p[2], p[1], "") for p in named.values()]))
             live |= {key for key, parsed in named.items() if parsed[2] in ids}
         return live
+
+    def _shown(self, dead: Sequence[Dropped]) -> set[str]:
+        """Return the keys that a version still shows which must stay readable.
+
+        The record of another vacuum may name a wrong version: it is not believed against the
+        versions that are held, and the one at the horizon.
+        """
+        named = {d.key: parsed for d in dead if (parsed := keys.parse_segment_key(d.key))}
+        drops = [Drop(p[2], p[1], "") for p in named.values()]
+        held = {hold.version for hold in holds(self._head.meta)}
+        shown: set[str] = set()
+        for version in sorted({self._marks.horizon, *held}) if drops else ():
+            with suppress(VersionNotReplicated):
+                shown |= set(self._t.log.snapshot(version).live(drops))
+        return {key for key, parsed in named.items() if parsed[2] in shown}
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
         """Delete the dead objects, or only count them; those that a branch reads wait."""

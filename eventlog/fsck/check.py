@@ -501,7 +501,7 @@ def lacking(held: Mapping[str, Segment], meta: Meta, log: Log) -> list[str]:
         return []
     if last.pending is not None:
         try:
-            waiting = sweep.from_object(log.frame(last.pending), last.pending.drops)
+            waiting = sweep.from_object(log.frame(last.pending), last.pending.drops, last.version)
         except Corrupt:
             return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.

@@ -141,8 +141,13 @@ def to_object(waiting: Iterable[Dropped]) -> bytes:
     return segments.to_parquet(pa.table(columns, schema=_PENDING))
 
 
-def from_object(body: bytes, rows: int) -> dict[str, Dropped]:
+def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
     """Return the segments in a record of `to_object`, by key.
+
+    Args:
+        body: the record.
+        rows: their number.
+        last: the version up to which the vacuum came that made it.
 
     Raises:
         Corrupt: it is not such a record.
@@ -154,6 +159,11 @@ def from_object(body: bytes, rows: int) -> dict[str, Dropped]:
     dropped = {
         key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)
     }
-    for key in dropped:
+    for key, found in dropped.items():
         epoch_of(key)
+        if not 0 <= found.version <= last:
+            raise Corrupt(
+                f"the record of the last vacuum says that a segment was dropped in version "
+                f"{found.version}, which it cannot tell"
+            )
     return dropped

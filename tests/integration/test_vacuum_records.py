@@ -12,9 +12,11 @@ from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
 from eventlog import Table, errors
 from eventlog.compaction import vacuum
-from eventlog.format import keys
+from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Sweep, Swept
+from eventlog.model.records import Spill, Sweep, Swept
+from eventlog.readers import scan
+from eventlog.recovery import sweep
 from eventlog.writers import append, overwrite
 
 
@@ -51,3 +53,22 @@ def test_a_record_that_lacks_what_a_pin_holds_is_found():
     report = fsck(Table(table.store))
     assert not report.ok
     assert "record lacks this segment" in report.findings[0].message
+
+
+@pytest.mark.hazard("V4")
+@pytest.mark.parametrize("said", [-1, 0, 1, 2**63 - 1])
+def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(said):
+    table = pinned_and_vacuumed()
+    last = table.head().meta.swept
+    body = table.log.frame(last.pending)
+    found = sweep.from_object(body, last.pending.drops, last.version)
+    wrong = sweep.to_object([sweep.Dropped(d.key, said, d.bytes) for d in found.values()])
+    pending = Spill(codec.sha256(wrong), len(wrong), 0, len(found))
+    assert table.store.put_if_absent(keys.frame_key(pending.sha256), wrong)
+    meta = table.head().meta
+    commit(table, Swept(Sweep(meta.fence, meta.horizon, table.head().version, pending)))
+    append(table, events(1, first=9, day=4))
+    for _ in range(2):
+        table.clock.advance(10**9)
+        vacuum(reopen(table.store), dry_run=False, **NOW)
+    assert scan(reopen(table.store), version=1).to_table().num_rows == 1
