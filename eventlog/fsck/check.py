@@ -202,6 +202,7 @@ class _Run:
         if pending is not None and not self._pending_seen and not self._is_inherited(pending):
             message = "the last vacuum's record is missing: the next vacuum starts without it"
             self._findings.add("warning", message, pending, self._listed.head)
+        self._look_at_record(pending)
         if at_head:
             for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
                 self._findings.add(severity, message, key, self._listed.head)
@@ -402,9 +403,10 @@ class _Run:
                 self._add_held(f"{hold.kind} {hold.name!r} protects", hold.version, found)
             # A vacuum of a branch deletes none of its parent's segments.
             own = {k: h.segment for k, h in found.items() if k not in known and self._is_own(k)}
-            for key in lacking(own, meta, log):
+            for key in lacking(own, {k: found[k].version for k in own}, meta, log):
                 message = (
-                    "the last vacuum's record lacks this segment: the next vacuum would delete it"
+                    "the last vacuum's record lacks this segment, or has it dropped where it was "
+                    "live: the next vacuum would delete it, or examines the whole table"
                 )
                 self._findings.add("error", message, key, found[key].version)
             for fork in forks(self._store):
@@ -468,6 +470,20 @@ class _Run:
             return
         self._lost += [("a live segment is missing", segment) for segment in wanted.values()]
 
+    def _look_at_record(self, key: str | None) -> None:
+        """Report a record of the last vacuum that the next one cannot use."""
+        last, log = self._walk.audit.meta.swept, self._walk.log
+        if key is None or not self._pending_seen or last is None or last.pending is None:
+            return
+        try:
+            sweep.from_object(log.frame(last.pending), last.pending.drops, last.version)
+        except Corrupt as error:
+            message = (
+                "the last vacuum's record is damaged, and the next vacuum starts without it: "
+                f"{error.message}"
+            )
+            self._findings.add("warning", message, key, self._listed.head)
+
     def _pending(self) -> str | None:
         swept = self._walk.audit.meta.swept
         return keys.frame_key(swept.pending.sha256) if swept and swept.pending else None
@@ -487,10 +503,16 @@ def _by_age(segment: Segment) -> tuple[int, int]:
     return segment.version, segment.partition
 
 
-def lacking(held: Mapping[str, Segment], meta: Meta, log: Log) -> list[str]:
+def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log: Log) -> list[str]:
     """Return the held keys that the last vacuum's record lacks, so the next one would delete them.
 
     Nothing, where the record is that of another place: the next vacuum does not use it.
+
+    Args:
+        held: the held segments, by key.
+        at: for each a version that has it live: a record that has it dropped there is wrong.
+        meta: the small state at the head.
+        log: the log.
 
     Raises:
         Corrupt: the version of the record cannot be resolved.
@@ -505,6 +527,10 @@ def lacking(held: Mapping[str, Segment], meta: Meta, log: Log) -> list[str]:
         except Corrupt:
             return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.
-    older = {k: s for k, s in held.items() if s.version <= last.version and k not in waiting}
+    older = {
+        k: s
+        for k, s in held.items()
+        if s.version <= last.version and not (k in waiting and at[k] < waiting[k].version)
+    }
     live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
     return [key for key, segment in older.items() if segment.id not in live]

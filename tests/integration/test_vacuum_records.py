@@ -72,3 +72,43 @@ def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(sa
         table.clock.advance(10**9)
         vacuum(reopen(table.store), dry_run=False, **NOW)
     assert scan(reopen(table.store), version=1).to_table().num_rows == 1
+
+
+WRONG = {
+    "live there": lambda key: sweep.Dropped(key, 1, 1),
+    "of no version": lambda key: sweep.Dropped(key, -1, 1),
+    "of a version to come": lambda key: sweep.Dropped(key, 2**62, 1),
+    "outside": lambda _: sweep.Dropped("../precious", 1, 1),
+}
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_record_that_is_wrong_deletes_nothing_that_a_pin_holds(wrong):
+    table = pinned_and_vacuumed()
+    [old] = table.snapshot(1).segments()
+    head = table.head()
+    body = sweep.to_object([WRONG[wrong](keys.key_of(old))])
+    pending = Spill(codec.sha256(body), len(body), 0, 1)
+    table.store.put_if_absent(keys.frame_key(pending.sha256), body)
+    swept = Sweep(head.meta.fence, head.meta.horizon, head.version, pending)
+    commit(table, Swept(swept))
+    found = fsck(Table(table.store)).findings
+    assert any("the last vacuum's record" in finding.message for finding in found)
+    for full in (False, True):
+        vacuum(table, dry_run=False, full=full, **NOW)
+        assert scan(table, version=1).to_table().num_rows == 1
+    assert fsck(Table(table.store), checksums=True).findings == ()
+
+
+def test_a_record_of_what_was_restored_and_dropped_again_is_right():
+    table = pinned_and_vacuumed()
+    table.restore(1)
+    again = table.pin("again")
+    shown = scan(table, version=again).to_table().num_rows
+    overwrite(table, events(1, first=5), **DAY)
+    table.unpin("keep")
+    table.clock.advance(10**9)
+    vacuum(table, dry_run=False, **NOW)
+    assert scan(table, version=again).to_table().num_rows == shown
+    assert fsck(Table(table.store), checksums=True).findings == ()

@@ -15,6 +15,7 @@ from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
 from eventlog.model.actions import Attach
 from eventlog.model.records import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
+from eventlog.recovery.sweep import to_object
 from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite
 
@@ -193,9 +194,9 @@ def test_spills_are_named(tmp_path):
 
 
 def test_record_of_the_last_vacuum_is_named(damaged):
-    body, older = b"pending", b"pending of an earlier one"
+    body, older = to_object([]), b"pending of an earlier one"
     for version, text in ((3, older), (5, body)):
-        spill = Spill(codec.sha256(text), len(text), 0, 1)
+        spill = Spill(codec.sha256(text), len(text), 0, 0)
         assert damaged.store.put_if_absent(keys.frame_key(spill.sha256), text)
         builders.commit(damaged.table, Swept(Sweep(0, 0, version, spill)), operation="vacuum")
     report = damaged.fsck()
