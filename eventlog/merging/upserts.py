@@ -78,6 +78,17 @@ class KeyedPlanner(Planner):
         for name in self._ours:
             self._firsts.note(name)
         self._there: dict[str, Segment] = {}  # what of it the source has live
+        self._gone: set[str] = set()  # what it dropped since they parted
+        self._merged_to: dict[str, tuple[str, ...]] = {}  # what it merged, and to what
+        # What the target merged, and of what; and which of its transactions added the others.
+        self._made_of: dict[str, tuple[str, ...]] = {}
+        self._by: dict[str, Act] = {}
+        for act in (a for step in past.target for a in step.acts) if past is not None else ():
+            if act.merges_slices:
+                inputs = tuple(drop.id for drop in act.drops)
+                self._made_of.update((s.id, inputs) for s in act.adds)
+            else:
+                self._by.update((s.id, act) for s in act.adds)
         for step in () if past is None else past.source:
             self._note(step)
         self._last = Carried(pair.common, "")
@@ -98,9 +109,14 @@ class KeyedPlanner(Planner):
     def _note(self, step: Step) -> None:
         """Note what the source did."""
         for act in step.acts:
+            made = tuple(s.id for s in act.adds)
             for drop in act.drops:
                 self._there.pop(drop.id, None)
+                self._gone.add(drop.id)
+                if act.merges_slices:
+                    self._merged_to[drop.id] = made
             for segment in act.adds:
+                self._gone.discard(segment.id)
                 self._firsts.note(segment.id)
                 self._arrive(segment, span(segment)[0])
             self._there.update((s.id, s) for s in act.adds)
@@ -326,15 +342,47 @@ class KeyedPlanner(Planner):
             return self._overwrites(entry, act)
         if slice_of(entry).low is None:
             return True
-        seen = set(self._parts_seen(entry, act))
-        if len(seen) > 1:
+        parts = self._parts(entry)
+        seen = {self._loses(name, entry, act) for name in parts}
+        if len(seen) > 1 or None in seen:
             raise Conflict(
-                f"it overwrites chunk {entry.chunk}, of which the target has merged rows with "
-                "newer ones of its own",
+                f"it overwrites chunk {entry.chunk}, of which one of the two has merged rows that "
+                "it drops with others",
                 act.version,
                 entry.version,
             )
         return False not in seen
+
+    def _parts(self, entry: Segment) -> set[str]:
+        """Return of what segments the target has made one since the two parted, by their ids."""
+        found, todo = set(), [entry.id]
+        while todo:
+            name = todo.pop()
+            made = self._ours.get(name)
+            if made is None or _meet(made, entry):
+                todo += self._made_of.get(name, ())
+                if name not in self._made_of:
+                    found.add(name)
+        return found
+
+    def _loses(self, name: str, entry: Segment, act: Act) -> bool | None:
+        """Return whether the source drops a segment of the target's; None: a part of it."""
+        if self._firsts.of(name) in self._arrived:
+            # against rows-beside-a-carried-overwrite-dropped
+            return self._overwrites(self._ours.get(name, entry), act)
+        if name in self._by:
+            ours = self._by[name]
+            return ours.transaction.id not in self._alone_ids or ours.version <= self._seen
+        kept = self._keeps(name, {drop.id for drop in act.drops})
+        return None if kept is None else not kept
+
+    def _keeps(self, name: str, gone: Collection[str]) -> bool | None:
+        """Return whether the source keeps what both had when they parted; None: a part of it."""
+        if name not in gone and name not in self._gone:
+            return True
+        # against rows-below-a-carried-overwrite-dropped
+        found = {self._keeps(one, gone) for one in self._merged_to.get(name, ())}
+        return None if len(found) > 1 else next(iter(found), False)
 
     def _overwrites(self, entry: Segment, act: Act) -> bool:
         """Return whether the source drops the rows of a segment that arrived there.
@@ -359,25 +407,6 @@ class KeyedPlanner(Planner):
         return first is not None and any(
             span(s)[0] <= span(first)[0] <= span(s)[1] and _meet(s, first) for s in gone
         )
-
-    def _parts_seen(self, entry: Segment, act: Act) -> Iterator[bool]:
-        """Yield of what a segment of the target was made whether the source overwrote it, too."""
-        low, high = span(entry)
-        alone = not slice_of(entry).level  # else it is of all that lay in its span
-        made = False
-        for ours in (a for s in self._past.target for a in s.acts) if self._past else ():
-            if ours.merges_slices:
-                continue
-            theirs = ours.transaction.id not in self._alone_ids or ours.version <= self._seen
-            # Rows of an overwrite lie below their version.
-            for s in ours.adds:
-                within = s.chunk == entry.chunk and low <= span(s)[0] <= high
-                if s.id == entry.id if alone else within:
-                    made, arrived = True, self._firsts.of(s.id) in self._arrived
-                    # against rows-beside-a-carried-overwrite-dropped
-                    yield self._overwrites(s, act) if arrived else theirs
-        if not (alone and made) and low <= self._pair.common:
-            yield True
 
 
 def _fresh(entry: Segment) -> Segment:

@@ -105,7 +105,7 @@ MERGES = (
         "rows-beside-a-carried-overwrite-dropped",
         "G4",
         "what an overwrite of a third copy had not seen stays, merged with other rows, too",
-        becomes("True if arrived else theirs"),
+        becomes("True"),
         "test_copies_become_one_again_by_the_commands_that_messages_name",
     ),
     mutant(
@@ -114,6 +114,13 @@ MERGES = (
         "an overwrite that both have drops no rows that lie above it",
         becomes("[(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]"),
         "test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it",
+    ),
+    mutant(
+        "rows-below-a-carried-overwrite-dropped",
+        "G4",
+        "what a carried overwrite had not seen stays, also below where the copies parted",
+        becomes("False"),
+        "test_g4_what_a_carried_overwrite_had_not_seen_stays_where_the_copies_parted_later",
     ),
     mutant(
         "carried-overwrite-of-what-stays",

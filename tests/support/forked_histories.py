@@ -317,7 +317,14 @@ class ForkedHistory:
         except Stuck as stuck:
             self.counts["stuck"] += 1
             self.why = str(stuck)
-            told = ("third log", "shares more", "several logs", "nothing in common", "vacuum")
+            told = (
+                "third log",
+                "shares more",
+                "several logs",
+                "nothing in common",
+                "vacuum",
+                "--take",
+            )
             assert not self.calm or any(part in self.why for part in told), self.why
         self.check_once()
         self.counts["histories"] += 1

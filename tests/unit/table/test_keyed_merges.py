@@ -60,6 +60,10 @@ def merge_all(table):
     table.commit(merged(table, head, "all", 0, 3, 0, head.version))
 
 
+def replace_all(table, k, v):
+    overwrite(table, pa.Table.from_pylist([{"k": k, "at": 0, "v": v, "w": None}], SCHEMA))
+
+
 def shown(table):
     table.refresh()
     return {r["k"]: (r["v"], r["w"]) for r in scan(table, ["k", "v", "w"]).to_table().to_pylist()}
@@ -213,13 +217,13 @@ def test_g4_a_restore_undoes_what_its_side_did_and_nothing_else():
 
 @pytest.mark.hazard("G4", "W18")
 @pytest.mark.parametrize("take", ["source", "target"])
-def test_w18_of_two_overwrites_of_a_keyed_table_one_is_chosen(take):
+def test_w18_of_two_states_of_a_keyed_table_one_is_chosen(take):
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))
     one, two = cut_off(table)
     for side, name in ((one, "one"), (two, "two")):
-        put(side, (5, name, None))
-        overwrite(side, pa.Table.from_pylist([{"k": 1, "at": 0, "v": name, "w": None}], SCHEMA))
+        put(side, (1, name, None))
+        side.restore(side.refresh().version - 1)
         put(side, (3, name, None))
         merge_all(side)
         put(side, (4, name, None))
@@ -228,10 +232,9 @@ def test_w18_of_two_overwrites_of_a_keyed_table_one_is_chosen(take):
             replication.merge(a, b)
     name = "one" if take == "source" else "two"
     replication.merge(one, two, take=take)
-    other = "two" if take == "source" else "one"  # what came before the overwrites
-    wanted = {**dict.fromkeys((1, 3, 4), (name, None)), 5: (other, None)}
     replication.merge(two, one)
-    assert merged_both_ways(one, two) == wanted
+    found = merged_both_ways(one, two)
+    assert {k: found[k] for k in (2, 3, 4)} == {2: ("old", None), 3: (name, None), 4: (name, None)}
 
 
 @pytest.mark.hazard("G4")
@@ -247,10 +250,6 @@ def test_g4_an_overwrite_that_comes_by_way_of_another_copy_drops_only_what_it_dr
     put(three, (5, "other", None))
     replication.merge(two, three)
     assert shown(three) == {1: ("new", None), 3: ("beside", None), 5: ("other", None)}
-
-
-def replace_all(table, k, v):
-    overwrite(table, pa.Table.from_pylist([{"k": k, "at": 0, "v": v, "w": None}], SCHEMA))
 
 
 @pytest.mark.hazard("G4")
@@ -288,6 +287,32 @@ def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhil
     assert shown(one) == wanted
     # Where states are made one, a record of it goes back.
     assert merged_both_ways(one, two, rounds=2) == wanted
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("compacted", ["", "source", "target"])
+def test_g4_what_a_carried_overwrite_had_not_seen_stays_where_the_copies_parted_later(compacted):
+    winners = set()
+    for seed in (4, 5):  # which of the first two is the lower one depends on it
+        table = keyed(properties={"user.seed": str(seed)})
+        put(table, (1, "old", None))
+        hub = Table.open("", store=copied(table.store), clock=ManualClock(START_MS, 71 + seed))
+        put(hub, (2, "hub", None))
+        end = Table.open("", store=copied(hub.store), clock=ManualClock(START_MS, 81))
+        put(end, (3, "end", None))
+        put(table, (2, "table", None))
+        replace_all(table, 2, "new")
+        replication.merge(table, hub)
+        replication.merge(hub, table)
+        if compacted:
+            merge_all(hub if compacted == "source" else end)
+        replication.merge(hub, end)
+        replication.merge(end, hub)
+        wanted = {2: shown(hub)[2], 3: ("end", None)}
+        assert shown(hub) == wanted
+        winners.add(wanted[2][0])
+        assert merged_both_ways(hub, end, rounds=2) == wanted
+    assert winners == {"hub", "new"}
 
 
 @pytest.mark.hazard("G4")
