@@ -36,6 +36,11 @@ def say(text: str = "") -> None:
     click.echo(plain(text))
 
 
+def title(text: str) -> None:
+    """Print a heading, in bold on a terminal."""
+    click.echo(click.style(plain(text), bold=True))
+
+
 def note(text: str) -> None:
     """Print a remark about the output, or an error, on stderr."""
     click.echo(plain(text), err=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from eventlog.cli import terminal
 from eventlog.log.history import HistoryEntry
 from eventlog.quantities import count_text, size_text
@@ -217,7 +215,8 @@ class Screen:
 
     def _title(self, text: str) -> None:
         self.say()
-        self.say(click.style(text, bold=True))
+        if not self._quiet:
+            terminal.title(text)
 
     def _table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str]

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor, wait
 
+import click
 import pytest
 from support.builders import create, events, reopen
 
@@ -9,8 +10,10 @@ from eventlog.compaction import Policy, plan, run
 from eventlog.demo import jobs
 from eventlog.demo.compaction import Ongoing, compact_beside, meetings
 from eventlog.demo.result import Result
+from eventlog.demo.screen import Screen
 from eventlog.demo.status import Status
 from eventlog.readers import scan
+from eventlog.state.scan import Pruning
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
@@ -130,3 +133,12 @@ def test_the_demo_is_no_success_unless_all_of_it_holds(wrong):
 def test_nor_unless_the_upserts_do(wrong):
     good = Ongoing(arrived=1, between=1, stable=True)
     assert not result(good, **wrong).ok
+
+
+@pytest.mark.parametrize(("color", "start", "end"), [(True, "\x1b[1m", "\x1b[0m"), (False, "", "")])
+def test_titles_are_bold_on_a_terminal_and_text_elsewhere(color, start, end, capsys):
+    with click.Context(click.Command("demo"), color=color):
+        Screen(quiet=False).one_day("dest = '\x1b[2J'", 1, Pruning(2, 1, 0, 0, 1))
+    out, _ = capsys.readouterr()
+    assert out.splitlines()[1] == f"{start}One day of the year{end}"
+    assert "where dest = '\\x1b[2J'" in out
