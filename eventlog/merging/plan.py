@@ -30,6 +30,7 @@ from eventlog.model.records import (
     SetProperties,
     SetSchema,
 )
+from eventlog.quantities import count_text
 from eventlog.state.keyed.rule import keyed_of
 
 
@@ -371,8 +372,9 @@ class Planner:
         try:
             more = self._rows.counterpart(act, missing, self._live)
         except Differs as differs:
+            dropped = count_text(len(act.drops), "segment")
             raise Conflict(
-                f"it drops {len(act.drops):,} segments, and the target {differs.reason}",
+                f"it drops {dropped}, and the target {differs.reason}",
                 act.version,
                 differs.version,
             ) from None

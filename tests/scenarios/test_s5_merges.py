@@ -144,7 +144,7 @@ def test_g3_rows_that_one_dropped_and_the_other_compacted_with_its_own_leave_the
     vacuum(one, dry_run=False, retention=timedelta(0), staging=timedelta(0))
     with pytest.raises(errors.CommitConflict) as caught:  # the rows are nowhere alone
         replication.merge(two, one)
-    assert "it drops 1 segments, and the target has" in str(caught.value)
+    assert "it drops 1 segment, and the target has" in str(caught.value)
     assert "all before it is merged" in str(caught.value)
     replication.merge(two, one, take="target")
     replication.merge(one, two)
