@@ -62,7 +62,7 @@ def replicate(
     every: float,
     target_options: dict[str, str],
 ) -> None:
-    """Make TARGET a copy of the table at URI, bytes for bytes, or bring it up to date.
+    """Make TARGET a copy of the table at URI, byte for byte, or bring it up to date.
 
     It can be interrupted at any time and started again. TARGET is a table at every moment. Queries
     may read it; writes of its own end the following (see `eventlog merge`).

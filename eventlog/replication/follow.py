@@ -1,4 +1,4 @@
-"""Follow: make a table the same as another one of which it is a copy, bytes for bytes.
+"""Follow: make a table the same as another one of which it is a copy, byte for byte.
 
 Objects are copied in the order in which the source made them visible: what a version needs, then
 its commit, then its key frame (FORMAT.md R17.2). So the target is a valid table at every moment,

@@ -83,7 +83,7 @@ def objects(store):
 
 
 def check_prefix(source, target):
-    """Check that a store has a prefix of a table, bytes for bytes, and is whole; return its head.
+    """Check that a store has a prefix of a table, byte for byte, and is whole; return its head.
 
     -1: it has no version yet.
     """
