@@ -172,6 +172,13 @@ SLICES = (
         "test_k7_a_merge_below_what_a_restore_brought_back_meanwhile_is_void",
     ),
     mutant(
+        "merged-below-a-base",
+        "F11 K5",
+        "a merge puts nothing below a base of later versions",
+        never,
+        "test_k5_a_merge_below_a_base_of_later_versions_is_void",
+    ),
+    mutant(
         "level-not-raised",
         "F11 K6",
         "a merged segment takes its inputs in: it is one level above",

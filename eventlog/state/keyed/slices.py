@@ -407,6 +407,8 @@ def _input_problem(merge: Merge, here: Sequence[Run]) -> str | None:
         low, high = span(segment)
         if merge.high < low <= merge.version < segment.version:  # against restored-above-a-merge
             return f"segment {segment.id} was restored above it after the merge was planned"
+        if merge.high < low and slice_of(segment).kind != "log":  # against merged-below-a-base
+            return f"segment {segment.id} lies above it, and a base has nothing below it"
         if high < merge.low or low > merge.high:
             continue
         if segment.id not in inputs:  # against a-run-with-a-gap

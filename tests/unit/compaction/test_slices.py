@@ -18,7 +18,7 @@ from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
 from eventlog.compaction.planner.slices import merges, verdicts
 from eventlog.compaction.rewriting import slices as rewriting
-from eventlog.compaction.tasks import Buckets
+from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
@@ -171,6 +171,35 @@ def test_a_task_that_comes_twice_has_one_effect_and_one_planned_before_gives_way
     assert perform(t, fresh, Policy()).status == "done"
     assert perform(t, stale, Policy()).status == "superseded"
     assert held(t) == {1: "c"}
+
+
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("below", [0, 1])
+def test_k5_a_task_that_would_lie_below_a_base_is_superseded(below):
+    """Nobody could read what a merge has put below a base, even if it has no rows there."""
+    t = create(buckets=2, order_by=None)
+    key = [next(i for i in range(99) if bucket_of([pa.scalar(i)], 2) == b) for b in (0, 1)]
+    for hour in range(1 + below):
+        upsert(t, rows([key[0]], hour=hour))
+    upsert(t, rows([key[1]]))
+    high = t.head().version
+
+    def merged(first, last, version):
+        inputs = tuple(s for s in t.refresh().segments() if s.version == version)
+        task = Task(
+            t.clock.token(), t.refresh().version, "all", ("all",), inputs, 0.5, "by hand",
+            buckets=Buckets(first, last, version, version),
+        )  # fmt: skip
+        return perform(t, task, Policy())
+
+    assert merged(1, 1, high).status == "done"
+    outcome = merged(0, 1, high - 1)
+    assert (outcome.status, t.refresh().version) == ("superseded", high + 1)
+    assert "a base has nothing below it" in outcome.error
+    assert set(held(t)) == set(key)
+    run(t, policy=Policy(min_gain=0.0))
+    assert set(held(t)) == set(key)
+    assert fsck(t).ok
 
 
 def test_rows_that_arrive_meanwhile_lie_above_whatever_merges():

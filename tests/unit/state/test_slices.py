@@ -274,6 +274,32 @@ def test_k5_a_run_at_the_bottom_is_no_log(table):
     )
 
 
+@pytest.mark.hazard("K5")
+@pytest.mark.parametrize("beside", ["base", "late"])
+@pytest.mark.parametrize("bottom", [True, False])
+def test_k5_a_merge_below_a_base_of_later_versions_is_void(bottom, beside):
+    """In bucket 1 it has no input: what it must add for that bucket would lie below the base."""
+    table = create(key="name", buckets=2, granularity="all")
+    for bucket in (0, 1) if bottom else (0, 0, 1):
+        commit(table, log(table, bucket, bucket), operation="upsert")
+    head = table.refresh().version
+    above = merge(table, 1, 1, head, head, ids(table, head), 10, 0, version=head)
+    new = [
+        log(table, 1, 1, head, head, 1, kind, rows=10) for kind in dict.fromkeys(("base", beside))
+    ]
+    commit(table, above, *new, operation="compact", read_version=head)
+    low, head = head - 1, head + 1
+    both = merge(table, 0, 1, low, low, ids(table, low), 10, 0, version=head)
+    output = log(table, 0, 1, low, low, 1, "base" if bottom else "log")
+    assert void(table, "lies above it", both, *drops(table, low), output, read=head)
+    alone = log(table, 0, 0, low, low, 1, "base" if bottom else "log")
+    own = merge(table, 0, 0, low, low, ids(table, low), 10, 0, version=head)
+    commit(table, own, *drops(table, low), alone, operation="compact", read_version=head)
+    assert all(
+        r.segments[0].slice.kind == "base" for r in slices.runs(live(table.head())) if r.base
+    )
+
+
 @pytest.mark.hazard("K6")
 @pytest.mark.parametrize(
     ("rows", "superseded", "match"),
