@@ -87,6 +87,13 @@ COMMITS = (
         "test_second_put_is_refused_and_changes_nothing",
     ),
     mutant(
+        "stray-link-stops-writers",
+        "W12",
+        "a listing of published transactions that is refused stops no commit",
+        becomes("KeyNotFound"),
+        "test_w12_a_link_below_the_intents_stops_no_writer",
+    ),
+    mutant(
         "link-leads-out-of-the-root",
         "W12",
         "no symbolic link below the root of a directory is followed",

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -363,6 +364,30 @@ def test_w12_a_link_that_comes_between_two_calls_leads_nowhere(store, root, tmp_
                 (root / "away").rename(root / "data")
             store.delete(["data/e/y"])
             assert files(tmp_path / "outside") == ["data/e/x"]
+
+
+@pytest.mark.hazard("W12")
+@pytest.mark.parametrize(
+    "place", ["README", "999999999999", f"{10**12 - 12:012d}/{'ab' * 16}.json"]
+)
+def test_w12_a_link_below_the_intents_stops_no_writer(tmp_path, place):
+    """Combining is optional: a link that is not followed is no reason to give up a commit."""
+    root = tmp_path / "table"
+    rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    properties = {"combine_after": "1"}
+    table = Table.create(str(root), rows.schema, time_column="at", properties=properties)
+    link = root / "_intents" / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path)
+
+    def appended(_):
+        own = Table.open(str(root))
+        return [append(own, rows) for _ in range(3)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(appended, range(4)))) == 4
+    assert scan(table, version=table.refresh().version).count() == 12
+    assert link.is_symlink()
 
 
 @pytest.mark.hazard("W12")
