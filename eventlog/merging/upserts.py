@@ -72,12 +72,11 @@ class KeyedPlanner(Planner):
         self._placed: set[str] = set()  # the target's own segments that have their place
         self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
         self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
-        # What arrived at the source since they parted, by what it repeats, and in which versions.
-        self._arrived: dict[str, list[int]] = {}
+        # What arrived at the source since they parted: its ids there, by what it repeats.
+        self._arrived: dict[str, list[str]] = {}
         self._firsts = Firsts()
         for name in self._ours:
             self._firsts.note(name)
-        self._there: dict[str, Segment] = {}  # what of it the source has live
         self._gone: set[str] = set()  # what it dropped since they parted
         self._merged_to: dict[str, tuple[str, ...]] = {}  # what it merged, and to what
         # What the target merged, and of what; and which of its transactions added the others.
@@ -109,20 +108,18 @@ class KeyedPlanner(Planner):
     def _note(self, step: Step) -> None:
         """Note what the source did."""
         for act in step.acts:
-            made = tuple(s.id for s in act.adds)
             for drop in act.drops:
-                self._there.pop(drop.id, None)
                 self._gone.add(drop.id)
                 if act.merges_slices:
-                    self._merged_to[drop.id] = made
+                    made = (s.id for s in act.adds if s.chunk == drop.chunk)
+                    self._merged_to[drop.id] = tuple(made)
             for segment in act.adds:
                 self._gone.discard(segment.id)
                 self._firsts.note(segment.id)
-                self._arrive(segment, span(segment)[0])
-            self._there.update((s.id, s) for s in act.adds)
+                self._arrive(segment.id, [segment.id])
 
-    def _arrive(self, segment: Segment, version: int) -> None:
-        self._arrived.setdefault(self._firsts.of(segment.id), []).append(version)
+    def _arrive(self, name: str, there: Sequence[str]) -> None:
+        self._arrived.setdefault(self._firsts.of(name), []).extend(there)
 
     def rest(self) -> Carried | None:
         """Return the target's own transactions that the source has not, once more."""
@@ -161,7 +158,8 @@ class KeyedPlanner(Planner):
             raise Conflict("it made two logs one by their states, in their places", act.version)
         mine = act.adds if self._unit is None else self._unit.adds
         for segment in mine:
-            self._arrive(segment, act.version)
+            there = (s.id for s in act.adds if s.chunk == segment.chunk)
+            self._arrive(segment.id, [segment.id] if self._unit is None else [*there])
         return self._repeat(act, mine, self._overwrites) if self._repeats else None
 
     def _repeat(
@@ -388,17 +386,21 @@ class KeyedPlanner(Planner):
         """Return whether the source drops the rows of a segment that arrived there.
 
         It keeps what was written beside an overwrite, there or where this was carried from.
+
+        Raises:
+            Conflict: it drops a part of them.
         """
-        gone, versions = (
-            {drop.id for drop in act.drops},
-            self._arrived.get(self._firsts.of(entry.id), ()),
-        )
-        kept = (s for s in self._there.values() if s.chunk == entry.chunk and s.id not in gone)
-        return not any(
-            span(s)[0] <= version <= span(s)[1] and _meet(s, entry)
-            for s in kept
-            for version in versions
-        )
+        gone = {drop.id for drop in act.drops}
+        forms = self._arrived.get(self._firsts.of(entry.id), ())
+        kept = {self._keeps(name, gone) for name in forms}
+        if None in kept:
+            raise Conflict(
+                f"it overwrites chunk {entry.chunk}, of which it has merged rows that it drops "
+                "with others",
+                act.version,
+                entry.version,
+            )
+        return True not in kept
 
     def _dropped(self, entry: Segment, act: Act) -> bool:
         """Return whether the target itself dropped what a segment is to repeat."""

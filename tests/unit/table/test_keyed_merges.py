@@ -335,6 +335,28 @@ def test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it():
     assert merged_both_ways(one, two) == wanted
 
 
+@pytest.mark.hazard("G4")
+def test_g4_of_rows_that_came_in_one_version_an_overwrite_drops_its_own():
+    """They were published together."""
+    table = keyed()
+    audit = table.branch("audit")
+    author = audit.branch("author")
+    copy = Table.open("", store=copied(table.store), clock=ManualClock(START_MS, 71))
+    put(copy, (4, "copy", None))
+    put(author, (7, "author", None))
+    audit.merge(author)
+    put(audit, (3, "audit", None))  # in the same bucket
+    table.merge(audit)
+    replication.merge(table, copy)
+    replace_all(author, 5, "new")
+    sides = [(author, audit), (audit, table), (table, copy)]
+    for source, target in [*sides, *((b, a) for a, b in reversed(sides))] * 2:
+        replication.merge(source, target)
+    assert not any(replication.merge(a, b).commits for a, b in sides)
+    wanted = {3: ("audit", None), 4: ("copy", None), 5: ("new", None)}
+    assert [shown(one) for one in (author, audit, table, copy)] == [wanted] * 4
+
+
 WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 
 
