@@ -10,7 +10,8 @@ from support.builders import DAY_US, create, live, reopen
 
 from eventlog import compaction, limits
 from eventlog.format import parts
-from eventlog.readers import count, fragments, scan
+from eventlog.readers import count, scan
+from eventlog.segments import fragments
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
