@@ -187,8 +187,7 @@ class Walk:
         try:
             starts = self.log.starts(everything=True)
         except (Corrupt, NotFound, UnsupportedFormat) as error:
-            if not self.listed.gaps:  # else reported with what it should explain
-                self._find("warning", error.message, keys.STARTS_PREFIX)
+            self._find("warning", error.message, keys.STARTS_PREFIX)
             return
         for start in starts:
             # One that died before its first commit leaves a start above what was there (R17.5).

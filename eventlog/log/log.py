@@ -266,6 +266,10 @@ class Log:
             version = keys.parse_start_key(row.key)
             if version is None:
                 continue
+            # Before it is read: it may be damaged, or of a table that was here.
+            # against start-without-its-version
+            if not (everything or self.has(version)):
+                continue
             # Not of its own commit: a follower may have died before that (R17.5).
             table = table or self.header(self._listed()[0][0]).table
             try:
@@ -273,8 +277,7 @@ class Log:
                 start = codec.decode_start(body, version, table)
             except (Corrupt, UnsupportedFormat) as error:
                 raise self._located(error, row.key, version) from None
-            if everything or self.has(version):  # against start-without-its-version
-                found.append(start)
+            found.append(start)
         return found
 
     def has(self, version: int) -> bool:

@@ -692,6 +692,20 @@ def test_a_branch_that_cannot_be_opened_is_not_deleted_with_its_branches(above, 
     assert not stored(store, "_branches/")
 
 
+def test_a_branch_that_was_lost_and_made_again_is_not_deleted_with_branches_of_the_lost_one():
+    store = MemoryStore()
+    filled(store).branch("a")
+    append(on(store, "a").branch("b"), events(1, first=200))
+    good = store.get("_branches/a/_fork.json")
+    store.delete(["_branches/a/_fork.json"])
+    on(store, seed=500).branch("a")
+    with pytest.raises(errors.InvalidInput, match="would be deleted with branch 'a'"):
+        on(store).delete_branch("a")
+    store.delete(["_branches/a/_fork.json"])
+    store.put_if_absent("_branches/a/_fork.json", good)
+    assert numbers(on(store, "a", "b"))[-1] == 200
+
+
 def test_a_branch_that_cannot_be_opened_is_deleted_once_its_branches_are_given_up():
     store = MemoryStore()
     filled(store).branch("a")

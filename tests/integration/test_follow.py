@@ -615,6 +615,19 @@ def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
     assert objects(open_store(far)) == objects(source.store)
 
 
+@pytest.mark.parametrize("body", [b"", b"x"])
+def test_a_damaged_start_whose_version_is_not_there_means_nothing(source, body):
+    plain, started = MemoryStore(), MemoryStore()
+    follow(source, Table(plain))
+    follow(source, Table(started), start="keyframe")
+    for store in (plain, started):
+        store.put_if_absent(keys.start_key(999), body)
+        assert "_starts/" in [f.key for f in fsck(Table(store)).findings]
+        vacuum(Table.open("", store=store, clock=ManualClock(START_MS, 70)), dry_run=True)
+        backfill(source, Table(store))
+        assert rows(Table(store), 1) == rows(source, 1)
+
+
 STRAY = [(999_999_999_999, -1), (999_999_999_999, 2), (100_000, 50_000), (69, 29)]
 
 

@@ -80,8 +80,7 @@ def _check_without_branches(table: OpenTable, name: str, fork: Fork | None) -> N
     Args:
         table: the parent.
         name: of the branch.
-        fork: of the branch; None if it has no `_fork.json` that can be read. Then the branches
-            below every id count.
+        fork: of the branch; None if it has no `_fork.json` that can be read.
 
     Raises:
         InvalidInput: it has some.
@@ -94,8 +93,8 @@ def _check_without_branches(table: OpenTable, name: str, fork: Fork | None) -> N
             f"{', '.join(below[:10])} first ({command('branch', uri, below[0], '--delete')})",
             table=table.uri,
         )
-    place = keys.branch_root(name) if fork is None else keys.branch_place(name, fork.id)
-    lost = next(forks_below(table.store, place), None)
+    # Below every id: a branch that was lost may have been made again under its name.
+    lost = next(forks_below(table.store, keys.branch_root(name)), None)
     if lost is None:  # against branches-of-a-damaged-branch-deleted
         return
     names, key = lost
