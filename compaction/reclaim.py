@@ -36,7 +36,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import Drop, Fence, Horizon, Meta, Spill, Sweep, Swept
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
-from eventlog.state.small.holds import holds
+from eventlog.state.small.holds import check_marks, holds
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
 from eventlog.store.location import place_of
@@ -136,6 +136,7 @@ def vacuum(
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
     _check_newest(t, head)
+    check_marks(head.meta, head.version, t.uri)
     if not dry_run:
         check_held(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head):
@@ -232,6 +233,7 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
     for _ in range(_MAX_CONFLICTS):  # after a conflict: another transaction, on a newer head
         head = t.refresh()
         check_writable(head.header)  # against newer-table-vacuumed
+        check_marks(head.meta, head.version, t.uri)
         # A branch that is made from here on has a pin first, which meets the horizon in the log.
         branches = keeping.unheld(t.log, head)
         # against branch-not-pinned-again
@@ -249,7 +251,9 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
         except CommitConflict as error:  # a pin was added, or another vacuum advanced the marks
             logger.info("vacuum retries on a newer head: %s", error)
             continue  # against conflict-of-marks-ignored
-        return t.snapshot(version), marks, kept  # against live-set-read-before-the-marks
+        marked = t.snapshot(version)
+        check_marks(marked.meta, marked.version, t.uri)
+        return marked, marks, kept  # against live-set-read-before-the-marks
     raise CommitConflict(
         f"other writers changed the fence or horizon {_MAX_CONFLICTS} times in a row; nothing was "
         "deleted, try again",

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from support.builders import START_MS, create, events
+from support.vacuumed import DAY, NOW
 
 from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
@@ -22,10 +24,14 @@ NO_VERSION = 10**12
 
 def forged(path, **fields):
     """A table of two versions whose newest has this small state; another handle."""
-    store = LocalStore(path)
-    table = create(store)
+    table = create(LocalStore(path))
     append(table, events(3))
-    head = table.head()
+    return with_forged_head(table, **fields)
+
+
+def with_forged_head(table, **fields):
+    """Another handle of the table, whose newest version has this small state."""
+    store, head = table.store, table.refresh()
     commit, _ = table.log.read(head.version)
     meta = msgspec.structs.replace(head.meta, **fields)
     total = codec.parse_hash(commit.header.state_hash) + codec.meta_hash_change(head.meta, meta)
@@ -107,6 +113,64 @@ def test_a_horizon_above_the_newest_version_is_corrupt(horizon, tmp_path):
         with pytest.raises(Corrupt, match="the horizon is"):
             look()
     assert any("the horizon is" in finding.message for finding in fsck(table).findings)
+
+
+MARKS = {
+    "a horizon above a pin": {"horizon": 3},
+    "a horizon above a replica": {
+        "horizon": 3,
+        "pins": {},
+        "replicas": {"r": Replica(1, "o", 2)},
+    },
+    "a horizon above the newest version": {"horizon": 5},
+    "a horizon far above": {"horizon": 2**63 - 1},
+    "a fence above the newest version": {"fence": 5},
+    "a record of the newest version": {"swept": Sweep(0, 0, 4)},
+    "a record far above": {"swept": Sweep(0, 0, NO_VERSION)},
+    "a record above the fence": {"swept": Sweep(1, 0, 3)},
+    "a record above the horizon": {"swept": Sweep(0, 1, 3)},
+}
+
+
+def pinned():
+    """A table whose version 1 is pinned, and has a segment that version 3 drops."""
+    table = create()
+    append(table, events(1))
+    table.pin("p", 1)
+    overwrite(table, events(1, first=1), **DAY)
+    append(table, events(1, first=2, day=3))
+    table.clock.advance(10**9)
+    return table
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("marks", MARKS)
+def test_v2_a_vacuum_refuses_marks_that_no_action_can_have_set(marks):
+    sound = pinned()
+    copy = {row.key: sound.store.get(row.key) for row in sound.store.list("")}
+    damaged = with_forged_head(sound, **MARKS[marks])
+    damaged.clock.advance(10**9)
+    before = [row.key for row in damaged.store.list("")]
+    for dry_run in (True, False):
+        for full in (False, True):
+            with pytest.raises(Corrupt, match="run `eventlog fsck`"):
+                vacuum(damaged, dry_run=dry_run, full=full, **NOW)
+    assert [row.key for row in damaged.store.list("")] == before
+    head = keys.commit_key(4)
+    damaged.store.delete([head])
+    assert damaged.store.put_if_absent(head, copy[head])
+    repaired = Table(damaged.store, damaged.clock)
+    vacuum(repaired, dry_run=False, **NOW)
+    assert scan(repaired, version=1).to_table()["name"].to_pylist() == ["row 0"]
+
+
+def test_v2_a_vacuum_refuses_marks_of_an_older_version_that_no_action_can_have_set():
+    damaged = with_forged_head(pinned(), horizon=3)
+    append(damaged, events(1, first=9, day=4))
+    damaged.clock.advance(10**9)
+    with pytest.raises(Corrupt, match="'p' of"):
+        vacuum(damaged, dry_run=False, **NOW)
+    assert damaged.refresh().version == 5
 
 
 ODD_TYPES = [

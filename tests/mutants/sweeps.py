@@ -88,6 +88,27 @@ SWEEPS = (
         "test_v2_what_is_held_stays_until_it_is_let_go",
     ),
     mutant(
+        "horizon-above-a-hold-believed",
+        "V2",
+        "a vacuum refuses a horizon above a pin or a replica",
+        never,
+        "test_v2_a_vacuum_refuses_marks_that_no_action_can_have_set",
+    ),
+    mutant(
+        "fence-above-the-head-believed",
+        "V2",
+        "a vacuum refuses a fence above the newest version",
+        never,
+        "test_v2_a_vacuum_refuses_marks_that_no_action_can_have_set",
+    ),
+    mutant(
+        "record-ahead-of-the-head-believed",
+        "V2",
+        "a vacuum refuses a record that is ahead of the table",
+        never,
+        "test_v2_a_vacuum_refuses_marks_that_no_action_can_have_set",
+    ),
+    mutant(
         "foreign-keys-deleted",
         "V4",
         "only keys that a writer of the table creates are deleted",

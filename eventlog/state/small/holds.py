@@ -223,13 +223,7 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
             table=table,
             version=version,
         )
-    if meta.horizon > head:
-        raise Corrupt(
-            f"the horizon is {meta.horizon}, above the newest version {head}, where no action "
-            "raises it: run `eventlog fsck`",
-            table=table,
-            version=head,
-        )
+    _check_horizon(meta, head, table)
     if version < meta.horizon:
         raise VersionVacuumed(
             f"version {version} was vacuumed: only versions from {meta.horizon} on can be read. "
@@ -244,6 +238,54 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
             f"{held} on for it, and may have vacuumed the others. Older versions are the parent's",
             table=table,
             version=version,
+        )
+
+
+def check_marks(meta: Meta, head: int, table: str) -> None:
+    """Check that actions can have set what a vacuum goes by: fence, horizon, and its last record.
+
+    Args:
+        meta: the small state at the head.
+        head: the newest version.
+        table: the root URI, for the error.
+
+    Raises:
+        Corrupt: the horizon is above the newest version, a pin or a replica (R12.1, R12.2), the
+            fence is above the newest version (F4), or the record is ahead of them (R12.6).
+    """
+    _check_horizon(meta, head, table)
+    last, problem = meta.swept, None
+    for hold in holds(meta)[:1]:
+        if hold.version < meta.horizon:  # against horizon-above-a-hold-believed
+            problem = (
+                f"the horizon is {meta.horizon}, above version {hold.version} that {hold.kind} "
+                f"{hold.name!r} of {hold.owner} holds"
+            )
+    if meta.fence > head:  # against fence-above-the-head-believed
+        problem = f"the fence is {meta.fence}, above the newest version {head}"
+    # against record-ahead-of-the-head-believed
+    if last is not None and (
+        last.fence > meta.fence or last.horizon > meta.horizon or last.version >= head
+    ):
+        problem = (
+            f"the last vacuum's record is of version {last.version}, fence {last.fence} and "
+            f"horizon {last.horizon}, ahead of the table"
+        )
+    if problem is not None:
+        raise Corrupt(
+            f"{problem}, which no action can have set: run `eventlog fsck`",
+            table=table,
+            version=head,
+        )
+
+
+def _check_horizon(meta: Meta, head: int, table: str) -> None:
+    if meta.horizon > head:
+        raise Corrupt(
+            f"the horizon is {meta.horizon}, above the newest version {head}, where no action "
+            "raises it: run `eventlog fsck`",
+            table=table,
+            version=head,
         )
 
 
