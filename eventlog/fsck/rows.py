@@ -27,7 +27,7 @@ from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 _AHEAD_BYTES = 4 * 2**20  # of decoded rows, for each segment that is read
-REWRITE = "a compaction that merges these buckets writes them anew"
+REWRITE = "a compaction that merges these buckets writes them again"
 WRONG_CHUNK = "with an event time outside of the chunk"
 WRONG_BUCKET = "with keys of other buckets"
 CONSEQUENCES = {
@@ -120,7 +120,7 @@ class RowCheck:
         )
 
     def _count_nulls(self, rows: pa.RecordBatch, counts: dict[str, int]) -> None:
-        """Count the nulls in columns that are not nullable, but for those of deletes."""
+        """Count the nulls in columns that are not nullable, without those of deletes."""
         needed = [f.name for f in self.reading.schema if not f.nullable]
         empty = [name for name in needed if rows.column(name).null_count]
         if empty and self.rule is not None:

@@ -375,7 +375,7 @@ class KeyedPlanner(Planner):
         return None if kept is None else not kept
 
     def _keeps(self, name: str, gone: Collection[str]) -> bool | None:
-        """Return whether the source keeps what both had when they parted; None: a part of it."""
+        """Return whether the source keeps the rows of a segment it had; None: a part of them."""
         if name not in gone and name not in self._gone:
             return True
         # against rows-below-a-carried-overwrite-dropped

@@ -63,8 +63,8 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None):
         segment: its rows, or the bytes of its object.
         kind: of the segment of a keyed table.
         chunk: its time chunk.
-        rows: what its entry says of the number of rows; the right number if None.
-        tail: what its entry says of the object's tail.
+        rows: the number of rows in its entry; the right number if None.
+        tail: the object's tail in its entry.
     """
     body = segment if isinstance(segment, bytes) else stored(segment)
     keyed = table.head().layout.keyed is not UNSET
