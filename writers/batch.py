@@ -154,8 +154,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     Raises:
         InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
-            added to the range; or, in a keyed table, a compaction has merged what arrived, or a
-            restore has brought back what was not there. Read again, and overwrite again.
+            added to the range; or, in a keyed table, a compaction, a restore or a merge of another
+            log has changed what the rows would lie below. Read again, and overwrite again.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """

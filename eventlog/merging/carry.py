@@ -47,6 +47,7 @@ from eventlog.model.records import (
     origins_of,
 )
 from eventlog.state.delta import add_of, drop_of
+from eventlog.state.keyed.repetition import again
 from eventlog.state.keyed.rule import stored_rule
 from eventlog.store.branching import within
 from eventlog.store.branching.branch import BranchStore
@@ -546,7 +547,7 @@ class Carrier:
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another one, the same at each try."""
         if segment_id not in self._again:
-            self._again[segment_id] = history.again(self._target.clock.token(), segment_id)
+            self._again[segment_id] = again(self._target.clock.token(), segment_id)
         return self._again[segment_id]
 
     def _moved(self, name: str) -> str:

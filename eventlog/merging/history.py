@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from eventlog.format import codec
 from eventlog.model.records import (
     Add,
     AppReset,
@@ -29,6 +28,7 @@ from eventlog.model.records import (
     Transaction,
 )
 from eventlog.state import fold
+from eventlog.state.keyed.repetition import repeated, repeats
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
 UNITED = "united"  # in the `info` of what makes two logs one by their states
@@ -322,49 +322,3 @@ def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:
     ids = {s.id for act in acts if not act.merges_slices for s in act.adds if repeats(s.id)}
     own = {i for i in added if not repeats(i)}
     return ids - repeated(ids | added, own)
-
-
-def again(token: str, segment_id: str) -> str:
-    """Return the id of a segment that repeats another one (FORMAT.md R19.8).
-
-    Args:
-        token: 32 random hexadecimal digits.
-        segment_id: the id of the segment that is repeated.
-    """
-    return token[:8] + _told(token[:8])[:8] + _told(segment_id)[:16]
-
-
-def repeats(segment_id: str) -> bool:
-    """Return whether a segment repeats another one, by its id."""
-    return segment_id[8:16] == _told(segment_id[:8])[:8]
-
-
-def repeated(ids: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return those of the ids that repeat one of the others, or what one of these repeats."""
-    found, ids = set(), [i for i in ids if repeats(i)]
-    ends = {_told(i)[:16] for i in others} if ids else set()
-    while more := {i for i in ids if i not in found and i[16:] in ends}:
-        found |= more
-        ends |= {_told(i)[:16] for i in more}
-    return found
-
-
-class Firsts:
-    """Which segments repeat the same one, of those that were noted."""
-
-    def __init__(self) -> None:
-        self._by_end: dict[str, str] = {}
-
-    def note(self, segment_id: str) -> None:
-        """Note a segment."""
-        self._by_end[_told(segment_id)[:16]] = segment_id
-
-    def of(self, segment_id: str) -> str:
-        """Return the id of the first segment that this one repeats, or its own."""
-        while repeats(segment_id) and segment_id[16:] in self._by_end:
-            segment_id = self._by_end[segment_id[16:]]
-        return segment_id
-
-
-def _told(text: str) -> str:
-    return codec.sha256(text.encode())

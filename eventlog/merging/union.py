@@ -25,7 +25,6 @@ from eventlog.merging.history import (
     Units,
     chunks_of,
     old_rows,
-    repeated,
     union,
 )
 from eventlog.merging.plan import Carried, Conflict
@@ -44,6 +43,7 @@ from eventlog.model.records import (
     SetSchema,
 )
 from eventlog.state.keyed import slices
+from eventlog.state.keyed.repetition import repeated
 from eventlog.state.keyed.rule import keyed_of, splits_of
 
 Take = Literal["source", "target"]

@@ -18,9 +18,10 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import translated
-from eventlog.merging.history import Act, Firsts, Step, chunks_of, old_rows, repeats
+from eventlog.merging.history import Act, Step, chunks_of, old_rows
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
+from eventlog.state.keyed.repetition import Firsts, repeats
 from eventlog.state.keyed.rule import MergeRule, splits_of
 from eventlog.state.keyed.slices import reach, slice_of, span
 

@@ -18,12 +18,18 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
+from golden.make_whole import put, staged, void
+from support.keyed_tables import merged
 
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.format.segments import to_segments
+from eventlog.model.chunks import parse_chunk
 from eventlog.replication import follow, merge
+from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, delete, overwrite, upsert
+from eventlog.writers.batch import overwrite_actions
 
 NAMES = (
     "parted",
@@ -45,6 +51,7 @@ ITEMS = pa.schema(
 )
 
 
+ALL = (parse_chunk("all").start, parse_chunk("all").end)
 DAY = {"start": "1970-01-01", "end": "1970-01-02"}
 
 
@@ -111,6 +118,20 @@ def make_keys(clock: ManualClock) -> None:
     upsert(one, items("later", 2, 11))
     merge(two, one, clock=clock)
     merge(one, two, clock=clock)
+    seen = one.head().version
+    overwrite_late(one, seen - 1)
+    one.commit(merged(one, one.head(), "all", 0, 1, seen, seen))
+    overwrite_late(one, seen - 1)
+
+
+def overwrite_late(t: Table, seen: int) -> None:
+    """Commit a void overwrite of what was live before a merge repeated some of its rows."""
+    gone = to_segments(t.snapshot(seen).entries())
+    adds = staged(t, items("instead", 0))
+    actions = overwrite_actions(
+        adds, [drop_of(s) for s in gone], *ALL, isolation="carry", read_version=seen
+    )
+    put(t, [void(t, "F11", actions, read_version=seen)])
 
 
 def make_published(clock: ManualClock) -> None:

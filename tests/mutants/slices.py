@@ -102,6 +102,13 @@ SLICES = (
         "test_a_barrier_that_a_compaction_has_merged_away_is_a_conflict",
     ),
     mutant(
+        "overwritten-below-its-repetition",
+        "F11 G4",
+        "an overwrite keeps no rows that it drops, and a merge has repeated",
+        never,
+        "test_g4_an_overwrite_of_what_was_read_is_not_undone_by_rows_that_a_merge_repeats",
+    ),
+    mutant(
         "overwrite-taken-for-an-append",
         "R15.10",
         "an overwrite that drops nothing may hide rows of its own below others",

@@ -27,9 +27,12 @@ from eventlog.model.records import (
     Replace,
     Restore,
     Segment,
+    SetOrigin,
     Slice,
     Transaction,
+    origins_of,
 )
+from eventlog.state.keyed.repetition import repeats
 from eventlog.state.keyed.rule import MergeRule, keyed_of, splits_of
 
 
@@ -291,7 +294,8 @@ def problem(
         return _merge_problem(txn, numbered, adds, drops, live)
     if any(isinstance(action, Restore) for action in txn.actions):
         return None
-    return _write_problem(txn, adds, drops, live, splits)
+    reason = _write_problem(txn, adds, drops, live, splits)
+    return reason or _repetition_problem(txn, meta, drops, live, splits)
 
 
 def _write_problem(
@@ -328,6 +332,42 @@ def _write_problem(
             return (
                 f"rows arrived in chunk {chunk} after version {seen}, and a compaction has merged "
                 f"them (segment {merged.id}), without the deletes that its rows would need"
+            )
+    return None
+
+
+def _repetition_problem(
+    txn: Transaction,
+    meta: Meta,
+    drops: Sequence[Segment],
+    live: Callable[[str], Sequence[Segment]],
+    splits: int,
+) -> str | None:
+    """Return why an overwrite is void where it may keep rows that it drops (R15.10, item 6).
+
+    A merge of two logs may have repeated them above what has arrived. One that carries an overwrite
+    decides itself what stays.
+    """
+    tokens = [origin.token for origin in origins_of(meta).values()]
+    if not tokens or any(isinstance(action, SetOrigin) for action in txn.actions):
+        return None
+    merged, gone = max(tokens), {s.id for s in drops}
+
+    def may_repeat(kept: Segment) -> bool:
+        compacted = slice_of(kept).level > 0 and span(kept)[0] <= merged
+        return repeats(kept.id) or (compacted and merged > txn.read_version)
+
+    for chunk in sorted({s.chunk for s in drops}):
+        here = live(chunk)
+        found = next((s for s in here if s.id not in gone and may_repeat(s)), None)
+        if found is None:
+            continue
+        counting = {s.id for run in _runs(chunk, here, splits) for s in run.segments}
+        if counting & gone:  # against overwritten-below-its-repetition
+            return (
+                f"another log was merged after version {txn.read_version}, and segment {found.id} "
+                f"of chunk {chunk} may have rows once more that it drops: read the newest version, "
+                "and overwrite again"
             )
     return None
 

@@ -265,6 +265,46 @@ def test_g4_an_overwrite_drops_no_overwrite_that_its_side_had_not_seen():
 
 
 @pytest.mark.hazard("G4")
+@pytest.mark.parametrize("compacted", ["", "what it read", "what arrived", "both"])
+def test_g4_an_overwrite_of_what_was_read_is_not_undone_by_rows_that_a_merge_repeats(compacted):
+    """The corrected row is the newest one, or the overwrite is refused."""
+    outcomes = set()
+    for turn in (1, -1):
+        table = keyed()
+        put(table, (7, "old", None))
+        sides = cut_off(table)
+        for n, side in enumerate(sides):
+            put(side, (1 + n, "wrong", None), (9, "wrong", None))
+        one, two = sorted(sides, key=lambda side: side.refresh().commit_hash)[::turn]
+        if compacted in ("what it read", "both"):
+            merge_all(two)
+        seen = two.refresh().version
+        replication.merge(one, two)
+        if compacted in ("what arrived", "both"):
+            put(two, (8, "beside", None))
+            head = two.refresh()
+            two.commit(merged(two, head, "all", 0, 3, seen + 1, head.version))
+        right = pa.Table.from_pylist([{"k": 9, "at": 0, "v": "right", "w": None}], SCHEMA)
+        rows = right if turn == 1 else right.slice(0, 0)
+        theirs = shown(one)
+        try:
+            overwrite(two, rows, read_version=seen)
+        except errors.CommitConflict:
+            outcomes.add("refused")
+            overwrite(two, rows)
+            wanted = {9: ("right", None)} if turn == 1 else {}
+        else:
+            outcomes.add("done")
+            wanted = {k: v for k, v in theirs.items() if k != 7}  # one's rows came after the read
+            wanted |= {8: ("beside", None)} if compacted in ("what arrived", "both") else {}
+        assert shown(two) == wanted
+        assert merged_both_ways(one, two) == wanted
+    assert "refused" in outcomes
+    if not compacted:
+        assert "done" in outcomes
+
+
+@pytest.mark.hazard("G4")
 @pytest.mark.parametrize("merged_meanwhile", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhile, repeated):
