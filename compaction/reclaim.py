@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -19,6 +18,7 @@ from msgspec import UNSET
 
 from eventlog import Snapshot, Table
 from eventlog.commit.proposal import check_writable
+from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
     CommitUnknown,
@@ -30,10 +30,11 @@ from eventlog.errors import (
 from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.log import history
-from eventlog.log.diff import dropped
+from eventlog.log.diff import confirmed, dropped
 from eventlog.log.log import HEAD_PAGE
 from eventlog.model.properties import setting
 from eventlog.model.records import Drop, Fence, Horizon, Meta, Spill, Sweep, Swept
+from eventlog.quantities import count_text
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks
 from eventlog.state.small.holds import check_marks, holds
@@ -300,6 +301,7 @@ class _Sweep:
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
         self._last: Sweep | None = None  # None: there is no record, or it is lost
         self._recorded: set[str] = set()  # keys of which the record alone says what dropped them
+        self._corrected = False  # whether the record has versions that the log does not confirm
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
@@ -331,9 +333,9 @@ class _Sweep:
         live = self._live(candidates.dropped)
         verdict = sweep.verdict(candidates.dropped, live, marks.fence, marks.horizon)
         candidates.waiting = [*verdict.waiting]
-        shown = self._shown([d for d in verdict.dead if d.key in self._recorded])
-        candidates.waiting += [item for item in verdict.dead if item.key in shown]
-        dead = [item for item in verdict.dead if item.key not in shown]
+        alive = self._not_dead([d for d in verdict.dead if d.key in self._recorded])
+        candidates.waiting += alive.values()
+        dead = [item for item in verdict.dead if item.key not in alive]
         self._take("dropped", dead, delete=delete)
         start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start):
@@ -363,8 +365,8 @@ class _Sweep:
 
     @property
     def changed(self) -> bool:
-        """Whether something was deleted that the record of the last vacuum may name."""
-        return self._gone["dropped"].objects > 0
+        """Whether something was deleted that the last vacuum's record may name, or it is wrong."""
+        return self._corrected or self._gone["dropped"].objects > 0
 
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""
@@ -432,20 +434,49 @@ class _Sweep:
             live |= {key for key, parsed in named.items() if parsed[2] in ids}
         return live
 
-    def _shown(self, dead: Sequence[Dropped]) -> set[str]:
-        """Return the keys that a version still shows which must stay readable.
+    def _not_dead(self, dead: Sequence[Dropped]) -> dict[str, Dropped]:
+        """Return those segments, by key, that kept versions show whatever the last record has.
 
-        The record of another vacuum may name a wrong version: it is not believed against the
-        versions that are held, and the one at the horizon.
+        The record proves nothing (R12.9). Where the version that it names does not confirm the
+        drop, or one that is kept shows the segment, all versions above the horizon are asked.
         """
-        named = {d.key: parsed for d in dead if (parsed := keys.parse_segment_key(d.key))}
-        drops = [Drop(p[2], p[1], "") for p in named.values()]
-        held = {hold.version for hold in holds(self._head.meta)}
+        of_branches = self._kept.of(item.key for item in dead)
+        named = {d.key: sweep.drop_of(d.key) for d in dead if d.key not in of_branches}
         shown: set[str] = set()
-        for version in sorted({self._marks.horizon, *held}) if drops else ():
-            with suppress(VersionNotReplicated):
-                shown |= set(self._t.log.snapshot(version).live(drops))
-        return {key for key, parsed in named.items() if parsed[2] in shown}
+        held = {hold.version for hold in holds(self._head.meta)}
+        for version in sorted({self._marks.horizon, *held}) if named else ():
+            shown |= self._kept_at(version).live([*named.values()]).keys()
+        said: dict[int, list[Drop]] = {}
+        for item in dead:
+            if item.key in named:
+                said.setdefault(item.version, []).append(named[item.key])
+        gone = confirmed(self._t.log, said) - shown  # against record-believed-without-the-log
+        doubted = {key for key, drop in named.items() if drop.id not in gone}
+        found = {d.key: d for d in dead if d.key in named and named[d.key].id in shown}
+        if doubted and self._last is not None:
+            for version, segments in dropped(self._t.log, self._marks.horizon, self._last.version):
+                sizes = {keys.key_of(segment): segment.bytes for segment in segments}
+                found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
+        if found:
+            self._corrected = True
+            example = found[min(found)]
+            logger.warning(
+                "the last vacuum's record was wrong about %s that kept versions show, such as %s, "
+                "dropped in version %d; they stay, and %s compares the record with the log",
+                count_text(len(found), "segment"),
+                example.key,
+                example.version,
+                command("fsck", self._t.uri),
+            )
+        return found
+
+    def _kept_at(self, version: int) -> Snapshot:
+        """Return the snapshot of a version, or of the next one that a copy has."""
+        try:
+            return self._t.log.snapshot(version)
+        except VersionNotReplicated:
+            start = self._t.log.start_above(version)
+            return self._head if start is None else self._t.log.snapshot(start.version)
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
         """Delete the dead objects, or only count them; those that a branch reads wait."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -20,6 +21,7 @@ from eventlog.errors import (
     KeyNotFound,
     NotFound,
     TableNotFound,
+    UnsupportedFormat,
     VersionNotFound,
     VersionNotReplicated,
 )
@@ -27,7 +29,7 @@ from eventlog.format import keys, segments
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.key_check import check_keys
 from eventlog.fsck.key_rows import KeyColumns
-from eventlog.fsck.leftovers import PLACES
+from eventlog.fsck.leftovers import PLACES, Waiting
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.rows import RowCheck, read_segments
 from eventlog.fsck.walk import Listed, Progress, Walk, list_log
@@ -41,7 +43,7 @@ from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own
 from eventlog.store.location import place_of
-from eventlog.store.port import ObjectInfo, store_time_ms
+from eventlog.store.port import ObjectInfo, ObjectStore, store_time_ms
 from eventlog.table.branching.names import forks
 from eventlog.table.branching.soundness import check_branches
 from eventlog.table.table import Table
@@ -144,7 +146,14 @@ class _Run:
         self._version = listed.head if version is None else version
         self._findings = Findings()
         wanted = None if self._version == listed.head else self._version
-        self._walk = Walk(table.store, listed, self._findings, start=start, wanted=wanted)
+        self._walk = Walk(
+            table.store,
+            listed,
+            self._findings,
+            start=start,
+            wanted=wanted,
+            waiting=_waiting(table.store, listed.head),
+        )
         self._sought: Mapping[str, Segment] | None = None
         # Segments that are held, besides those sought: those to look for, and those found.
         self._unseen: dict[str, _Held] = {}
@@ -483,6 +492,14 @@ class _Run:
                 f"{error.message}"
             )
             self._findings.add("warning", message, key, self._listed.head)
+        for row, version in self._walk.waiting.too_early(self._walk.audit.meta.horizon):
+            message = (
+                f"the last vacuum's record has this segment dropped in version {row.version}, but "
+                f"it was dropped in version {version}: a vacuum that believes it may delete what "
+                f"later versions show; {command('vacuum', self._store.uri, '--full', '--run')} "
+                "replaces the record"
+            )
+            self._findings.add("error", message, row.key, version)
 
     def _pending(self) -> str | None:
         swept = self._walk.audit.meta.swept
@@ -497,6 +514,18 @@ class _Run:
         except KeyNotFound:
             return False
         return True
+
+
+def _waiting(store: ObjectStore, head: int) -> Waiting | None:
+    """Return the record of the last vacuum, if the next one of this place uses it."""
+    log = Log(store)
+    with suppress(Corrupt, NotFound, UnsupportedFormat):  # reported by the walk, or later
+        last = log.snapshot(head).meta.swept
+        if last is not None and last.pending and last.place in (UNSET, place_of(store)):
+            body = log.frame(last.pending)
+            rows = sweep.from_object(body, last.pending.drops, last.version)
+            return Waiting(rows, last.version)
+    return None
 
 
 def _by_age(segment: Segment) -> tuple[int, int]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck.findings import LeftoverKind, Leftovers
 from eventlog.model.records import Commit, Meta, Segment, Swept
+from eventlog.recovery.sweep import Dropped, drop_of
 
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
 
@@ -126,6 +127,36 @@ class UnnamedObjects:
         wanted = _short(segment_id)
         at = bisect_left(self._dropped, wanted)
         return at < len(self._dropped) and self._dropped[at] == wanted
+
+
+class Waiting:
+    """The record of the last vacuum, and the versions that dropped what it names.
+
+    Args:
+        rows: the record, by key.
+        until: the version that it came up to: the next vacuum reads later drops from the log.
+    """
+
+    def __init__(self, rows: Mapping[str, Dropped], until: int) -> None:
+        self._rows = {drop_of(key).id: row for key, row in rows.items()}
+        self._until = until
+        self._dropped: dict[str, int] = {}  # by id, the last version
+
+    def note_drops(self, version: int, segments: Iterable[Segment]) -> None:
+        """Note the segments that a version dropped. Versions come in order."""
+        if version <= self._until:
+            self._dropped |= {s.id: version for s in segments if s.id in self._rows}
+
+    def too_early(self, horizon: int) -> Iterator[tuple[Dropped, int]]:
+        """Yield the rows with an earlier drop than the last, and the version of that (R12.9).
+
+        Args:
+            horizon: of the newest version: what was dropped at or below it is dead in any case.
+        """
+        for segment_id, version in self._dropped.items():
+            row = self._rows[segment_id]
+            if version > max(row.version, horizon):
+                yield row, version
 
 
 def _short(segment_id: str) -> int:

@@ -26,7 +26,7 @@ from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
 from eventlog.fsck.audit import Audit, Past
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
-from eventlog.fsck.leftovers import UnnamedObjects
+from eventlog.fsck.leftovers import UnnamedObjects, Waiting
 from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -123,6 +123,7 @@ class Walk:
         start: the version of the key frame to start from, which is trusted; None for the empty
             state.
         wanted: a version whose live segments are kept in `kept`, and small state in `kept_meta`.
+        waiting: the record of the last vacuum.
 
     Raises:
         InvalidInput: there is no key frame to start from.
@@ -136,6 +137,7 @@ class Walk:
         *,
         start: int | None = None,
         wanted: int | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         if start is not None and (start not in listed.keyframes or start > listed.head):
             known = sorted(v for v in listed.keyframes if v <= listed.head)
@@ -147,6 +149,7 @@ class Walk:
             )
         self._store, self.listed, self._findings = store, listed, findings
         self._first, self._wanted = start, wanted
+        self.waiting = waiting or Waiting({}, -1)
         self.log = Log(store)  # with caches of its own
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
@@ -281,6 +284,7 @@ class Walk:
         self.versions += not step.problems
         self.transactions += len(commit.transactions)
         self.unnamed.note_drops(step.drops)
+        self.waiting.note_drops(version, step.drops)
         room = MAX_LISTED - len(self.void)
         for transaction, reason in islice(step.void.items(), room):
             self.void.append(VoidTransaction(version, transaction, reason))

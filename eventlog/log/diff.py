@@ -6,14 +6,16 @@ the cost is proportional to the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, VersionNotFound
 from eventlog.format import keys, places, segments
+from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Drop, Segment, Start
@@ -97,6 +99,34 @@ def dropped(
             below = log.snapshot(above[version])
             gone = diff(below, log.snapshot(version)).dropped  # against drops-in-a-gap-unknown
             yield version, gone
+
+
+def confirmed(log: Log, said: Mapping[int, Sequence[Drop]]) -> set[str]:
+    """Return the ids of those segments that the log shows dropped in the version said, or before.
+
+    The delta of the version shows it, or its fold; a version that is absent or damaged shows
+    nothing (FORMAT.md R12.9). One GET a version; the fold of one that dropped what was added since
+    its key frame costs a few more.
+
+    Args:
+        log: the log.
+        said: by version, the segments of which somebody says that it dropped them.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    versions = sorted(said)
+    return set[str]().union(*each(lambda v: _confirmed_by(log, v, said[v]), versions))
+
+
+def _confirmed_by(log: Log, version: int, drops: Sequence[Drop]) -> set[str]:
+    wanted, shown = {drop.id for drop in drops}, set[str]()
+    with suppress(Corrupt, VersionNotFound):
+        commit, _ = log.read(version)
+        shown = wanted & spills.delta_of(commit, log.spill).drops.keys()
+        if shown != wanted:
+            shown |= wanted & {segment.id for segment in log.effect(commit).drops}
+    return shown
 
 
 def absent(log: Log, start: Start) -> range:

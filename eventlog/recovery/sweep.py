@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys, segments
-from eventlog.model.records import Meta
+from eventlog.model.records import Drop, Meta
 from eventlog.state.small.holds import Hold, holds
 
 _PENDING = pa.schema(
@@ -128,10 +128,17 @@ def epoch_of(key: str) -> int:
     Raises:
         Corrupt: the key is not that of a segment (hazard V4).
     """
-    parsed = keys.parse_segment_key(key)
-    if parsed is None or keys.segment_key(*parsed) != key:  # against foreign-key-given-an-epoch
-        raise Corrupt(f"{key[:80]!r} is not the key of a segment", key=key[:80])
-    return parsed[0]
+    return _parsed(key)[0]
+
+
+def drop_of(key: str) -> Drop:
+    """Return what asks whether the segment of a key is live.
+
+    Raises:
+        Corrupt: the key is not that of a segment.
+    """
+    _, chunk, segment = _parsed(key)
+    return Drop(segment, chunk, "")
 
 
 def to_object(waiting: Iterable[Dropped]) -> bytes:
@@ -167,3 +174,10 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
                 f"{found.version}, which it cannot tell"
             )
     return dropped
+
+
+def _parsed(key: str) -> tuple[int, str, str]:
+    parsed = keys.parse_segment_key(key)
+    if parsed is None or keys.segment_key(*parsed) != key:  # against foreign-key-given-an-epoch
+        raise Corrupt(f"{key[:80]!r} is not the key of a segment", key=key[:80])
+    return parsed

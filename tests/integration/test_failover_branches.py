@@ -286,7 +286,8 @@ def test_w18_a_copy_that_begins_late_is_vacuumed_once_it_took_over(made, hours):
 
 
 @pytest.mark.hazard("W11")
-def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live():
+@pytest.mark.parametrize("filled", [False, True])
+def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live(filled):
     """Of a copy that another program made, which left out versions that its source keeps."""
     table, copy = create(properties={"keyframe_commits": "3"}), MemoryStore()
     for n in range(3):
@@ -297,7 +298,8 @@ def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live():
         overwrite(table, events(1, first=50 + n), **DAY)
     follow(table, Table(copy))
     first = had + 5
-    copy.delete([keys.commit_key(version) for version in range(had + 2, first)])
+    absent = {key: copy.get(key) for key in map(keys.commit_key, range(had + 2, first))}
+    copy.delete([*absent])
     start = Start("eventlog", 1, (), table.id, first, had)
     copy.put_if_absent(keys.start_key(first), codec.encode_start(start))
     taken = on(copy, seed=600)
@@ -307,6 +309,8 @@ def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live():
         sweep(copy, seed=seed, full=seed == 800)
         assert numbers(taken, version=had) == [0, 1, 2, 3, 4, 5]
         assert fsck(on(copy, seed=900), checksums=True).errors == 0
+    for key, body in absent.items() if filled else ():
+        assert copy.put_if_absent(key, body)
     taken.break_pin("keep")
     append(taken, events(1, first=81, day=6))
     sweep(copy, seed=810)

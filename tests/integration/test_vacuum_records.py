@@ -1,11 +1,17 @@
 """What vacuum deletes and records where the log is short, idle, or pinned."""
 
+import re
+from datetime import timedelta
+
 import pytest
 from support.builders import (
+    Spy,
     commit,
     create,
+    drop_of,
     events,
     reopen,
+    replace_object,
     row_names,
 )
 from support.vacuumed import DAY, NOW, pinned_and_vacuumed
@@ -14,10 +20,12 @@ from eventlog import Table, errors
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Spill, Sweep, Swept
+from eventlog.model.records import Fence, Horizon, Spill, Sweep, Swept
 from eventlog.readers import scan
 from eventlog.recovery import sweep
 from eventlog.writers import append, overwrite
+
+LONG = {"retention": timedelta(days=3000), "staging": timedelta(0)}
 
 
 def test_nothing_is_deleted_by_a_log_that_lost_its_end():
@@ -112,3 +120,113 @@ def test_a_record_of_what_was_restored_and_dropped_again_is_right():
     vacuum(table, dry_run=False, **NOW)
     assert scan(table, version=again).to_table().num_rows == shown
     assert fsck(Table(table.store), checksums=True).findings == ()
+
+
+def record(table, *dropped):
+    """Commit a record of a vacuum that came up to the newest version."""
+    body, head = sweep.to_object(dropped), table.refresh()
+    pending = Spill(codec.sha256(body), len(body), 0, len(dropped))
+    table.store.put_if_absent(keys.frame_key(pending.sha256), body)
+    marks = head.meta.fence, head.meta.horizon
+    commit(table, Swept(Sweep(*marks, head.version, pending)))
+
+
+def history(*, horizon, **properties):
+    """Segment A is live in versions 3 and 4, everything is fenced; return the table and A."""
+    table = create(properties=properties)
+    append(table, events(1))
+    append(table, events(1, first=1, day=3))
+    append(table, events(1, first=2, day=5))
+    [old] = table.snapshot(3).segments(chunks=["1970-01-06"])
+    append(table, events(1, first=3, day=3))
+    commit(table, drop_of(old))
+    append(table, events(1, first=4, day=3))
+    commit(table, Fence(table.head().version), Horizon(horizon))
+    return table, old
+
+
+def rows_at(table, version):
+    return scan(reopen(table.store), version=version).to_table().num_rows
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("every", ["1", "256"])
+@pytest.mark.parametrize(("said", "horizon"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4)])
+def test_a_record_of_another_version_deletes_nothing_that_is_kept(said, horizon, every, caplog):
+    table, old = history(horizon=horizon, keyframe_commits=every)
+    record(table, sweep.Dropped(keys.key_of(old), said, old.bytes))
+    [found] = fsck(Table(table.store)).findings
+    assert (found.severity, found.key) == ("error", keys.key_of(old))
+    assert f"dropped in version {said}, but it was dropped in version 5" in found.message
+    assert re.search("`eventlog vacuum .* --full --run`", found.message)
+    for _ in range(2):
+        report = vacuum(table, dry_run=False, **LONG)
+        assert (report.gone["dropped"].objects, [*report.kept]) == (0, ["retention"])
+        assert rows_at(table, 4) == 4
+        assert (
+            len(re.findall("such as data/.*in version 5; they stay.*`eventlog fsck", caplog.text))
+            == 1
+        )
+        assert fsck(Table(table.store)).findings == ()
+    assert rows_at(table, 4) == 4
+    again = vacuum(reopen(table.store), dry_run=False, **NOW)
+    assert (again.gone["dropped"].objects, again.kept) == (1, {})
+
+
+class Reads(Spy):
+    """A store that records every object that is read."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.reads = []
+
+    def get(self, key, **options):
+        self.reads.append(key)
+        return super().get(key, **options)
+
+
+@pytest.mark.parametrize("every", ["1", "3", "256"])
+def test_each_version_that_dropped_what_waits_is_read_once(every):
+    """Or, of what was added since its key frame, it is folded: two reads and a few leaves more."""
+    table = create(properties={"keyframe_commits": every})
+    for n in range(4):
+        append(table, events(3, first=3 * n, day=n))
+    table.pin("keep", 4)
+    for n in range(4):
+        day = {"start": f"1970-01-0{n + 1}", "end": f"1970-01-0{n + 2}"}
+        overwrite(table, events(1, first=50 + n, day=n), **day)
+        append(table, events(1, first=20 + n, day=9))
+    table.clock.advance(10**9)
+    append(table, events(1, first=90, day=9))
+    vacuum(table, dry_run=False, **NOW)
+    dropping = [keys.commit_key(v) for v in (6, 8, 10)]
+    table.unpin("keep")
+    table.clock.advance(10**9)
+    append(table, events(1, first=91, day=9))
+    store = Reads(table.store)
+    report = vacuum(reopen(store), dry_run=False, **NOW)
+    assert (report.gone["dropped"].objects, report.kept) == (4, {})
+    assert sorted(key for key in store.reads if key in dropping) == sorted(dropping)
+
+
+@pytest.mark.parametrize("said", [0, 4, 5])
+def test_a_record_that_the_log_cannot_confirm_costs_time_and_leaves_nothing_behind(said, caplog):
+    table, old = history(horizon=6)
+    record(table, sweep.Dropped(keys.key_of(old), said, old.bytes))
+    assert fsck(Table(table.store)).findings == ()
+    if said == 5:
+        replace_object(table.store, keys.commit_key(5), b"{}")
+    done = vacuum(reopen(table.store), dry_run=False, **LONG)
+    assert (done.gone["dropped"].objects, done.kept, caplog.text) == (1, {}, "")
+
+
+def test_an_audit_finds_a_record_of_an_earlier_drop_than_the_last():
+    table, old = history(horizon=2)
+    table.restore(4)
+    dropped = table.refresh().version + 1
+    commit(table, *(drop_of(s) for s in table.head().segments(chunks=["1970-01-06"])))
+    record(table, sweep.Dropped(keys.key_of(old), 5, old.bytes))
+    [found] = fsck(Table(table.store)).findings
+    assert f"version 5, but it was dropped in version {dropped}" in found.message
+    vacuum(table, dry_run=False, full=True, **LONG)
+    assert fsck(Table(table.store)).findings == ()

@@ -114,7 +114,9 @@ SWEEPS = (
         "only keys that a writer of the table creates are deleted",
         becomes("keys.parse_segment_key(listed.key) or (0, '', '')"),
         "test_v4_foreign_keys_are_never_deleted",
-        also={"foreign-key-given-an-epoch": instead("if parsed is None:\n    return 0")},
+        also={
+            "foreign-key-given-an-epoch": instead("if parsed is None:\n    return 0, '', ''"),
+        },
     ),
     mutant(
         "newer-table-vacuumed",
@@ -144,6 +146,13 @@ SWEEPS = (
         "without a record a vacuum examines the whole table",
         becomes("{}"),
         "test_a_lost_record_costs_time_and_no_row",
+    ),
+    mutant(
+        "record-believed-without-the-log",
+        "V2 R12.9",
+        "a vacuum deletes what the log shows dropped, whatever a record says",
+        becomes("{drop.id for drop in named.values()}"),
+        "test_a_record_of_another_version_deletes_nothing_that_is_kept",
     ),
     mutant(
         "conflict-of-marks-ignored",
