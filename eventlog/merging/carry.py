@@ -415,7 +415,7 @@ class Carrier:
                 common=self._common,
                 upper=self._own is not None and self._own > origin,
                 take=self._take,
-                renamed=lambda name: self._moved(f"{name} after {head.version}"),
+                renamed=lambda name: self._moved(name, head.version),
             ).united()
         except Conflict as found:
             raise self._refusal(found if conflict is None else _told(conflict, found)) from None
@@ -550,9 +550,10 @@ class Carrier:
             self._again[segment_id] = again(self._target.clock.token(), segment_id)
         return self._again[segment_id]
 
-    def _moved(self, name: str) -> str:
+    def _moved(self, segment_id: str, version: int) -> str:
         """Return the id of a segment that gets another place, the same at each try."""
-        return self._again.setdefault(name, self._target.clock.token())
+        name = f"{segment_id} after {version}"
+        return self._again.setdefault(name, again(self._target.clock.token(), segment_id))
 
     def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
         """Return which of the segments in question the target has live."""

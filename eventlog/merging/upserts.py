@@ -111,6 +111,7 @@ class KeyedPlanner(Planner):
         for act in step.acts:
             for drop in act.drops:
                 self._gone.add(drop.id)
+                self._firsts.note(drop.id)
                 if act.merges_slices:
                     made = (s.id for s in act.adds if s.chunk == drop.chunk)
                     self._merged_to[drop.id] = tuple(made)
@@ -318,6 +319,8 @@ class KeyedPlanner(Planner):
             return (), version
         if self._past is None:
             raise PastNeeded
+        for drop in act.drops:
+            self._firsts.note(drop.id)
         found = []
         for chunk in chunks:
             gone = [s for s in self._chunks.get(chunk, ()) if self._was_seen(s, act)]
@@ -366,13 +369,14 @@ class KeyedPlanner(Planner):
 
     def _loses(self, name: str, entry: Segment, act: Act) -> bool | None:
         """Return whether the source drops a segment of the target's; None: a part of it."""
-        if self._firsts.of(name) in self._arrived:
+        first = self._firsts.of(name)  # against renamed-rows-kept-from-an-overwrite
+        if first in self._arrived:
             # against rows-beside-a-carried-overwrite-dropped
             return self._overwrites(self._ours.get(name, entry), act)
-        if name in self._by:
-            ours = self._by[name]
+        if first in self._by:
+            ours = self._by[first]
             return ours.transaction.id not in self._alone_ids or ours.version <= self._seen
-        kept = self._keeps(name, {drop.id for drop in act.drops})
+        kept = self._keeps(first, {drop.id for drop in act.drops})
         return None if kept is None else not kept
 
     def _keeps(self, name: str, gone: Collection[str]) -> bool | None:

@@ -116,6 +116,13 @@ MERGES = (
         "test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it",
     ),
     mutant(
+        "renamed-rows-kept-from-an-overwrite",
+        "G4",
+        "rows that got other places are those that they were, and an overwrite drops them",
+        becomes("name"),
+        "test_g4_an_overwrite_drops_rows_that_got_other_places_when_the_states_were_made_one",
+    ),
+    mutant(
         "rows-below-a-carried-overwrite-dropped",
         "G4",
         "what a carried overwrite had not seen stays, also below where the copies parted",

@@ -305,6 +305,31 @@ def test_g4_an_overwrite_of_what_was_read_is_not_undone_by_rows_that_a_merge_rep
 
 
 @pytest.mark.hazard("G4")
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("back", [False, True])
+def test_g4_an_overwrite_drops_rows_that_got_other_places_when_the_states_were_made_one(
+    compacted, back
+):
+    for turn in (1, -1):  # one of the two gets what it had once more, in the other's order
+        table = keyed(properties={"merge": "aggregate", "merge.v": "max", "merge.w": "min"})
+        put(table, (1, "old", None), (2, "old", None))
+        sides = cut_off(table)
+        for n, side in enumerate(sides):
+            put(side, (3, str(n), None), (4 + n, "own", None))
+        one, two = sorted(sides, key=lambda side: side.refresh().commit_hash)[::turn]
+        beside = {k: v for k, v in shown(two).items() if k > 2}
+        replication.merge(one, two)
+        author, other = (two, one) if back else (one, two)
+        if compacted:
+            merge_all(author)
+        overwrite(author, SCHEMA.empty_table())
+        wanted = {} if back else beside
+        replication.merge(author, other)
+        assert shown(other) == wanted
+        assert merged_both_ways(one, two, rounds=2) == wanted
+
+
+@pytest.mark.hazard("G4")
 @pytest.mark.parametrize("merged_meanwhile", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_g4_what_an_overwrite_of_a_third_copy_had_not_seen_stays(merged_meanwhile, repeated):
