@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from eventlog.clock import Clock
 from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
@@ -37,6 +38,7 @@ from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
 from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
+from eventlog.recovery.links import Links, past_links
 from eventlog.state.keyed.rule import stored_rule
 from eventlog.state.keyed.slices import readable
 from eventlog.state.small import timing
@@ -90,14 +92,12 @@ def fsck(
         VersionNotFound: there is no such `version`.
         VersionVacuumed: `version` is below the horizon, where segments may be gone.
     """
-    listed = list_log(table.store)
-    if listed.head < 0:
-        raise TableNotFound(
-            f"no table at {table.uri}: check the path, or create it", table=table.uri
-        )
+    links: Links = {}
+    store = past_links(table.store, links)
+    listed = _listed(store, links)
     if version is not None and version < (start or 0):
         raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
-    run = _Run(table, listed, start, version, progress or (lambda *_: None))
+    run = _Run(store, listed, start, version, progress or (lambda *_: None))
     run.fold()
     if keys:
         run.require_key()
@@ -108,9 +108,10 @@ def fsck(
     if keys:
         run.check_keys()
     run.report_losses()
-    run.check_time()
+    run.check_time(table.clock)
+    run.report_links(links)
     if repair:
-        run.repair()
+        run.repair(table.clock)
     return run.report()
 
 
@@ -134,25 +135,25 @@ class _Run:
 
     def __init__(
         self,
-        table: Table,
+        store: ObjectStore,
         listed: Listed,
         start: int | None,
         version: int | None,
         progress: Progress,
     ) -> None:
-        self._table, self._store, self._listed = table, table.store, listed
+        self._store, self._listed = store, listed
         self._progress = progress
         self._start = start or 0
         self._version = listed.head if version is None else version
         self._findings = Findings()
         wanted = None if self._version == listed.head else self._version
         self._walk = Walk(
-            table.store,
+            store,
             listed,
             self._findings,
             start=start,
             wanted=wanted,
-            waiting=_waiting(table.store, listed.head),
+            waiting=_waiting(store, listed.head),
         )
         self._sought: Mapping[str, Segment] | None = None
         # Segments that are held, besides those sought: those to look for, and those found.
@@ -341,18 +342,23 @@ class _Run:
             message = problem if segment.id in missing else f"{problem}; {_AROUND}"
             self._findings.add("error", message, keys.key_of(segment), segment.version)
 
-    def check_time(self) -> None:
+    def check_time(self, clock: Clock) -> None:
         """Report if the newest commit's time is far from the clock's, and what can be done."""
         header = self._walk.audit.header
         if header is None or header.version != self._listed.head:
             return
-        problem = timing.problem(header, store_time_ms(self._store, self._table.clock))
+        problem = timing.problem(header, store_time_ms(self._store, clock))
         if problem is not None:
             self._findings.add("warning", problem, keys.commit_key(header.version), header.version)
 
-    def repair(self) -> None:
+    def report_links(self, links: Links) -> None:
+        """Report symbolic links that were met: what is behind them counts as absent."""
+        for key, message in sorted(links.items()):
+            self._findings.add("error", message, key)
+
+    def repair(self, clock: Clock) -> None:
         """Write the missing key frames."""
-        self._repairs = repair_frames(self._walk, self._findings, self._table.clock)
+        self._repairs = repair_frames(self._walk, self._findings, clock)
 
     def report(self) -> Report:
         """Return the report of this run."""
@@ -514,6 +520,23 @@ class _Run:
         except KeyNotFound:
             return False
         return True
+
+
+def _listed(store: ObjectStore, links: Links) -> Listed:
+    """Return the keys of the log.
+
+    Raises:
+        InvalidInput: there are links in place of them.
+        TableNotFound: there are none.
+    """
+    listed = list_log(store)
+    if listed.head < 0 and links:
+        raise InvalidInput("; ".join(links.values()), table=store.uri, key=min(links))
+    if listed.head < 0:
+        raise TableNotFound(
+            f"no table at {store.uri}: check the path, or create it", table=store.uri
+        )
+    return listed
 
 
 def _waiting(store: ObjectStore, head: int) -> Waiting | None:

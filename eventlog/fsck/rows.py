@@ -152,7 +152,7 @@ def read_segments(
     def hashed(segment: Segment) -> Seen:
         try:
             digest = object_checksum(store, keys.key_of(segment), segment.bytes + 1)
-        except KeyNotFound:
+        except (Corrupt, KeyNotFound):  # no file, or nothing: its size is reported
             digest = None
         return Seen(segment, digest)
 

@@ -24,12 +24,13 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 from eventlog.clock import Clock, SystemClock
-from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
 from eventlog.store.files import store_filesystem
 from eventlog.store.port import (
     TEMPORARY,
     Body,
     ObjectInfo,
+    SymbolicLink,
     check_key,
     check_limit,
     check_prefix,
@@ -101,7 +102,11 @@ class LocalStore:
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """See `ObjectStore.get`."""
+        """See `ObjectStore.get`; never waits for what is no file.
+
+        Raises:
+            SymbolicLink: the key is a symbolic link, or lies behind one.
+        """
         check_range(start, length)
         check_key(key)
         try:
@@ -141,8 +146,10 @@ class LocalStore:
     ) -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`; every directory is read once, when the listing reaches it.
 
+        What is no file, as a named pipe, is listed with the size 0: `get` tells what it is.
+
         Raises:
-            InvalidInput: the listing reaches a symbolic link.
+            SymbolicLink: the listing reaches one; after its key and a `/` it goes on.
         """
         check_prefix(prefix)
         check_limit(limit)
@@ -194,26 +201,34 @@ class LocalStore:
         """Return a descriptor of an object's file.
 
         Raises:
-            InvalidInput: it is a symbolic link, or lies behind one.
+            SymbolicLink: it is a symbolic link, or lies behind one.
+            Corrupt: it is a named pipe, a socket or a device.
             OSError: it cannot be opened.
-            IsADirectoryError: it is no file.
+            IsADirectoryError: it is a directory.
         """
         directory, _, name = key.rpartition("/")
         parent = self._open_directory(directory)
         try:
             descriptor = self._open_at(name, _OBJECT, parent, key)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+                raise self._is_no_file(key) from None
+            raise
         finally:
             os.close(parent)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
+            return descriptor
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
             raise IsADirectoryError(key)
-        return descriptor
+        raise self._is_no_file(key)
 
     def _open_directory(self, path: str) -> int:
         """Return a descriptor of the directory at `path` below the root; "" is the root.
 
         Raises:
-            InvalidInput: a part of the path is a symbolic link.
+            SymbolicLink: a part of the path is a symbolic link.
             OSError: it cannot be opened.
         """
         descriptor, place = os.open(self._root, _DIRECTORY), ""
@@ -381,7 +396,7 @@ class LocalStore:
             os.close(descriptor)
 
     def _matching(self, descriptor: int, directory: bytes, prefix: bytes, after: bytes) -> _Names:
-        """Return the keys of matching files, and of directories with matches (trailing `/`)."""
+        """Return the keys of matching files, and of directories and links (trailing `/`)."""
         names: _Names = []
         try:
             with os.scandir(descriptor) as entries:
@@ -392,10 +407,10 @@ class LocalStore:
                     if inside or entry.is_symlink():
                         # All keys below start with the name: skipped unless `after` is among them.
                         wanted = below > after or after.startswith(below)
-                        wanted &= below != _SKIPPED
+                        wanted &= below != _SKIPPED and (inside or below != after)
+                        name = below
                     else:
                         wanted = name > after
-                    name = below if inside else name
                     if wanted and name.startswith(prefix):
                         names.append(name)
         except OSError as error:
@@ -413,11 +428,22 @@ class LocalStore:
             raise self._unavailable("list", error, os.fsdecode(name)) from error
         if stat.S_ISLNK(found.st_mode):
             raise self._is_link(key)
-        return ObjectInfo(key, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        return ObjectInfo(key, found.st_size if stat.S_ISREG(found.st_mode) else 0)
 
-    def _is_link(self, place: str) -> InvalidInput:
+    def _is_no_file(self, key: str) -> Corrupt:
+        path = f"{self._root}/{key}"
+        return Corrupt(
+            f"{path} is a named pipe, a socket or a device, and no file: "
+            f"`rm {shlex.quote(path)}` removes it; if an object was there, put it back from a copy",
+            table=self.uri,
+            key=key,
+        )
+
+    def _is_link(self, place: str) -> SymbolicLink:
         path = f"{self._root}/{place}"
-        return InvalidInput(
+        return SymbolicLink(
             f"{path} is a symbolic link, and no link below the root of a table is followed: what "
             f"it refers to may be another's. `rm {shlex.quote(path)}` removes the link alone; if "
             "the files belong to this table, move them to its place",

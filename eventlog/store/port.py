@@ -40,6 +40,10 @@ class ObjectInfo:
     size: int
 
 
+class SymbolicLink(InvalidInput):
+    """A part of a key is a symbolic link, which is not followed; `key` names that part."""
+
+
 class ObjectStore(Protocol):
     """A flat map from keys (relative to a root) to immutable objects.
 
@@ -82,6 +86,7 @@ class ObjectStore(Protocol):
 
         Raises:
             KeyNotFound: there is no such object.
+            Corrupt: what is there is no object, as a named pipe.
         """
         ...
 

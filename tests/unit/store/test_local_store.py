@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import pickle
+import re
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,9 @@ from support.builders import (
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
-from eventlog.errors import InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, OutcomeUnknown, Unavailable
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
@@ -206,12 +209,95 @@ def test_directories_that_somebody_removed_are_made_again(store, root, gone):
 def test_names_that_no_key_can_have_are_not_listed(store, root):
     store.put_if_absent("key", b"x")
     (root / ".tmp" / "left").write_bytes(b"by a crash")
-    os.mkfifo(root / "pipe")
     (Path(os.fsdecode(os.fsencode(root) + b"/\xff"))).write_bytes(b"")
     assert [row.key for row in store.list("")] == ["key"]
     assert list(store.list(".tmp/")) == []
-    with pytest.raises(KeyNotFound):
-        store.get("pipe")
+
+
+def special(path, kind):
+    """Make a named pipe or a socket."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, {"pipe": stat.S_IFIFO, "socket": stat.S_IFSOCK}[kind] | 0o600)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_what_is_no_file_is_listed_and_named(store, root, kind):
+    store.put_if_absent("a", b"x")
+    special(root / "b", kind)
+    assert [(row.key, row.size) for row in store.list("")] == [("a", 1), ("b", 0)]
+    there, base = store.filesystem()
+    for read in (lambda: store.get("b"), lambda: there.open_input_file(f"{base}/b")):
+        with pytest.raises(Corrupt, match=r"no file: `rm .*/b`") as caught:
+            read()
+        assert caught.value.key == "b"
+    with pytest.raises(InvalidInput, match="other objects"):
+        store.put_if_absent("b", b"x")
+    store.delete(["b"])
+    assert store.put_if_absent("b", b"x")
+
+
+def table_of_two_versions(root):
+    rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    table = Table.create(str(root), rows.schema, time_column="at")
+    append(table, rows)
+    append(table, rows)
+    return table
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_newest_commit_that_is_no_file_is_no_older_table(root, kind):
+    table = table_of_two_versions(root)
+    head = root / keys.commit_key(2)
+    head.unlink()
+    special(head, kind)
+    report = fsck(Table(table.store))
+    assert [f.key for f in report.findings if "no file: `rm" in f.message] == [keys.commit_key(2)]
+    for read in (Table.open, scan):
+        with pytest.raises(Corrupt, match="no file"):
+            read(str(root))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_segment_that_is_no_file_is_lost(root, kind):
+    table = table_of_two_versions(root)
+    key = keys.key_of(table.head().segments()[0])
+    (root / key).unlink()
+    special(root / key, kind)
+    assert [f.key for f in fsck(table, checksums=True).findings] == [key]
+    with pytest.raises(Corrupt, match="no file"):
+        scan(str(root)).to_table()
+
+
+@pytest.mark.hazard("W12")
+def test_w12_an_audit_goes_on_at_links_and_names_each(root, tmp_path):
+    table = table_of_two_versions(root)
+    first, second = sorted(map(keys.key_of, table.head().segments()))
+    links = {
+        "_branches": None,
+        "_frames/x": None,
+        "_intents/README": None,
+        "_log/README": None,
+        "_log/a": None,
+        "_probe/x": None,
+        "_starts/README": None,
+        "data/000000000000": "data/000000000000.json",
+        second: None,
+    }
+    for place, beside in links.items():
+        link = root / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_dir():
+            link.rename(tmp_path / "away")
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path)
+        if beside:
+            (root / beside).write_bytes(b"")
+    report = fsck(table, checksums=True)
+    named = [f for f in report.findings if re.search("symbolic link.*`rm .*`", f.message)]
+    assert [f.key for f in named] == sorted(links)
+    missing = [f.key for f in report.findings if f.message == "a live segment is missing"]
+    assert missing == [first, second]
+    assert "foreign" in {left.kind for left in report.leftovers if left.place == "data/"}
 
 
 def test_a_limited_listing_reads_only_the_directories_it_needs(store, monkeypatch):
