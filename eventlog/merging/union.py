@@ -109,11 +109,18 @@ class _New:
         acts: the transactions.
         adds: the segments that they added.
         only_adds: whether they did nothing else.
+        old: which of the segments repeat rows that the other log had.
     """
 
     acts: list[Act] = field(default_factory=list)
     adds: list[Segment] = field(default_factory=list)
     only_adds: bool = True
+    old: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> list[Segment]:
+        """The segments without those."""
+        return [s for s in self.adds if s.id not in self.old]
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -211,9 +218,15 @@ class Uniter:
             self._become(chunks, ())
         elif not theirs.acts:
             return
-        elif theirs.only_adds and not (self._keyed and self._upper and ours.only_adds):
+        elif theirs.only_adds and ours.only_adds and bool(theirs.old) == bool(ours.old):
+            # against both-repeated-old-rows
+            if self._keyed and self._upper:
+                self._become(chunks, ours.rows)
+            else:
+                self._beside(chunks, theirs.rows)
+        elif theirs.only_adds and not theirs.old:
             self._beside(chunks, theirs.adds)
-        elif ours.only_adds:
+        elif ours.only_adds and not ours.old:
             self._become(chunks, ours.adds)
         elif self._take == "source":
             self._leave(self._target, self._source, chunks, ours)
@@ -480,10 +493,10 @@ def _new(one: Side, other: Side, acts: Sequence[Act], units: Units, chunks: froz
             found.adds += adds
             # Rows of a keyed table that lie below their version are those of an overwrite.
             low = any(s.slice and slices.span(s)[0] < s.version for s in adds)
-            again = any(s.id in old for s in adds)
-            found.only_adds &= not (drops or met or low or again or act.restores)
+            found.old.update(s.id for s in adds if s.id in old)
+            found.only_adds &= not (drops or met or low or act.restores)
     if found.only_adds:
-        there = (s.id in one.live or one.is_there(s) for s in found.adds)
+        there = (s.id in one.live or one.is_there(s) for s in found.rows)
         found.only_adds = all(there)
     return found
 

@@ -18,7 +18,7 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import translated
-from eventlog.merging.history import Act, Step, chunks_of, old_rows
+from eventlog.merging.history import Act, Known, Step, chunks_of, old_rows
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
@@ -280,8 +280,10 @@ class KeyedPlanner(Planner):
         chunks = chunks_of((act,))
         theirs = [a for step in self._steps for a in step.acts if not self._has_already(a)]
         ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
+        known = Known(self._steps)
+        alone = [a for a in self._alone_acts if a.version > self._seen and not known.has(a)]
         # against repeated-rows-taken-for-new-ones
-        if ours and (old_rows((act,), theirs) or old_rows(ours, self._alone_acts)):
+        if ours and (old_rows((act,), theirs) or old_rows(ours, alone)):
             raise Conflict(
                 "rows that both had are repeated above those of another log, and what was done "
                 "to them since would lie below them",

@@ -95,6 +95,13 @@ MERGES = (
         "test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away",
     ),
     mutant(
+        "both-repeated-old-rows",
+        "G4",
+        "two copies that both repeated what both had are made one, and nobody need choose",
+        becomes("theirs.only_adds and ours.only_adds and not theirs.old and not ours.old"),
+        "test_g4_two_copies_that_both_repeated_what_both_had_are_made_one",
+    ),
+    mutant(
         "rows-beside-an-overwrite-dropped",
         "G4",
         "an overwrite that comes by way of another copy drops what it dropped",

@@ -10,8 +10,10 @@ from support.keyed_tables import merged
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
+from eventlog.format import segments
 from eventlog.merging.upserts import ties_of
 from eventlog.readers import scan
+from eventlog.state.keyed.repetition import repeats
 from eventlog.state.keyed.rule import rule_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, overwrite, upsert
@@ -67,6 +69,12 @@ def replace_all(table, k, v):
 def shown(table):
     table.refresh()
     return {r["k"]: (r["v"], r["w"]) for r in scan(table, ["k", "v", "w"]).to_table().to_pylist()}
+
+
+def repeated_in(table):
+    """The live segments that repeat others."""
+    entries = segments.to_segments(table.refresh().entries())
+    return {s.id for s in entries if repeats(s.id)}
 
 
 def merged_both_ways(one, two, rounds=1):
@@ -327,6 +335,62 @@ def test_g4_an_overwrite_drops_rows_that_got_other_places_when_the_states_were_m
         replication.merge(author, other)
         assert shown(other) == wanted
         assert merged_both_ways(one, two, rounds=2) == wanted
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("deleted", [False, True])
+def test_g4_rows_are_not_repeated_above_what_a_third_copy_did_to_them(deleted):
+    """A branch deletes a row of a copy, in which a merge has repeated it meanwhile."""
+    repeating = 0
+    for seed in (0, 1):  # which of the logs is the lower one depends on it
+        table = keyed(properties={"user.seed": str(seed)})
+        clock = ManualClock(START_MS + 10**6, 71 + seed)
+        hub = Table.open("", store=copied(table.store), clock=clock)
+        branch = hub.branch("b")
+        put(branch, (9, "of the branch", None))
+        put(hub, (5, "first", None))
+        replication.merge(hub, branch)
+        if deleted:
+            delete(branch, keys=pa.table({"k": [5]}))
+        else:
+            put(branch, (5, "newer", None))
+        put(table, *((n, "beside", None) for n in range(10, 20)))
+        replication.merge(table, hub)
+        repeating += bool(repeated_in(hub))
+        replication.merge(branch, hub)
+        assert shown(hub).get(5) == (None if deleted else ("newer", None))
+        found = merged_both_ways(hub, table, rounds=2)
+        assert found.get(5) == (None if deleted else ("newer", None))
+        assert len(found) == (11 if deleted else 12)
+    assert repeating == 1
+
+
+@pytest.mark.hazard("G4")
+def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
+    """Each was merged with a copy of its own; nobody has to choose, as both only added rows."""
+    for seed in (4, 8):  # so that both repeat some
+        table = keyed()
+        put(table, (1, "old", None))
+        sides = cut_off(table)
+        for n, side in enumerate(sides):
+            side.set_properties({f"user.seed{n}": str(seed)})
+        thirds = []
+        for n, side in enumerate(sides):
+            clock = ManualClock(START_MS + 10**7, 170 + n + seed)
+            thirds.append(Table.open("", store=copied(side.store), clock=clock))
+        for n, side in enumerate(sides):
+            put(side, (1, f"of {n}", None), (2 + n, "own", None))
+        for source, target in (sides, sides[::-1], sides):
+            replication.merge(source, target)
+        assert shown(sides[0]) == shown(sides[1])
+        for n, (side, third) in enumerate(zip(sides, thirds, strict=True)):
+            put(third, (1, f"beside {n}", None))
+            before = repeated_in(side)
+            replication.merge(third, side)
+            assert repeated_in(side) - before
+        found = merged_both_ways(*sides, rounds=2)
+        assert found == {1: found[1], 2: ("own", None), 3: ("own", None)}
+        assert found[1][0] in ("beside 0", "beside 1")
 
 
 @pytest.mark.hazard("G4")
