@@ -46,7 +46,7 @@ from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PAGE = 1000
 _BODY_TRIES = 4  # of a request whose answer is cut short
-EMPTY_PAGES = 10_000  # in a row, of one listing; deleted keys of a versioned bucket make some
+EMPTY_PAGES = 1_000  # in a row, of one listing; deleted keys of a versioned bucket make some
 
 
 class S3Store:
