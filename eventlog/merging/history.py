@@ -33,7 +33,8 @@ from eventlog.state.keyed.repetition import repeated, repeats
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
 UNITED = "united"  # in the `info` of what makes two logs one by their states
 PURE = "source"  # there: each chunk that it changed became what it is at the source
-BOTH = "both"  # there: it has rows of both, or somebody has chosen
+BOTH = "both"  # there: it has rows of both
+CHOSEN = "chosen"  # there: somebody has chosen, so that what one of the two did is left out
 _MANY = 2  # where a writer has not said how many
 _NONE = -1  # below all sequences
 
@@ -88,6 +89,11 @@ class Act:
     def unites(self) -> bool:
         """Whether it did so, and not all that it did was carried."""
         return self.is_state and self.transaction.info.get(UNITED) != PURE
+
+    @property
+    def unites_all(self) -> bool:
+        """Whether it did so, and left nothing out."""
+        return self.is_state and self.transaction.info.get(UNITED) == BOTH
 
     @property
     def does_anything(self) -> bool:

@@ -18,6 +18,7 @@ from eventlog.format import keys
 from eventlog.merging.columns import joined, translated
 from eventlog.merging.history import (
     BOTH,
+    CHOSEN,
     PURE,
     Act,
     Known,
@@ -172,6 +173,7 @@ class Uniter:
         self._there, self._here = Units(source.acts), Units(target.acts)
         self._theirs = _unknown(source, target, self._here)
         self._ours = _unknown(target, source, self._there)
+        self._crossed = _crossed(source, self._theirs, target, self._ours)
         self._adds: list[Segment] = []
         self._drops: list[Segment] = []
         self._copies: dict[str, tuple[tuple[bool, str], ...]] = {}
@@ -203,7 +205,7 @@ class Uniter:
             transactions=sum(act.count for act in self._theirs),
             copies=self._copies,
             still=frozenset(self._still),
-            united=PURE if self._pure else BOTH,
+            united=CHOSEN if self._left else PURE if self._pure else BOTH,
             resets=resets,
         )
         # Without anything else it is a record, so that nobody compares the two once more.
@@ -211,8 +213,12 @@ class Uniter:
         return Union(None if seen else carried, tuple(self._left), self._room)
 
     def _unite(self, chunks: frozenset[str]) -> None:
-        theirs = _new(self._source, self._target, self._theirs, self._here, chunks)
-        ours = _new(self._target, self._source, self._ours, self._there, chunks)
+        their_acts, our_acts = (
+            [act for act in acts if act.commit not in self._crossed]
+            for acts in (self._theirs, self._ours)
+        )
+        theirs = _new(self._source, self._target, their_acts, self._here, chunks)
+        ours = _new(self._target, self._source, our_acts, self._there, chunks)
         if not ours.acts and (theirs.acts or (self._keyed and self._upper)):
             # With nothing new on both sides the order of rows may differ in a keyed table.
             self._become(chunks, ())
@@ -471,6 +477,22 @@ def _unknown(one: Side, other: Side, units: Units) -> list[Act]:
         and not other.has.has(act)
         and not (act.unit is not None and units.shared(act))
     ]
+
+
+def _crossed(one: Side, its: Sequence[Act], other: Side, others: Sequence[Act]) -> set[str]:
+    """Return the commits by which both logs were made one with the other at the same time.
+
+    None of the two knows that of the other one, but all that it brought.
+    """
+    found = [
+        {
+            act.commit
+            for act in acts
+            if act.unites_all and all(map(side.has.names, act.originals.keys() - {act.commit}))
+        }
+        for acts, side in ((its, other), (others, one))
+    ]
+    return set().union(*found) if all(found) else set()  # against crossed-unions-taken-for-changes
 
 
 def _new(one: Side, other: Side, acts: Sequence[Act], units: Units, chunks: frozenset[str]) -> _New:

@@ -95,6 +95,13 @@ MERGES = (
         "test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away",
     ),
     mutant(
+        "crossed-unions-taken-for-changes",
+        "W18",
+        "two merges at once that made the states one need no choice",
+        becomes("set()"),
+        "test_w18_two_merges_at_once_that_made_the_states_one_need_no_choice",
+    ),
+    mutant(
         "both-repeated-old-rows",
         "G4",
         "two copies that both repeated what both had are made one, and nobody need choose",

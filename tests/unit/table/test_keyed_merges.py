@@ -393,6 +393,48 @@ def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
         assert found[1][0] in ("beside 0", "beside 1")
 
 
+@pytest.mark.hazard("G4", "W18")
+@pytest.mark.parametrize("further", [False, True])
+def test_w18_two_merges_at_once_that_made_the_states_one_need_no_choice(further):
+    """Each carried what the other one did, in an order of its own."""
+    for turn in (1, -1):
+        table = keyed(properties={"merge": "aggregate", "merge.v": "max", "merge.w": "min"})
+        put(table, (1, "old", None))
+        sides = cut_off(table)
+        one, two = sides[::turn]
+        put(one, (1, "a", "x"))
+        put(two, (1, "z", "y"))
+        before = Table.open("", store=copied(two.store), clock=ManualClock(START_MS + 10**8, 79))
+        replication.merge(one, two)
+        replication.merge(before, one)
+        if further:
+            put(one, (1, None, "d"), (2, "one", None))
+            put(two, (1, None, "c"), (3, "two", None))
+        wanted = {1: ("z", "c"), 2: ("one", None), 3: ("two", None)}
+        rows = merged_both_ways(one, two, rounds=2)
+        assert rows == (wanted if further else {1: ("z", "x")})
+
+
+@pytest.mark.hazard("G4", "W18")
+def test_w18_two_choices_at_once_are_a_conflict():
+    """Each side has chosen its own state, and that of the other is in neither."""
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)
+    for side, name in ((one, "one"), (two, "two")):
+        put(side, (1, name, None))
+        side.restore(side.refresh().version - 1)
+        put(side, (3, name, None))
+    before = Table.open("", store=copied(two.store), clock=ManualClock(START_MS + 10**8, 79))
+    replication.merge(one, two, take="target")
+    replication.merge(before, one, take="target")
+    with pytest.raises(errors.CommitConflict, match="--take source` or `--take target`"):
+        replication.merge(one, two)
+    replication.merge(one, two, take="source")
+    replication.merge(two, one)
+    assert merged_both_ways(one, two)[3] == ("one", None)
+
+
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("merged_meanwhile", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
