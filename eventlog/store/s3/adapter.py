@@ -221,9 +221,10 @@ class S3Store:
         """See `ObjectStore.delete`; one request per 1000 keys."""
         names = ({"Key": self._name(key)} for key in keys)
         while batch := _batch(names):
-            request = {"Delete": {"Objects": batch, "Quiet": True}}
+            # Quiet, the answer of a server that is none would look as if all were deleted.
+            request = {"Delete": {"Objects": batch, "Quiet": False}}
             answer = self._read("delete_objects", None, request) or {}
-            if error := delete_error(answer.get("Errors", []), self._bucket):
+            if error := delete_error(answer, (row["Key"] for row in batch), self._bucket):
                 raise self._placed(error, None)
 
     def filesystem(self) -> tuple[FileSystem, str]:

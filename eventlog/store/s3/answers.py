@@ -6,7 +6,7 @@ No I/O: takes the plain dicts of boto3's answers and errors.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -109,8 +109,17 @@ def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogErr
     )
 
 
-def delete_error(errors: list[dict[str, Any]], bucket: str) -> EventLogError | None:
-    """Return the error of the first key that a batch failed to delete; ignores missing keys."""
+def delete_error(
+    answer: Mapping[str, Any], names: Iterable[str], bucket: str
+) -> EventLogError | None:
+    """Return the error of the first name that a batch failed to delete; ignores missing ones.
+
+    Args:
+        answer: the answer, which has each name as deleted, or with an error.
+        names: those that were to be deleted.
+        bucket: of the store.
+    """
+    errors = answer.get("Errors", [])
     for error in errors:
         code = error.get("Code", "")
         if code == "NoSuchKey":
@@ -122,6 +131,12 @@ def delete_error(errors: list[dict[str, Any]], bucket: str) -> EventLogError | N
                 "the credentials need s3:DeleteObject there"
             )
         return Unavailable(f"S3 could not delete {key!r} in bucket {bucket!r} ({code}): try again")
+    told = {str(row.get("Key")) for row in (*answer.get("Deleted", []), *errors)}
+    left = next((name for name in names if name not in told), None)
+    if left is not None:  # a proxy or a portal answers so
+        return Unavailable(
+            f"the answer does not tell whether {left!r} in bucket {bucket!r} was deleted: try again"
+        )
     return None
 
 

@@ -72,6 +72,12 @@ class FaultServer:
         return [request.command for request in self.requests]
 
 
+def deleted(names):
+    """The answer of S3 that these objects were deleted."""
+    rows = "".join(f"<Deleted><Key>root/{name}</Key></Deleted>" for name in names)
+    return answer(200, body=f"<DeleteResult>{rows}</DeleteResult>".encode())
+
+
 def answer(status, code="", body=None, date_ms=SERVER_MS, headers=(), *, etag='"tag"'):
     def step(handler):
         content = body
@@ -462,8 +468,17 @@ class TestReads:
         with pytest.raises(error, match="root/a"):
             store.delete(["a", "b"])
 
+    @pytest.mark.parametrize("body", [b"", b"<html>login please</html>", None])
+    def test_an_answer_that_does_not_tell_what_it_deleted_is_none(self, store, server, body):
+        """A vacuum would count the objects as gone, and never look for them again."""
+        server.steps = [deleted(["a", "c"]) if body is None else answer(200, body=body)]
+        with pytest.raises(Unavailable, match=r"tell whether 'root/[ab]'"):
+            store.delete(["a", "b", "c"])
+
     def test_deletes_in_batches_of_1000(self, store, server):
-        store.delete(f"k{number}" for number in range(2500))
+        names = [f"k{number}" for number in range(2500)]
+        server.steps = [deleted(names[n : n + 1000]) for n in (0, 1000, 2000)]
+        store.delete(names)
         assert server.methods == ["POST"] * 3
         assert [body.count(b"<Key>") for body in server.bodies] == [1000, 1000, 500]
 
