@@ -341,6 +341,9 @@ class _Sweep:
         for listed in self._listed(start):
             live = self._live(listed)
             dead = sweep.unnamed(listed, live, candidates.dropped, marks.fence)
+            alive = self._not_dead(dead)  # against missing-in-the-record-taken-for-abandoned
+            candidates.waiting += alive.values()
+            dead = [item for item in dead if item.key not in alive]
             self._take("unnamed", dead, delete=delete)
             for young in sweep.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
                 if sweep.epoch_of(young.key) >= marks.fence:
@@ -437,24 +440,24 @@ class _Sweep:
     def _not_dead(self, dead: Sequence[Dropped]) -> dict[str, Dropped]:
         """Return those segments, by key, that kept versions show whatever the last record has.
 
-        The record proves nothing (R12.9). Where the version that it names does not confirm the
-        drop, or one that is kept shows the segment, all versions above the horizon are asked.
+        The record proves nothing (R12.9), neither by what it has nor by what it lacks. Where the
+        version that it names does not confirm the drop, or one that is kept shows the segment, all
+        versions above the horizon are asked.
         """
         of_branches = self._kept.of(item.key for item in dead)
         named = {d.key: sweep.drop_of(d.key) for d in dead if d.key not in of_branches}
-        shown: set[str] = set()
-        held = {hold.version for hold in holds(self._head.meta)}
-        for version in sorted({self._marks.horizon, *held}) if named else ():
-            shown |= self._kept_at(version).live([*named.values()]).keys()
+        shown = self._shown([*named.values()])
         said: dict[int, list[Drop]] = {}
         for item in dead:
-            if item.key in named:
+            if item.key in named and item.version:  # 0: nobody has said
                 said.setdefault(item.version, []).append(named[item.key])
         gone = confirmed(self._t.log, said) - shown  # against record-believed-without-the-log
         doubted = {key for key, drop in named.items() if drop.id not in gone}
         found = {d.key: d for d in dead if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
-            for version, segments in dropped(self._t.log, self._marks.horizon, self._last.version):
+            # A segment is added, and dropped, after its epoch.
+            since = max(self._marks.horizon, min(map(sweep.epoch_of, doubted)))
+            for version, segments in dropped(self._t.log, since, self._last.version):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}
                 found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
         if found:
@@ -469,6 +472,14 @@ class _Sweep:
                 command("fsck", self._t.uri),
             )
         return found
+
+    def _shown(self, drops: Sequence[Drop]) -> set[str]:
+        """Return the ids that the version of the horizon shows, or one that is held."""
+        shown: set[str] = set()
+        held = {hold.version for hold in holds(self._head.meta)}
+        for version in sorted({self._marks.horizon, *held}) if drops else ():
+            shown |= self._kept_at(version).live(drops).keys()
+        return shown
 
     def _kept_at(self, version: int) -> Snapshot:
         """Return the snapshot of a version, or of the next one that a copy has."""

@@ -46,6 +46,7 @@ class Step:
     Attributes:
         void: the transactions without effect: id to reason.
         drops: the segments that it dropped.
+        adds: those that it made live.
         problems: differences between the commit and the fold; empty if there are none.
         breaches: what the fold takes as it is, and readers or later writers refuse: of a first
             schema, and of a layout that does not fit it.
@@ -53,6 +54,7 @@ class Step:
 
     void: Mapping[str, str] = field(default_factory=dict)
     drops: tuple[Segment, ...] = ()
+    adds: tuple[Segment, ...] = ()
     problems: tuple[str, ...] = ()
     breaches: tuple[str, ...] = ()
 
@@ -133,7 +135,7 @@ class Audit:
         for transaction in effect.taken:
             problems += self._check_restored(transaction)
         breaches = _breaches(effect.meta) if first else []
-        return Step(dict(effect.void), effect.drops, tuple(problems), tuple(breaches))
+        return Step(dict(effect.void), effect.drops, effect.adds, tuple(problems), tuple(breaches))
 
     def resume(self, header: Header, commit_hash: str, past: Past) -> None:
         """Continue from the state that a version claims, after a commit that cannot be folded."""

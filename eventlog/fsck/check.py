@@ -204,6 +204,7 @@ class _Run:
                     self._progress("segments", total - len(wanted), total)
                 if at_head and is_own(self._store, row.key):
                     self._count_leftover(place, row)
+                    self._look_for_in_record(row.key)
         if wanted:
             self._report_missing(wanted)
         for key, held in self._unseen.items():
@@ -462,6 +463,16 @@ class _Run:
             problem = f"has {row.size:,} bytes, but {held.segment.bytes:,} in the log"
             self._findings.add("error", f"{held.named} {problem}", row.key, held.version)
 
+    def _look_for_in_record(self, key: str) -> None:
+        version = self._walk.waiting.lacks(key)
+        if version is not None:
+            message = (
+                f"the last vacuum's record lacks this segment, which version {version} dropped: "
+                "the next vacuum would take it for an abandoned upload; "
+                f"{command('vacuum', self._store.uri, '--full', '--run')} replaces the record"
+            )
+            self._findings.add("error", message, key, version)
+
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()
         audit, unnamed = self._walk.audit, self._walk.unnamed
@@ -544,10 +555,12 @@ def _waiting(store: ObjectStore, head: int) -> Waiting | None:
     log = Log(store)
     with suppress(Corrupt, NotFound, UnsupportedFormat):  # reported by the walk, or later
         last = log.snapshot(head).meta.swept
-        if last is not None and last.pending and last.place in (UNSET, place_of(store)):
-            body = log.frame(last.pending)
-            rows = sweep.from_object(body, last.pending.drops, last.version)
-            return Waiting(rows, last.version)
+        if last is not None and last.place in (UNSET, place_of(store)):
+            rows: Mapping[str, sweep.Dropped] = {}
+            if last.pending is not None:
+                body = log.frame(last.pending)
+                rows = sweep.from_object(body, last.pending.drops, last.version)
+            return Waiting(rows, last.version, last.horizon)
     return None
 
 

@@ -130,22 +130,35 @@ class UnnamedObjects:
 
 
 class Waiting:
-    """The record of the last vacuum, and the versions that dropped what it names.
+    """The record of the last vacuum, and the versions that dropped what waited for the next one.
 
     Args:
         rows: the record, by key.
         until: the version that it came up to: the next vacuum reads later drops from the log.
+        horizon: its horizon: what was dropped at or below it need not wait.
     """
 
-    def __init__(self, rows: Mapping[str, Dropped], until: int) -> None:
+    def __init__(self, rows: Mapping[str, Dropped], until: int, horizon: int) -> None:
         self._rows = {drop_of(key).id: row for key, row in rows.items()}
-        self._until = until
+        self._until, self._horizon = until, horizon
         self._dropped: dict[str, int] = {}  # by id, the last version
+        self._missed: dict[str, int] = {}  # by key, of those that the record lacks
 
-    def note_drops(self, version: int, segments: Iterable[Segment]) -> None:
-        """Note the segments that a version dropped. Versions come in order."""
-        if version <= self._until:
-            self._dropped |= {s.id: version for s in segments if s.id in self._rows}
+    def note(self, version: int, adds: Iterable[Segment], drops: Iterable[Segment]) -> None:
+        """Note what a version added and dropped. Versions come in order."""
+        if version > self._until:
+            return
+        for segment in drops:
+            if segment.id in self._rows:
+                self._dropped[segment.id] = version
+            elif version > self._horizon:
+                self._missed[keys.key_of(segment)] = version
+        for segment in adds if self._missed else ():
+            self._missed.pop(keys.key_of(segment), None)
+
+    def lacks(self, key: str) -> int | None:
+        """Return the version that dropped a segment which the record should have, and lacks."""
+        return self._missed.get(key)
 
     def too_early(self, horizon: int) -> Iterator[tuple[Dropped, int]]:
         """Yield the rows with an earlier drop than the last, and the version of that (R12.9).

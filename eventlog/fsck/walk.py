@@ -149,7 +149,7 @@ class Walk:
             )
         self._store, self.listed, self._findings = store, listed, findings
         self._first, self._wanted = start, wanted
-        self.waiting = waiting or Waiting({}, -1)
+        self.waiting = waiting or Waiting({}, -1, -1)
         self.log = Log(store)  # with caches of its own
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
@@ -284,7 +284,7 @@ class Walk:
         self.versions += not step.problems
         self.transactions += len(commit.transactions)
         self.unnamed.note_drops(step.drops)
-        self.waiting.note_drops(version, step.drops)
+        self.waiting.note(version, step.adds, step.drops)
         room = MAX_LISTED - len(self.void)
         for transaction, reason in islice(step.void.items(), room):
             self.void.append(VoidTransaction(version, transaction, reason))

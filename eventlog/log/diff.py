@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
 from eventlog.format import keys, places, segments
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Drop, Segment, Start
+from eventlog.model.records import Drop, Header, Segment, Start
 from eventlog.store.parallel import HEADER_THREADS, each
 
 _WINDOW = 32  # headers read ahead
@@ -78,7 +79,8 @@ def dropped(
         progress: called with the versions read and their number.
 
     Raises:
-        Corrupt: a commit's header has another number of drops than the fold.
+        Corrupt: a commit's header has another number of drops than the fold, or the sums in it do
+            not follow from those of the version below: what was dropped is not known then.
         VersionNotFound: a version is missing that no gap explains.
     """
     gaps = [gap for gap in (absent(log, start) for start in log.starts()) if gap]
@@ -87,7 +89,17 @@ def dropped(
     if gaps:
         read = [v for v in read if v not in above and not any(v in gap for gap in gaps)]
     found = list(above)
+    before: Header | None = None
     for header in each(log.header, read, count=HEADER_THREADS, window=_WINDOW):
+        if before is not None and not _follows(before, header):  # against drops-of-another-log
+            raise Corrupt(
+                f"the totals of version {header.version} do not follow from those of version "
+                f"{before.version}, so that one of the two is of another log, or damaged: run "
+                f"{command('fsck', log.store.uri)}; nothing more is deleted",
+                table=log.store.uri,
+                version=header.version,
+            )
+        before = header
         if header.changes.drops:
             found.append(header.version)
         if header.version % _HEADERS == 0 or header.version == until:
@@ -99,6 +111,16 @@ def dropped(
             below = log.snapshot(above[version])
             gone = diff(below, log.snapshot(version)).dropped  # against drops-in-a-gap-unknown
             yield version, gone
+
+
+def _follows(before: Header, header: Header) -> bool:
+    """Return whether a version's totals are those of the one below and its changes (R10.6)."""
+    old, new, changes = before.totals, header.totals, header.changes
+    return header.version != before.version + 1 or (
+        new.segments == old.segments + changes.adds - changes.drops
+        and new.rows == old.rows + changes.rows
+        and new.bytes == old.bytes + changes.bytes
+    )
 
 
 def confirmed(log: Log, said: Mapping[int, Sequence[Drop]]) -> set[str]:

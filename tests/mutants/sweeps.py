@@ -148,6 +148,20 @@ SWEEPS = (
         "test_a_lost_record_costs_time_and_no_row",
     ),
     mutant(
+        "missing-in-the-record-taken-for-abandoned",
+        "V2 R12.9",
+        "a vacuum deletes as abandoned what no commit has dropped, whatever a record lacks",
+        becomes("{}"),
+        "test_an_audit_finds_that_a_record_lacks_what_only_the_retention_keeps",
+    ),
+    mutant(
+        "drops-of-another-log",
+        "V2 R12.5",
+        "a vacuum stops where the totals of two versions do not follow from each other",
+        never,
+        "test_a_vacuum_stops_where_a_commit_of_another_log_stands",
+    ),
+    mutant(
         "record-believed-without-the-log",
         "V2 R12.9",
         "a vacuum deletes what the log shows dropped, whatever a record says",
