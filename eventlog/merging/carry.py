@@ -56,10 +56,13 @@ from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
-WINDOW = 256  # commits of the source that are planned at once
 TRIES = 20  # of one transaction that others overtake
 _COPIES = 8
 _READS = 3  # of bytes that are not those that the log describes
+
+
+# Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
+_Why = Conflict | DataLoss | VersionVacuumed
 
 
 class Opened(Protocol):
@@ -217,8 +220,42 @@ def steps(log: Log, first: int, last: int) -> Iterator[Step]:
         )
 
 
+class _Read:
+    """The commits of a log, each read once.
+
+    Args:
+        log: the log.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._steps: list[Step] = []  # of consecutive versions
+
+    def steps(self, first: int, last: int) -> list[Step]:
+        """Return what the commits of these versions did. One GET for each that is new.
+
+        Raises:
+            VersionNotFound: one of them does not exist.
+            Corrupt: one of them breaks the format.
+        """
+        if first > last:
+            return []
+        known = self._steps
+        low, high = (known[0].version, known[-1].version) if known else (first, first - 1)
+        self._steps = [
+            *steps(self._log, first, low - 1),
+            *known,
+            *steps(self._log, high + 1, last),
+        ]
+        begin = first - self._steps[0].version
+        return self._steps[begin : begin + last - first + 1]
+
+
 class Carrier:
     """Carries what the source did to the target.
+
+    Nothing of it is committed before all of it is planned. What cannot be carried one by one comes
+    all at once, or rows would live that their log has replaced, and be chosen with the rest.
 
     Args:
         source: the table whose commits are carried.
@@ -240,9 +277,10 @@ class Carrier:
         dry_run: bool = False,
     ) -> None:
         self._source, self._target, self._common = source, target, common
-        self._at_once = self._wide = at_once
+        self._at_once = at_once
         self._take, self._dry_run = take, dry_run
         self._from = source.head()
+        self._there, self._here = _Read(source.log), _Read(target.log)
         self._done = _Done()
         # Whether S3 may copy segments by itself, until it shows otherwise.
         self._within: bool = within.may_copy(source.store, target.store)
@@ -259,7 +297,8 @@ class Carrier:
         """Carry everything up to the head that the source handle knows.
 
         Raises:
-            CommitConflict: something cannot be carried; all before it is.
+            CommitConflict: both did something to the same, and nobody has chosen; nothing was
+                committed, unless what stands against it came to the target meanwhile.
             DataLoss: a segment of the source is missing or damaged.
             VersionVacuumed: segments that have to be carried were deleted by a vacuum.
             Unavailable: a store does not answer.
@@ -310,37 +349,66 @@ class Carrier:
         return theirs.hash_at(self._from, self._common + 1)
 
     def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:
-        """Carry what the next versions of the source did, on this head of the target.
+        """Carry what the source did from a version on, on this head of the target.
 
         Raises:
-            CommitConflict: something cannot be carried.
+            CommitConflict: both did something to the same, and nobody has chosen.
+            DataLoss: a segment of the source is missing.
+            VersionVacuumed: segments that are needed were deleted by a vacuum.
             _Overtaken: others have committed what stands against it: plan again.
         """
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
         upper = self._own is not None and self._own > origin
         self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
-        self._wide |= self._in_one
-        last = self._from.version
-        if not self._wide:
-            last = min(first + WINDOW - 1, last)
-        todo = list(steps(self._source.log, first, last))
+        todo = self._there.steps(first, self._from.version)
         pair = self._pair(head, origin, mark, todo)
         planned, conflict = self._planned(pair, head, todo)
-        if conflict is not None and self._at_once:
-            planned = []
+        why: _Why | None = conflict
+        if why is None and not self._has_all(planned, todo):
+            why = self._loss()
+        union = None if why is None else self._union(head, why)
+        if union is not None:
+            planned = []  # against part-carried-before-a-choice
         if self._dry_run:
-            self._note_only(head, first, conflict)
+            self._note_only(planned, union)
             return
-        self._try(lambda: self._commit_all(pair, mark, planned, head))
-        if conflict is not None:
-            self._unite(conflict)
-        elif self._gone is None:
-            self._looked = last
-        elif self._wide:
-            self._unite(None)
-        else:
-            self._wide = True  # what is gone may have been replaced later
+        if planned:
+            self._try(lambda: self._commit_all(pair, mark, planned, head))
+            if why is None and self._gone is not None:
+                why = self._loss()
+            union = None if why is None else self._union(self._target.refresh(), why)
+        if why is not None and union is not None:
+            self._unite(union, origin, why)
+        self._looked = self._from.version
+
+    def _has_all(self, planned: Sequence[Carried], todo: Sequence[Step]) -> bool:
+        """Return whether the segments that the target needs in the end are there; copy these first.
+
+        Those that the source has dropped may be gone, if what dropped them cannot be carried.
+        """
+        gone: set[str] = set()
+        for act in (act for step in todo for act in step.acts):
+            gone.update(drop.id for drop in act.drops)
+            gone.difference_update(s.id for s in act.adds)
+        doubtful: dict[str, tuple[Segment, tuple[tuple[bool, str], ...]]] = {}
+        for carried in planned:
+            for name, _ in carried.drops:
+                doubtful.pop(name, None)
+            for entry in carried.adds:
+                if entry.id in gone or entry.id in carried.copies:
+                    places = carried.copies.get(entry.id) or ((False, keys.key_of(entry)),)
+                    doubtful[entry.id] = entry, places
+        self._gone = None
+        if self._dry_run:
+            for entry, places in doubtful.values():
+                of = (self._target if mine else self._source for mine, _ in places)
+                if not any(map(_is_there, of, (key for _, key in places))):
+                    self._gone = (entry, places[0][1])
+        elif not self._in_one:  # else they come all at once
+            adds = tuple(entry for entry, _ in doubtful.values())
+            return self._copied(Carried(self._from.version, "", adds))
+        return self._gone is None
 
     def _make_room(self) -> None:
         """Commit a version in which nothing happens."""
@@ -353,20 +421,21 @@ class Carrier:
         except CommitConflict as conflicting:
             raise _Overtaken(conflicting) from None
 
-    def _note_only(self, head: Snapshot, first: int, conflict: Conflict | None) -> None:
+    def _note_only(self, planned: Sequence[Carried], union: Union | None) -> None:
         """Note what a merge would do."""
-        if conflict is not None:
-            union = self._union(head, conflict)
+        if union is not None:
             self._done.left_out = union.left_out
-        count = self._from.version - first + 1
-        self._done.transactions += count - len(self._done.skipped) - len(self._done.declined)
+            planned = [] if union.carried is None else [union.carried]
+        self._done.transactions += sum(carried.transactions for carried in planned)
         self._looked = self._from.version
 
-    def _unite(self, conflict: Conflict | None) -> None:
+    def _unite(self, union: Union, origin: str, why: _Why) -> None:
         """Make the target one with the source by their states.
 
         Args:
-            conflict: why transactions cannot be carried one by one; None: segments are gone.
+            union: how, on the head that the target handle knows.
+            origin: the name of what the source did since they parted.
+            why: why transactions cannot be carried one by one.
 
         Raises:
             CommitConflict: both did something to the same, and nobody has chosen.
@@ -374,35 +443,24 @@ class Carrier:
             VersionVacuumed: segments that are needed were deleted by a vacuum.
             _Overtaken: others have committed what stands against it: plan again.
         """
-        loss = None if conflict is not None else self._loss()
-        head = self._target.refresh()
-        origin = self._source.log.hash_at(self._from, self._common + 1)
-        assert origin is not None  # noqa: S101 - else there is nothing to merge
-        mark = self._mark(head, origin)
-        try:
-            union = self._union(head, conflict)
-        except CommitConflict:
-            if loss is not None:
-                raise loss from None
-            raise
-        self._done.left_out = union.left_out
-        if union.room > 0:  # so that slices have as many versions as they have at the source
+        while union.room > 0:  # so that slices have as many versions as they have at the source
             for _ in range(union.room):
                 self._try(self._make_room)
-            return self._unite(conflict)
-        carried = union.carried
-        if carried is not None:
-            if not self._copied(carried):
-                raise self._loss()
-            chunks = map(parse_chunk, sorted(carried.still))
-            guards = [Unchanged(chunk.start, chunk.end) for chunk in chunks]
-            self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
-        self._looked = self._from.version
-        return None
+            union = self._union(self._target.refresh(), why)
+        self._done.left_out = union.left_out
+        carried, head = union.carried, self._target.head()
+        if carried is None:
+            return
+        if not self._copied(carried):
+            raise self._loss()
+        mark = self._mark(head, origin)
+        chunks = map(parse_chunk, sorted(carried.still))
+        guards = [Unchanged(chunk.start, chunk.end) for chunk in chunks]
+        self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
 
-    def _union(self, head: Snapshot, conflict: Conflict | None) -> Union:
-        theirs = list(steps(self._source.log, self._common + 1, self._from.version))
-        ours = list(steps(self._target.log, self._common + 1, head.version))
+    def _union(self, head: Snapshot, why: _Why) -> Union:
+        theirs = self._there.steps(self._common + 1, self._from.version)
+        ours = self._here.steps(self._common + 1, head.version)
         chunks = sorted(history.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
         origin = self._source.log.hash_at(self._from, self._common + 1) or ""
         source = self._side(self._source, self._from, theirs, chunks, self._seen(head, self._from))
@@ -418,20 +476,15 @@ class Carrier:
                 renamed=lambda name: self._moved(name, head.version),
             ).united()
         except Conflict as found:
-            raise self._refusal(found if conflict is None else _told(conflict, found)) from None
+            if isinstance(why, Conflict):
+                raise self._refusal(_told(why, found)) from None
+            raise why from None
 
     def _side(
         self, of: Opened, head: Snapshot, done: Sequence[Step], chunks: Sequence[str], seen: int
     ) -> Side:
         names = set(chunks)
         live = head.segments(chunks=chunks) if chunks else ()
-
-        def is_there(entry: Segment) -> bool:
-            try:
-                retrying(of.clock)(lambda key: of.store.get(key, length=1), keys.key_of(entry))
-            except KeyNotFound:
-                return False
-            return True
 
         return Side(
             of.uri,
@@ -442,7 +495,7 @@ class Carrier:
             history.Known(done),
             seen,
             {s.id: s for s in live if s.chunk in names},  # larger ones overlap them
-            is_there,
+            lambda entry: _is_there(of, keys.key_of(entry)),
         )
 
     def _seen(self, head: Snapshot, at: Snapshot) -> int:
@@ -477,8 +530,8 @@ class Carrier:
         if origin not in marks:
             return _Mark(origin, None, self._common)
         # The target has merged a log that shares the first of them: the name is another one.
-        known = history.Known(steps(self._target.log, self._common + 1, head.version))
-        for step in steps(self._source.log, self._common + 1, self._from.version):
+        known = history.Known(self._here.steps(self._common + 1, head.version))
+        for step in self._there.steps(self._common + 1, self._from.version):
             if not known.names(step.commit) and step.commit not in marks:
                 return _Mark(step.commit, None, self._common)
         return _Mark(origin, None, self._from.version)
@@ -523,8 +576,8 @@ class Carrier:
                 made, conflict = _decided(planner, todo)
             except PastNeeded:
                 past = Past(
-                    list(steps(self._source.log, self._common + 1, todo[0].version - 1)),
-                    list(steps(self._target.log, self._common + 1, head.version)),
+                    self._there.steps(self._common + 1, todo[0].version - 1),
+                    self._here.steps(self._common + 1, head.version),
                 )
                 continue
             self._done.skipped.update(planner.skipped)
@@ -723,7 +776,7 @@ class Carrier:
 
     def _refusal(self, conflict: Conflict) -> CommitConflict:
         ours = "" if conflict.ours is None else f" (version {conflict.ours})"
-        carried = "nothing was committed" if self._at_once else "all before it is merged"
+        carried = "a part before it is merged" if self._done.commits else "nothing was committed"
         return CommitConflict(
             f"version {conflict.version} of {self._source.uri} cannot be merged into "
             f"{self._target.uri}: {conflict.reason}{ours}; {carried}. "
@@ -835,6 +888,15 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
 def _told(replayed: Conflict, united: Conflict) -> Conflict:
     """Return the conflict to tell of the two: of the commits, if it names what was done."""
     return replayed if replayed.ours is not None and not united.lasting else united
+
+
+def _is_there(of: Opened, key: str) -> bool:
+    """Return whether an object is there. One GET."""
+    try:
+        retrying(of.clock)(lambda key: of.store.get(key, length=1), key)
+    except KeyNotFound:
+        return False
+    return True
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:

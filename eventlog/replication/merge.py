@@ -47,7 +47,7 @@ def merge(
         take: whose state counts where both changed the same in ways that exclude each other:
             "source" or "target". What the other one did there is left out of both once the two
             were merged in the other direction as well; `Merged.left_out` lists it. Its versions can
-            still be read. None: that is a conflict.
+            still be read. All comes in one commit then. None: that is a conflict.
         dry_run: commit nothing; return what would be merged, and left out.
         clock: use this clock instead of the machine's.
 
@@ -56,7 +56,7 @@ def merge(
 
     Raises:
         CommitConflict: both changed the same in different ways: a column, a property, rows of one
-            chunk. All before that is merged. The message names the commands that lead on.
+            chunk. Nothing was committed. The message names the commands that lead on.
         DataLoss: a segment of the source is missing or damaged.
         InvalidInput: they are different tables, or have nothing in common, or are one and the same;
             or `take` is something else.

@@ -409,6 +409,87 @@ def test_w18_a_unit_that_was_left_out_can_be_loaded_again(take, back):
     assert numbers(one) == [12, chosen]
 
 
+def written_and_replaced(writer, number, **unit):
+    """A row of day 0 that its writer itself replaces, between rows of day 1."""
+    append(writer, events(1, first=number + 1, day=1))
+    append(writer, events(1, first=number), **unit)
+    append(writer, events(1, first=number + 2, day=1))
+    replaced(writer, number + 3)
+    append(writer, events(1, first=number + 4, day=1))
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("refused_first", [True, False])
+@pytest.mark.parametrize("take", ["source", "target"])
+@pytest.mark.parametrize("branched", [True, False])
+def test_w18_what_its_writer_replaced_before_it_was_merged_stays_away(
+    take, refused_first, branched
+):
+    one = table_of(3)
+    two = one.branch("audit") if branched else copy_of(one, 10)
+    parted_at = {table: table.refresh().version for table in (one, two)}
+    for source, number in ((one, 100), (two, 200)):
+        written_and_replaced(source, number)
+    before = {table: (table.refresh().version, numbers(table)) for table in (one, two)}
+    if refused_first:
+        for source, target in ((one, two), (two, one)):
+            with pytest.raises(errors.CommitConflict, match="nothing was committed"):
+                merge(source, target)
+    told = merge(one, two, take=take, dry_run=True)
+    assert {table: (table.refresh().version, numbers(table)) for table in (one, two)} == before
+    done = merge(one, two, take=take)
+    assert (done.left_out, done.transactions) == (told.left_out, told.transactions)
+    (left,) = done.left_out
+    loser = two if take == "source" else one
+    versions = tuple(parted_at[loser] + n for n in (2, 4))
+    assert (left.root, left.versions, left.rows) == (loser.uri, versions, 1)
+    both_ways(one, two)
+    chosen = 103 if take == "source" else 203
+    assert numbers(one) == sorted([101, 102, 104, 201, 202, 204, chosen])
+
+
+@pytest.mark.hazard("W18")
+def test_w18_what_its_writer_replaced_long_before_what_stands_against_it_stays_away():
+    one, two = parted(2)
+    one_more(one, 100)
+    for n in range(260):
+        one.set_properties({"user.at": str(n)})
+    replaced(one, 110)
+    replaced(two, 210)
+    with pytest.raises(errors.CommitConflict, match="nothing was committed"):
+        merge(one, two)
+    assert merge(one, two, take="target", dry_run=True).left_out
+    assert merge(one, two, take="target").left_out
+    both_ways(one, two)
+    assert numbers(one) == [210]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_unit_that_was_left_out_with_what_replaced_it_can_be_loaded_again():
+    one, two = parted(2)
+    written_and_replaced(one, 100, app_id="job", app_seq=1)
+    replaced(two, 200)
+    merge(one, two, take="target")
+    merge(two, one)
+    assert numbers(one) == numbers(two) == [101, 102, 104, 200]
+    append(two, events(1, first=100), app_id="job", app_seq=1)
+    both_ways(one, two)
+    assert numbers(one) == [100, 101, 102, 104, 200]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_merge_that_needs_no_choice_is_carried_one_by_one_whatever_is_taken():
+    one, two = parted(2)
+    for number in (100, 101, 102):
+        one_more(one, number)
+        one_more(two, 100 + number)
+    told = merge(one, two, take="target", dry_run=True)
+    done = merge(one, two, take="target")
+    assert (done.commits, done.transactions, told.transactions) == (3, 3, 3)
+    assert done.left_out == told.left_out == ()
+    both_ways(one, two)
+
+
 @pytest.mark.hazard("W18")
 def test_w18_forgotten_units_that_come_back_with_their_rows_are_done():
     one, two = three_units()

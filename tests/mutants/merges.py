@@ -11,6 +11,13 @@ MERGES = (
         "test_a_merge_keeps_what_arrived_above_the_rows_of_an_overwrite",
     ),
     mutant(
+        "part-carried-before-a-choice",
+        "R19.10 W18",
+        "where somebody has to choose, nothing is carried one by one before",
+        becomes("planned"),
+        "test_w18_what_its_writer_replaced_before_it_was_merged_stays_away",
+    ),
+    mutant(
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",

@@ -50,9 +50,9 @@ def rows(*numbers):
     return sorted(f"row {n}" for n in numbers)
 
 
-def rewritten(table, parts=1, deletes=0):
-    """Compact all segments of day 0 into so many."""
-    inputs = [s for s in live(table.refresh()) if s.chunk == "1970-01-01"]
+def rewritten(table, inputs=None, *, parts=1, deletes=0):
+    """Compact segments, else all of day 0, into so many."""
+    inputs = inputs or [s for s in live(table.refresh()) if s.chunk == "1970-01-01"]
     bodies = [table.store.get(keys.key_of(s)) for s in inputs]
     found = pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies).slice(deletes)
     size = -(-found.num_rows // parts)
@@ -145,10 +145,33 @@ def test_g3_rows_that_one_dropped_and_the_other_compacted_with_its_own_leave_the
     with pytest.raises(errors.CommitConflict) as caught:  # the rows are nowhere alone
         replication.merge(two, one)
     assert "it drops 1 segment, and the target has" in str(caught.value)
-    assert "all before it is merged" in str(caught.value)
+    assert "nothing was committed" in str(caught.value)
     replication.merge(two, one, take="target")
     replication.merge(one, two)
     assert names(one) == names(two) == rows(*kept, 100, 300)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_of_what_cannot_come_whole_since_a_vacuum_was_there_nothing_comes(pair):
+    one, two = pair
+    overwrite(one, events(1, first=300), start="1970-01-01", end="1970-01-02")
+    shared = {s.id for s in live(two.refresh())}
+    append(two, events(1, first=100))
+    (alone,) = {s.id for s in live(two.refresh())} - shared
+    append(two, events(1, first=200))
+    inputs = [s for s in live(two.refresh()) if s.chunk == "1970-01-01" and s.id != alone]
+    rewritten(two, inputs)
+    two.clock.advance(10**9)
+    vacuum(two, dry_run=False, retention=timedelta(0), staging=timedelta(0))
+    commit(two, *(drop_of(s) for s in live(two.refresh()) if s.id == alone))
+    kept, version = names(one), one.refresh().version
+    for dry_run in (True, False):
+        with pytest.raises(errors.VersionVacuumed, match="--take target"):
+            replication.merge(two, one, dry_run=dry_run)
+        assert (one.refresh().version, names(one)) == (version, kept)
+    told = replication.merge(two, one, take="target", dry_run=True)
+    assert replication.merge(two, one, take="target").left_out == told.left_out
+    assert names(one) == kept
 
 
 @pytest.mark.hazard("G3")

@@ -4,6 +4,7 @@ Copies, along a tree, a ring or any way, append, overwrite, delete, restore, com
 the same units of work, and are merged now and then. Where a merge is refused, the history goes on
 with a command of the message. In the end all are merged in both directions until nothing is left:
 then all have the same rows, none is there twice, and none is lost that nobody removed or left out.
+A merge that is refused commits nothing, and the dry run of each tells what is left out.
 """
 
 import itertools
@@ -20,7 +21,8 @@ from support.forked_histories import (
     rare,
 )
 
-from eventlog import errors
+from eventlog import Table, errors
+from eventlog.clock import ManualClock
 from eventlog.readers import scan
 from eventlog.replication import merge
 
@@ -85,6 +87,27 @@ class Ways:
         self.counts["taken"] += 1
         return self.checked(source, target, self.chance.choice(["source", "target"]))
 
+    def tried(self, source, target, take):
+        """Merge, as the dry run tells it before; one that is refused commits nothing."""
+        refusals = (errors.CommitConflict, errors.VersionVacuumed)
+        here = lambda side: Table.open("", store=side.store, clock=ManualClock(side.now_ms))
+        before = here(target).head().version
+        told = refused = None
+        try:
+            told = merge(here(source), here(target), take=take, dry_run=True)
+        except refusals as conflict:
+            refused = type(conflict)
+        try:
+            done = merge(source.handle(), target.handle(), take=take)
+        except refusals as conflict:
+            same = refused is type(conflict)
+            assert same, "the dry run told something else"
+            assert here(target).head().version == before
+            raise
+        assert told is not None, refused
+        assert told.left_out == done.left_out
+        return done
+
     def make_one(self):
         for _ in range(ROUNDS * len(self.sides)):
             done = 0
@@ -139,8 +162,9 @@ class UnitedHistory(Ways, ForkedHistory):
 
     def checked(self, source, target, take=None):
         had, own = set(source.names()), set(target.names())
-        done = merge(source.handle(), target.handle(), take=take)
+        done = self.tried(source, target, take)
         now = set(target.names())
+        assert now <= own | had, "a row is back that neither of the two had live"
         self.counts["skipped"] += done.skipped
         free = self.removed | self.open
         for before, side in ((own, target), (had, source)):
@@ -181,7 +205,7 @@ class UnitedKeyed(Ways, KeyedFork):
             self.CHOICES = self.CHOICES | {"replace_chunk": 5, "merge": 6, "write": 4}
 
     def checked(self, source, target, take=None):
-        done = merge(source.handle(), target.handle(), take=take)
+        done = self.tried(source, target, take)
         self.counts["skipped"] += done.skipped
         if take == "source" and len(self.sides) == 2:
             self.counts["taken whole"] += self.rows_at(source) == self.rows_at(target)

@@ -246,6 +246,30 @@ def test_w18_of_two_states_of_a_keyed_table_one_is_chosen(take):
 
 
 @pytest.mark.hazard("G4")
+@pytest.mark.parametrize("take", ["source", "target"])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_g4_what_its_writer_removed_before_it_was_merged_stays_away(take, turn):
+    table = keyed()
+    put(table, (1, "a", None))
+    one, two = cut_off(table)[::turn]
+    put(one, (2, "b", None))
+    one.restore(1)
+    put(two, (3, "c", None))
+    replace_all(two, 1, "d")
+    for _ in range(2):
+        with pytest.raises(errors.CommitConflict, match="nothing was committed"):
+            replication.merge(one, two)
+    told = replication.merge(one, two, take=take, dry_run=True)
+    assert shown(two) == {1: ("d", None)}
+    assert replication.merge(one, two, take=take).left_out == told.left_out
+    replication.merge(two, one)
+    wanted = {1: ("a", None)} if take == "source" else {1: ("d", None)}
+    assert shown(one) == shown(two) == wanted
+    replication.merge(one, two)  # a record that both are the same
+    assert (replication.merge(one, two).commits, replication.merge(two, one).commits) == (0, 0)
+
+
+@pytest.mark.hazard("G4")
 def test_g4_an_overwrite_that_comes_by_way_of_another_copy_drops_only_what_it_dropped():
     table = keyed()
     put(table, (1, "old", None))
