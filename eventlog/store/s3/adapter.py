@@ -211,7 +211,8 @@ class S3Store:
         """See `ObjectStore.list`.
 
         Raises:
-            InvalidInput: the store lists keys out of order, as directory buckets do.
+            InvalidInput: the store lists keys out of order, as directory buckets do, or others than
+                those that were asked for.
         """
         check_prefix(prefix)
         check_limit(limit)
@@ -283,24 +284,18 @@ class S3Store:
         request: dict[str, Any] = {"Prefix": root + prefix}
         if after:
             request["StartAfter"] = root + after
-        left, last, empty = limit, "", 0
+        left, last, empty = limit, root + after, 0
         while True:
             request["MaxKeys"] = _PAGE if left is None else min(_PAGE, left)
             answer, rows = self._read("list_objects_v2", None, request, _page) or _NO_PAGE
             empty = 0 if rows else empty + 1
             for name, size in rows:
-                key = name.removeprefix(root)
-                if not key:
+                if name == root:
                     # A folder marker that some tools create for the root itself.
                     continue
-                if key <= last:
-                    raise InvalidInput(
-                        "this store lists keys out of order (a directory bucket?); "
-                        "eventlog needs UTF-8 byte order",
-                        table=self.uri,
-                    )
-                last = key
-                yield ObjectInfo(key, size)
+                self._check_listed(name, request, last)
+                last = name
+                yield ObjectInfo(name.removeprefix(root), size)
                 if left is not None:
                     left -= 1
                     if not left:
@@ -314,6 +309,31 @@ class S3Store:
                     table=self.uri,
                 )
             request["ContinuationToken"] = self._next(answer, request, prefix)
+
+    def _check_listed(self, name: str, request: Mapping[str, Any], last: str) -> None:
+        """Check that a name was asked for, and is above the last one, or where the listing began.
+
+        Raises:
+            InvalidInput: it is not.
+        """
+        if not name.startswith(request["Prefix"]):
+            unheeded = "Prefix"
+        elif name > last:
+            return
+        elif last == request.get("StartAfter"):
+            unheeded = "StartAfter"
+        else:
+            raise InvalidInput(
+                "this store lists keys out of order (a directory bucket?); "
+                "eventlog needs UTF-8 byte order",
+                table=self.uri,
+            )
+        raise InvalidInput(
+            f"this store does not support the parameter {unheeded} of ListObjectsV2: it lists "
+            f"{name!r}, which was not asked for; use a newer version of its server, or another "
+            "store that is compatible with S3 in this",
+            table=self.uri,
+        )
 
     def _next(self, answer: Mapping[str, Any], request: Mapping[str, Any], prefix: str) -> str:
         """Return the token of the page after `answer`.

@@ -372,6 +372,29 @@ class TestReads:
             next(rows)
 
     @pytest.mark.parametrize(
+        ("asked", "listed", "parameter"),
+        [
+            ({"prefix": "log/", "after": "log/b"}, "root/log/a", "StartAfter"),
+            ({"prefix": "log/", "after": "log/b"}, "root/log/b", "StartAfter"),
+            ({"prefix": "log/"}, "root/data/a", "Prefix"),
+            ({"prefix": ""}, "other/log/a", "Prefix"),
+        ],
+    )
+    def test_a_listing_of_what_was_not_asked_for_is_refused(
+        self, store, server, asked, listed, parameter
+    ):
+        row = f"<Contents><Key>{listed}</Key><Size>1</Size></Contents>"
+        server.steps = [answer(200, body=_listing(row))]
+        with pytest.raises(InvalidInput, match=f"does not support the parameter {parameter}"):
+            list(store.list(**asked))
+        assert len(server.requests) == 1
+
+    def test_a_listing_begins_above_what_it_begins_after(self, store, server):
+        row = "<Contents><Key>root/log/a</Key><Size>1</Size></Contents>"
+        server.steps = [answer(200, body=_listing(row))]
+        assert [row.key for row in store.list("log/", after="log")] == ["log/a"]
+
+    @pytest.mark.parametrize(
         ("token", "says"),
         [
             ("", "no continuation"),
