@@ -241,14 +241,26 @@ class Steps:
         try:
             root = self._log.keyframe(version)
             body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
+            same = codec.decode_keyframe(body, version) == root
         except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
             logger.warning("key frame %d of %s is not copied: %s", version, self._store.uri, error)
+            return
+        if not same:
+            logger.warning("key frame %d of %s changed meanwhile", version, self._store.uri)
             return
         yield from contents.of_leaves(root, known)
         self._known.leaves = root.leaves
 
         def step() -> int:
-            self._copier.create(key, body)
+            try:
+                self._copier.create(key, body)
+            except CommitConflict:
+                # Readers do without it; the commits tell whether the target is a copy.
+                logger.warning(
+                    "the target has other bytes under %s, a key frame: it is damaged, and readers "
+                    "do without it; remove the object, and the next one takes its place",
+                    key,
+                )
             return 0
 
         yield step

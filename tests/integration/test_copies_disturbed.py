@@ -3,7 +3,7 @@
 from threading import Lock
 
 import pytest
-from support.builders import START_MS, Crash, create, events, reopen
+from support.builders import START_MS, Crash, create, events, reopen, replace_object
 from support.copies import check_prefix, everything, grow, objects, sweep
 from support.crashes import MortalStore
 from support.forked_histories import copied
@@ -293,3 +293,44 @@ def test_a_copy_of_a_copy_lacks_what_that_one_lacks():
         backfill(reopen(middle), Table(target))
     backfill(source, Table(target))
     assert objects(target) == objects(source.store)
+
+
+@pytest.mark.parametrize("damage", [b"", b"x"])
+def test_a_damaged_key_frame_of_a_copy_stops_no_follower(damage, caplog):
+    table = create(properties={"keyframe_commits": "3"})
+    for n in range(6):
+        append(table, events(1, first=n))
+    table.write_keyframe()
+    store = MemoryStore()
+    copy(table, store)
+    key = keys.keyframe_key(table.refresh().version)
+    replace_object(store, key, damage)
+    append(table, events(1, first=9))
+    assert copy(table, store).version == table.refresh().version
+    assert scan(reopen(store)).to_table().num_rows == 7
+    assert f"other bytes under {key}" in caplog.text
+
+
+class AnswersOtherwise(MortalStore):
+    """A store that gives other bytes for a key the second time."""
+
+    def __init__(self, inner, key, other):
+        super().__init__(inner)
+        self._key, self._other, self._asked = key, other, 0
+
+    def get(self, key, **options):
+        self._asked += key == self._key
+        if key == self._key and self._asked > 1:
+            return self._other
+        return super().get(key, **options)
+
+
+def test_a_key_frame_that_changes_between_two_reads_is_not_copied():
+    table = create(properties={"keyframe_commits": "3"})
+    for n in range(6):
+        append(table, events(1, first=n))
+    table.write_keyframe()
+    key = keys.keyframe_key(table.refresh().version)
+    store, lying = MemoryStore(), AnswersOtherwise(table.store, key, b"{}")
+    follow(Table(lying), Table(store), clock=ManualClock(START_MS, 7))
+    assert fsck(Table(store)).ok
