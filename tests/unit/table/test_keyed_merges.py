@@ -459,6 +459,27 @@ def test_w18_two_choices_at_once_are_a_conflict():
     assert merged_both_ways(one, two)[3] == ("one", None)
 
 
+@pytest.mark.hazard("G4", "W18")
+@pytest.mark.parametrize("seed", [2, 10])
+def test_w18_a_ring_of_three_copies_that_wrote_one_key_settles(seed):
+    """Each pair has an order of its own, and no pair may bring the order of another one back."""
+    table = keyed(properties={"user.seed": str(seed)})
+    put(table, (2, "old", None))
+    clocks = ManualClock(START_MS + 10**6, 71 + seed), ManualClock(START_MS + 10**7, 271 + seed)
+    middle = Table.open("", store=copied(table.store), clock=clocks[0])
+    middle.set_properties({"user.copy": "1"})
+    end = Table.open("", store=copied(middle.store), clock=clocks[1])
+    for n, side in enumerate((middle, end, table)):
+        put(side, (1, str(n), None))
+    ring = [(end, middle), (end, table), (table, end), (table, middle), (middle, table)]
+    for _ in range(5):
+        done = [replication.merge(*pair).commits for pair in (*ring, (middle, end))]
+        if not any(done):
+            break
+    assert not any(done)
+    assert shown(table) == shown(middle) == shown(end)
+
+
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("merged_meanwhile", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
