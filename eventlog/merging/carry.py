@@ -37,6 +37,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     Action,
     Drop,
+    Header,
     Replace,
     Restore,
     SameSegments,
@@ -208,13 +209,19 @@ class _Overtaken(Exception):
 def steps(log: Log, first: int, last: int) -> Iterator[Step]:
     """Yield what the commits of these versions did. One GET each, and their spills.
 
+    Where some of the transactions of a commit are void, also what folding it needs.
+
     Raises:
         VersionNotFound: one of them does not exist.
         Corrupt: one of them breaks the format.
     """
+    before: Header | None = None
     for commit, body in each(log.read, range(first, last + 1)):
+        if before is None and history.maybe_none(commit) and first:
+            before = log.header(first - 1)
         whole = spills.unpack(commit, log.spill)
-        taken = history.taken(whole)
+        taken = history.taken(whole, before)
+        before = commit.header
         yield history.step_of(
             whole, codec.sha256(body), log.effect(commit).taken if taken is None else taken
         )

@@ -16,6 +16,7 @@ from eventlog.model.records import (
     AppReset,
     Commit,
     Drop,
+    Header,
     Merge,
     Replace,
     Restore,
@@ -283,12 +284,23 @@ def _first(run: tuple[int, int, Act]) -> int:
     return run[0]
 
 
-def taken(commit: Commit) -> tuple[Transaction, ...] | None:
-    """Return the transactions that took effect, where the commit itself says it; else None."""
-    count = commit.header.changes.transactions
-    if count == len(commit.transactions):
+def taken(commit: Commit, before: Header | None) -> tuple[Transaction, ...] | None:
+    """Return the transactions that took effect, where headers tell it; None: fold the commit.
+
+    Args:
+        commit: the commit.
+        before: the header of the version below; None: unknown, which matters where `maybe_none`.
+    """
+    if commit.header.changes.transactions == len(commit.transactions):
         return commit.transactions
-    return None if count else ()
+    if maybe_none(commit) and before and before.state_hash == commit.header.state_hash:
+        return ()
+    return None
+
+
+def maybe_none(commit: Commit) -> bool:
+    """Return whether the header says that of the transactions of a commit none took effect."""
+    return bool(commit.transactions) and not commit.header.changes.transactions
 
 
 def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Step:

@@ -21,7 +21,7 @@ from eventlog.errors import (
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, Leaf, Segment, Start
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Add, Commit, Leaf, Segment, Start
 from eventlog.replication import attachment, contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
@@ -136,9 +136,10 @@ class Steps:
                     yield from self._keyframe(version, known=self._known.leaves)
 
     def _entries(self, commit: Commit) -> list[Segment]:
-        """Return the entries that a commit made live."""
-        if not commit.header.changes.adds:
-            return []
+        """Return the entries that a commit made live, by its delta."""
+        adds = (t.spill or any(isinstance(a, Add) for a in t.actions) for t in commit.transactions)
+        if commit.delta.spill is not None and not any(adds):
+            return []  # a transaction adds them, so that the spill need not be read
         delta = spills.delta_of(commit, self._log.spill)
         return [s for s in delta.adds.values() if s.version == commit.header.version]
 

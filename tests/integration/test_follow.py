@@ -6,9 +6,10 @@ import threading
 import pyarrow as pa
 import pytest
 from support import own_threads
-from support.builders import START_MS, Crash, create, events, reopen
+from support.builders import START_MS, Crash, create, events, reopen, replaced
 from support.copies import check_prefix, everything, grow, laid, objects, small_objects, sweep
 from support.crashes import MortalStore, fresh
+from support.damage import Damaged
 
 from eventlog import Table, errors, limits
 from eventlog.clock import ManualClock
@@ -479,6 +480,24 @@ def test_a_damaged_or_missing_segment_is_not_replicated():
         head = reopen(target).head().version
         assert head == caught.value.version - 1
         assert key not in objects(target)
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_the_delta_tells_which_segments_a_version_made_live(spilled):
+    source, target = create(properties={"keyframe_commits": "1000"}), MemoryStore()
+    with small_objects():
+        append(source, events(9 if spilled else 1, days=9 if spilled else 1))
+        changed = Damaged.of(source.store)
+        changed.forge_commit(1, lambda c: replaced(c, header=_with_changes(c.header, adds=0)))
+        commit, _ = Table(source.store).log.read(1)
+        assert (commit.delta.spill is not None) == spilled
+        append(reopen(source.store), events(2, first=20))
+    copy(source, target)
+    assert rows(reopen(target)) == rows(reopen(source.store))
+
+
+def _with_changes(header, **changes):
+    return replaced(header, changes=replaced(header.changes, **changes))
 
 
 @pytest.mark.scenario("S5.1")

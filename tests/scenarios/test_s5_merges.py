@@ -7,8 +7,19 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.builders import SCHEMA, START_MS, commit, create, drop_of, events, live, replace_object
+from support.builders import (
+    SCHEMA,
+    START_MS,
+    commit,
+    create,
+    drop_of,
+    events,
+    live,
+    replace_object,
+    replaced,
+)
 from support.crashes import MortalStore
+from support.damage import Damaged
 from support.forked_histories import copied
 
 from eventlog import Table, errors, replication
@@ -112,6 +123,27 @@ def test_s5_4_what_only_one_has_compacted_the_other_takes_over(place):
     done, _ = both_ways(one, two)
     assert (done.declined, done.segments) == (0, 1)
     assert {s.id for s in live(one.refresh())} == {s.id for s in live(two.refresh())}
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("after", [0, 1])
+def test_g3_a_transaction_is_carried_also_where_its_header_counts_none(pair, after):
+    one, two = pair
+    for n in range(after):
+        append(one, events(2, first=100 + 2 * n))
+    append(one, events(2, first=200))
+
+    def uncounted(commit):
+        changes = replaced(commit.header.changes, transactions=0)
+        return replaced(commit, header=replaced(commit.header, changes=changes))
+
+    Damaged.of(one.store).forge_commit(one.head().version, uncounted)
+    one = Table.open("", store=one.store, clock=ManualClock(START_MS + 10**6, 78))
+    append(one, events(2, first=300))
+    append(two, events(2, first=400))
+    both_ways(one, two)
+    more = [100, 101] if after else []
+    assert names(two) == rows(*range(12), *more, 200, 201, 300, 301, 400, 401)
 
 
 @pytest.mark.hazard("G3")
