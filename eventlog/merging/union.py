@@ -205,12 +205,18 @@ class Uniter:
             transactions=sum(act.count for act in self._theirs),
             copies=self._copies,
             still=frozenset(self._still),
-            united=CHOSEN if self._left else PURE if self._pure else BOTH,
+            united=self._made,
             resets=resets,
         )
         # Without anything else it is a record, so that nobody compares the two once more.
         seen = all(a.version <= self._target.seen or not a.does_anything for a in self._source.acts)
         return Union(None if seen else carried, tuple(self._left), self._room)
+
+    @property
+    def _made(self) -> str:
+        """What it became: see `Act.unites`."""
+        plain = PURE if self._pure else BOTH
+        return CHOSEN if self._left else plain  # against choice-taken-for-known
 
     def _unite(self, chunks: frozenset[str]) -> None:
         their_acts, our_acts = (
@@ -248,7 +254,6 @@ class Uniter:
             )
 
     def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
-        self._pure = False  # against choice-taken-for-known
         self._left_acts += new.acts
         self._left_chunks |= chunks
         rows = sum(
@@ -376,7 +381,6 @@ class Uniter:
                 theirs[-1],
                 ours[-1],
             )
-        self._pure = False
         if self._take == "source":
             self._left.append(LeftOut(self._target.uri, f"{what} {old!r}", ours))
             return True

@@ -168,7 +168,7 @@ MERGES = (
         "choice-taken-for-known",
         "W18",
         "what somebody chose counts where the rows that were left out came one by one",
-        becomes("True"),
+        becomes("plain"),
         "test_w18_what_was_left_out_goes_where_it_was_carried_one_by_one",
     ),
     mutant(
