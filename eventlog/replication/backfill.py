@@ -181,7 +181,7 @@ class Filler:
                     # What the next version dropped; it may have come back since.
                     before = log.resolve(commit, body)
                     for entry in diff(before, later).dropped:
-                        yield contents.segment_item(entry, version, maybe_there=True)
+                        yield contents.segment_item(entry, version, maybe_there=True, unnamed=True)
                     later = before
                 yield from contents.of_commit(commit, ())
                 for named in {version, commit.header.keyframe} - framed - {None}:

@@ -32,6 +32,7 @@ class Item:
         bytes: its size.
         sha256: of its bytes, as the log says.
         maybe_there: whether the target may have it already.
+        unnamed: whether no version of the target may name it, so that its bytes there are compared.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Item:
     bytes: int
     sha256: str
     maybe_there: bool = False
+    unnamed: bool = False
 
 
 class Listed:
@@ -95,10 +97,10 @@ def of_commit(commit: Commit, entries: Iterable[Segment]) -> list[Item]:
     return items
 
 
-def segment_item(entry: Segment, version: int, *, maybe_there: bool) -> Item:
+def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bool = False) -> Item:
     """Return the item of a segment."""
     key = keys.key_of(entry)
-    return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there)
+    return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there, unnamed)
 
 
 def of_leaves(root: KeyFrame, known: Sequence[Leaf] | None) -> list[Item]:

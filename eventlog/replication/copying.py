@@ -39,7 +39,6 @@ class Copier:
     Attributes:
         objects: number of objects that were created.
         bytes: their size.
-        unchecked: whether the target may have objects that the store copied by itself.
     """
 
     def __init__(
@@ -49,8 +48,6 @@ class Copier:
         self._most = most_bytes
         # Whether bytes need not come through here, until the store shows otherwise.
         self._within = within.may_copy(source, target)
-        # Whether objects may be there that no follower has checked.
-        self.unchecked = self._within
         self.objects = self.bytes = 0
 
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
@@ -168,16 +165,22 @@ class Copier:
         return bool(digest)
 
     def _is_there(self, item: Item) -> bool:
-        """Return whether the target has the object, as far as can be told without reading it.
+        """Return whether the target has the object: its bytes are compared if it is `unnamed`.
 
-        What a follower stored it had checked. What the store copied by itself has a checksum.
+        Others only as far as can be told without reading them: what a follower stored it had
+        checked, and what the store copied by itself has a checksum.
         """
         try:
             place, key = within.place_of(self._target, item.key)
             if isinstance(place, S3Store) and item.role == "segment":
                 size, digest = place.size_and_sha256(key)
                 # against damage-taken-for-a-copy
-                return size == item.bytes and digest in (None, item.sha256)
+                if size != item.bytes or digest not in (None, item.sha256):
+                    return False
+                if digest is not None or not item.unnamed:
+                    return True
+            if item.unnamed:  # against unnamed-taken-for-a-copy
+                return sha256(place.get(key, length=item.bytes + 1)) == item.sha256
             end = self._target.get(item.key, start=max(0, item.bytes - 1), length=2)
         except KeyNotFound:
             return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +21,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
+from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Add, Commit, Leaf, Segment, Start
 from eventlog.replication import attachment, contents
@@ -172,12 +174,12 @@ class Steps:
         there = contents.Listed(
             (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
         )
-        entries = snapshot.entries()
-        for at in range(0, entries.num_rows, _ENTRIES):
-            for entry in segments.to_segments(entries.slice(at, _ENTRIES)):
-                seen = (keys.key_of(entry), entry.bytes) in there
-                if not seen or self._copier.unchecked:
-                    yield contents.segment_item(entry, first, maybe_there=seen)
+        named = self._named(having)
+        for entry in _live_at(snapshot):
+            place = keys.key_of(entry), entry.bytes
+            seen = place in there
+            if not seen or place not in named:
+                yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
         body = codec.encode_start(
             Start(FORMAT_NAME, FORMAT_VERSION, (), snapshot.header.table, first, having)
         )
@@ -195,6 +197,15 @@ class Steps:
             return 0
 
         yield step
+
+    def _named(self, having: int) -> contents.Listed:
+        """Return the segments of the newest version of the target, which were checked before it."""
+        if having < 0:
+            return contents.Listed(())
+        with suppress(Corrupt):  # its own damage stops no follower: each object is looked at
+            live = _live_at(Log(self._target).snapshot(having))
+            return contents.Listed((keys.key_of(s), s.bytes) for s in live)
+        return contents.Listed(())
 
     def _check_open(self, version: int) -> None:
         """Check that nobody wrote the first version that a start leaves out."""
@@ -279,3 +290,10 @@ class Steps:
             if framed and version <= self._head.version:
                 found.add(version)
         return found
+
+
+def _live_at(snapshot: Snapshot) -> Iterator[Segment]:
+    """Yield the live segments; there may be millions, so not all at once."""
+    entries = snapshot.entries()
+    for at in range(0, entries.num_rows, _ENTRIES):
+        yield from segments.to_segments(entries.slice(at, _ENTRIES))

@@ -625,6 +625,29 @@ def test_damage_that_the_store_has_copied_is_not_taken_for_a_copy(buckets, resto
     assert objects(open_store(far))[key] == body
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts(behind):
+    """A start finds it at the copy, with the right size."""
+    source, target = everything(), MemoryStore()
+    had = set()
+    if behind:
+        copy(source, target)
+        had = {s.id for s in source.head().segments()}
+        for n in range(3):
+            grow(source, 100 * (n + 1))
+        sweep(source.store, next(LATER))
+    source = reopen(source.store)
+    segment = next(s for s in source.head().segments() if s.id not in had)
+    key, body = keys.key_of(segment), source.store.get(keys.key_of(segment))
+    target.put_if_absent(key, bytes([body[0] ^ 1]) + body[1:])
+    with pytest.raises(errors.CommitConflict, match="delete this object at the target") as caught:
+        copy(source, target, start="keyframe")
+    assert caught.value.key == key
+    target.delete([key])
+    assert copy(source, target, start="keyframe").start > 1
+    assert rows(reopen(target)) == rows(source)
+
+
 @pytest.mark.long
 def test_where_the_store_cannot_copy_bytes_pass_through(buckets, monkeypatch):
     here, far = buckets

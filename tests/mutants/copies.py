@@ -74,6 +74,13 @@ COPIES = (
         "test_damage_that_the_store_has_copied_is_not_taken_for_a_copy",
     ),
     mutant(
+        "unnamed-taken-for-a-copy",
+        "R17.3 G1",
+        "what no version of the copy names counts as there only with the checksum in the log",
+        never,
+        "test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts",
+    ),
+    mutant(
         "commit-of-another-chain",
         "G2",
         "a commit follows the one before",
