@@ -577,7 +577,8 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     here, far = buckets
     source = laid(open_store(here))
     key = keys.key_of(source.head().segments()[0])
-    live = [{s.id for s in source.snapshot(v).segments()} for v in range(source.head().version)]
+    versions = range(source.head().version + 1)
+    live = [{s.id for s in source.snapshot(v).segments()} for v in versions]
     first = next(v for v, ids in enumerate(live) if any(i in key for i in ids))
     body = source.store.get(key)
     source.store.delete([key])
