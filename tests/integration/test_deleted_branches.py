@@ -209,7 +209,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_w9_what_another_writer_stored_late_is_no_damage(question, ahead):
     """Of two writers of a branch that is deleted, one stores a commit afterwards."""
-    store = Late("memory://late")
+    store = Late("memory://late-branches")
     store.delete(row.key for row in list(store.list("")))
     with_branch(store)
     one, two = on(store, 100), on(store, 200)

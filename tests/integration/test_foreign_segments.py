@@ -92,7 +92,10 @@ def odd_one(odd, options, kind="log"):
 
 
 @pytest.mark.hazard("W6")
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(r, marks=[] if r in ("plain", "partial") else pytest.mark.long) for r in RULES],
+)
 def test_only_errors_of_our_own_leave(rule):
     for odd in ODD:
         table = odd_one(odd, RULES[rule])

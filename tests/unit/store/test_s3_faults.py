@@ -446,15 +446,15 @@ class TestReads:
     @pytest.mark.parametrize(
         "header",
         [
-            ("Last-Modified", "yesterday"),
             ("Last-Modified", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"),
             ("Content-Length", "abc"),
-            ("x-amz-checksum-sha256", "garbage!"),
-            ("x-amz-checksum-crc32", "AAAAAA=="),
+            pytest.param(("Last-Modified", "yesterday"), marks=pytest.mark.long),
+            pytest.param(("x-amz-checksum-sha256", "garbage!"), marks=pytest.mark.long),
+            pytest.param(("x-amz-checksum-crc32", "AAAAAA=="), marks=pytest.mark.long),
         ],
         ids=str,
     )
-    @pytest.mark.parametrize("status", [200, 404])
+    @pytest.mark.parametrize("status", [200, pytest.param(404, marks=pytest.mark.long)])
     def test_headers_that_nobody_can_read_are_errors_of_our_own(
         self, store, server, header, status
     ):
