@@ -457,7 +457,8 @@ class _Sweep:
         if doubted and self._last is not None:
             # A segment is added, and dropped, after its epoch.
             since = max(self._marks.horizon, min(map(sweep.epoch_of, doubted)))
-            for version, segments in dropped(self._t.log, since, self._last.version):
+            until = self._last.version + 1  # at most the record's own; it names the one below
+            for version, segments in dropped(self._t.log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}
                 found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
         if found:

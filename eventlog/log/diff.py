@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
 from eventlog.format import keys, places, segments
+from eventlog.format.codec import sha256
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Drop, Header, Segment, Start
+from eventlog.model.records import Commit, Drop, Header, Segment, Start
 from eventlog.store.parallel import HEADER_THREADS, each
 
-_WINDOW = 32  # headers read ahead
-_HEADERS = 256  # headers between two calls of progress
+_COMMITS = 256  # commits between two calls of progress
 
 Progress = Callable[[int, int], None]  # versions done, and their number
 
@@ -79,48 +79,50 @@ def dropped(
         progress: called with the versions read and their number.
 
     Raises:
-        Corrupt: a commit's header has another number of drops than the fold, or the sums in it do
-            not follow from those of the version below: what was dropped is not known then.
+        Corrupt: a commit's header has another number of drops than the fold, or it is not the one
+            that the version above names, or its totals do not follow from those of the version
+            below: what was dropped is not known then.
         VersionNotFound: a version is missing that no gap explains.
     """
     gaps = [gap for gap in (absent(log, start) for start in log.starts()) if gap]
     above = {gap.stop: gap.start - 1 for gap in gaps if after < gap.stop <= until}
-    read: Sequence[int] = range(after + 1, until + 1)
-    if gaps:
-        read = [v for v in read if v not in above and not any(v in gap for gap in gaps)]
-    found = list(above)
-    before: Header | None = None
-    for header in each(log.header, read, count=HEADER_THREADS, window=_WINDOW):
-        if before is not None and not _follows(before, header):  # against drops-of-another-log
+    read = [v for v in range(after + 1, until + 1) if not any(v in gap for gap in gaps)]
+    before: tuple[Header, str] | None = None
+    # Whole commits, which the next one names by their hash: a header alone may be of another log.
+    for commit, body in each(log.read, read, count=HEADER_THREADS):
+        header, version = commit.header, commit.header.version
+        if before is not None and not _follows(*before, header):
             raise Corrupt(
-                f"the totals of version {header.version} do not follow from those of version "
-                f"{before.version}, so that one of the two is of another log, or damaged: run "
+                f"version {version} does not follow from version {before[0].version}, so that one "
+                "of the two is of another log, or damaged: run "
                 f"{command('fsck', log.store.uri)}; nothing more is deleted",
                 table=log.store.uri,
-                version=header.version,
+                version=version,
             )
-        before = header
-        if header.changes.drops:
-            found.append(header.version)
-        if header.version % _HEADERS == 0 or header.version == until:
-            progress(header.version - after, until - after)
-    for version in sorted(found):
+        before = header, sha256(body)
+        if version % _COMMITS == 0 or version == until:
+            progress(version - after, until - after)
         if version not in above:
-            yield version, _of_commit(log, version)
+            if header.changes.drops:
+                yield version, _of_commit(log, commit)
         elif above[version] >= 0:
             below = log.snapshot(above[version])
             gone = diff(below, log.snapshot(version)).dropped  # against drops-in-a-gap-unknown
             yield version, gone
 
 
-def _follows(before: Header, header: Header) -> bool:
-    """Return whether a version's totals are those of the one below and its changes (R10.6)."""
+def _follows(before: Header, commit_hash: str, header: Header) -> bool:
+    """Return whether a commit names the one below, and has its totals and its changes (R10.6)."""
+    if header.version != before.version + 1:
+        return True  # a copy has nothing that names what is below its gap
     old, new, changes = before.totals, header.totals, header.changes
-    return header.version != before.version + 1 or (
+    added_up = (
         new.segments == old.segments + changes.adds - changes.drops
         and new.rows == old.rows + changes.rows
         and new.bytes == old.bytes + changes.bytes
     )
+    named = header.prev == commit_hash  # against drops-of-another-log
+    return named and added_up  # against drops-that-no-header-counts
 
 
 def confirmed(log: Log, said: Mapping[int, Sequence[Drop]]) -> set[str]:
@@ -173,16 +175,15 @@ def absent(log: Log, start: Start) -> range:
     return range(first, last + 1)
 
 
-def _of_commit(log: Log, version: int) -> Sequence[Segment]:
+def _of_commit(log: Log, commit: Commit) -> Sequence[Segment]:
     """Return the segments that a commit dropped, according to the fold."""
-    commit, _ = log.read(version)
     effect = log.effect(commit)
     if len(effect.drops) != commit.header.changes.drops:
         raise Corrupt(
             "the commit's drops differ from its header: run `eventlog fsck`; nothing more is "
             "deleted",
             table=log.store.uri,
-            version=version,
+            version=commit.header.version,
         )
     return effect.drops
 

@@ -433,7 +433,7 @@ class Log:
         """Return the effect of a commit, by folding it onto the version before it.
 
         Raises:
-            Corrupt: that version or a spill cannot be read.
+            Corrupt: that version or a spill cannot be read, or the commit does not follow it.
             Unavailable: the store does not answer.
         """
         version, time_ms = commit.header.version, commit.header.time
@@ -441,6 +441,8 @@ class Log:
         if not version:
             return fold.judge(transactions, fold.NoState(), time_ms)
         before = self.snapshot(version - 1)
+        with unless_deleted(self.store):
+            chain.check_follows(before, commit, self.store.uri)  # against effect-on-another-log
         # Rewrites are many and tables large: what the commit's state hash confirms needs no more.
         _, view = self.ask(before.state, Judging(transactions, own_chunks=True))
         effect = fold.judge(transactions, view, time_ms)

@@ -12,8 +12,10 @@ from support.builders import (
     events,
     reopen,
     replace_object,
+    replaced,
     row_names,
 )
+from support.damage import Damaged
 from support.forked_histories import copied
 from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
@@ -98,24 +100,73 @@ def test_an_audit_misses_nothing_in_a_record_of_what_is_live_again():
     assert keys.key_of(old) not in [f.key for f in fsck(Table(table.store)).findings]
 
 
+def on_day(n):
+    return {"start": f"1970-01-0{n + 1}", "end": f"1970-01-0{n + 2}"}
+
+
+OTHERS = {
+    "it drops another segment": lambda t: overwrite(t, events(1, first=1, day=1), **on_day(1)),
+    "it drops nothing": lambda t: t.pin("there"),
+    "it has other totals": lambda t: append(t, events(2, first=40)),
+}
+
+
 @pytest.mark.hazard("V2")
-@pytest.mark.parametrize("frames", ["3", "100"])
-def test_a_vacuum_stops_where_a_commit_of_another_log_stands(frames):
+@pytest.mark.parametrize("above", [1, 4])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_vacuum_stops_where_a_commit_of_another_log_stands(other, above):
     """As after a log was put back in part from a copy that had parted from it."""
-    table = create(properties={"keyframe_commits": frames, "staging_hours": "0"})
+    table = create(properties={"keyframe_commits": "2", "staging_hours": "0"})
     for n in range(4):
-        append(table, events(1, first=n))
-    other = reopen(copied(table.store))
-    append(other, events(2, first=40))
-    overwrite(table, events(1, first=9), **DAY)
-    for n in range(4):
-        append(table, events(1, first=10 + n, day=4))
+        append(table, events(1, first=n, day=n))
+    parted = reopen(copied(table.store))
+    OTHERS[other](parted)
+    overwrite(table, events(1, day=0), **on_day(0))
+    for n in range(above):
+        append(table, events(1, first=10 + n, day=5))
     own, key = table.store.get(keys.commit_key(5)), keys.commit_key(5)
-    replace_object(table.store, key, other.store.get(key))
-    with pytest.raises(errors.Corrupt, match=r"totals of version 6 .* nothing more is deleted"):
+    same = table.snapshot(5).totals == parted.snapshot(5).totals
+    assert same == (other != "it has other totals")
+    replace_object(table.store, key, parted.store.get(key))
+    with pytest.raises(errors.Corrupt, match=r"version 6 .* version 5.* nothing more is deleted"):
         vacuum(reopen(table.store), dry_run=False, **LONG)
     replace_object(table.store, key, own)
     assert scan(reopen(table.store), version=4).to_table().num_rows == 4
+
+
+@pytest.mark.hazard("V2")
+def test_a_vacuum_stops_where_a_header_does_not_count_what_its_commit_drops():
+    table = create(properties={"staging_hours": "0"})
+    for n in range(2):
+        append(table, events(1, first=n, day=n))
+    overwrite(table, events(1, day=0), **on_day(0))
+
+    def uncounted(commit):
+        changes = replaced(commit.header.changes, drops=0)
+        return replaced(commit, header=replaced(commit.header, changes=changes))
+
+    Damaged.of(table.store).forge_commit(3, uncounted)
+    append(reopen(table.store), events(1, first=9, day=4))
+    with pytest.raises(errors.Corrupt, match=r"version 3 .* version 2.* nothing more is deleted"):
+        vacuum(reopen(table.store), dry_run=False, **LONG)
+    assert scan(reopen(table.store), version=2).to_table().num_rows == 2
+
+
+@pytest.mark.hazard("V2")
+def test_a_vacuum_checks_the_newest_version_that_a_record_covers_when_it_doubts_it():
+    table = create(properties={"staging_hours": "0"})
+    for n in range(2):
+        append(table, events(1, first=n, day=n))
+    parted = reopen(copied(table.store))
+    parted.pin("there")
+    overwrite(table, events(1, day=0), **on_day(0))
+    record(table)  # it lacks what version 3 dropped
+    own, key = table.store.get(keys.commit_key(3)), keys.commit_key(3)
+    replace_object(table.store, key, parted.store.get(key))
+    with pytest.raises(errors.Corrupt, match=r"version 4 .* version 3.* nothing more is deleted"):
+        vacuum(reopen(table.store), dry_run=False, **LONG)
+    replace_object(table.store, key, own)
+    assert scan(reopen(table.store), version=2).to_table().num_rows == 2
 
 
 @pytest.mark.hazard("V4")

@@ -1,6 +1,6 @@
 """Mutants of committing: slots, chains, retries, combining, late writers."""
 
-from mutants.swap import always, becomes, first, instead, keep, mutant, never
+from mutants.swap import always, becomes, first, instead, keep, mutant, never, skip
 
 COMMITS = (
     mutant(
@@ -129,6 +129,13 @@ COMMITS = (
         keep(1),
         "test_c5_wrong_prev_is_corrupt",
         "test_c6_foreign_overwrite_is_seen_by_a_warm_handle",
+    ),
+    mutant(
+        "effect-on-another-log",
+        "C5",
+        "what a commit did is judged on the version that it names",
+        skip,
+        "test_what_a_commit_did_is_not_judged_on_another_log",
     ),
     mutant(
         "chain-not-folded",

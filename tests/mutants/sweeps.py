@@ -1,6 +1,6 @@
 """Mutants of vacuum: marks, the verdict, deletion, the record."""
 
-from mutants.swap import becomes, first, instead, mutant, never, skip, without
+from mutants.swap import always, becomes, first, instead, keep, mutant, never, skip, without
 
 SWEEPS = (
     mutant(
@@ -157,9 +157,16 @@ SWEEPS = (
     mutant(
         "drops-of-another-log",
         "V2 R12.5",
-        "a vacuum stops where the totals of two versions do not follow from each other",
-        never,
+        "a vacuum checks that each commit is the one that the next one names",
+        always,
         "test_a_vacuum_stops_where_a_commit_of_another_log_stands",
+    ),
+    mutant(
+        "drops-that-no-header-counts",
+        "V2 R12.5",
+        "a vacuum stops where the totals of two versions do not follow from each other",
+        keep(0),
+        "test_a_vacuum_stops_where_a_header_does_not_count_what_its_commit_drops",
     ),
     mutant(
         "record-believed-without-the-log",

@@ -67,6 +67,13 @@ def stranger(changes, *, damaged_leaf):
     return Log(damaged.store)
 
 
+def test_what_a_commit_did_is_not_judged_on_another_log():
+    damaged, _ = forged(6, prev="ab" * 32)
+    log = Log(damaged.store)
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        log.effect(log.read(6)[0])
+
+
 OTHER_LOGS = [{"prev": "ab" * 32}, {"table": "cd" * 16}]
 
 
