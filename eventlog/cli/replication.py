@@ -182,10 +182,14 @@ def merge(
         raise InvalidInput("give a TARGET, or the branch to publish with --branch")
     carried = count_text(done.transactions, "transaction") if done.transactions else "nothing"
     more = f", {done.declined:,} rewrites left out" if done.declined else ""
+    commits, size = count_text(done.commits, "version"), size_text(done.bytes)
+    how = (
+        f"copied {commits} of {done.source} as they are, {size}"
+        if done.followed
+        else f"{carried} carried in {commits}, {count_text(done.segments, 'segment')}, {size}{more}"
+    )
     text = (
-        f"{done.target} has version {done.head} now: {carried} carried in "
-        f"{count_text(done.commits, 'version')}, {count_text(done.segments, 'segment')}, "
-        f"{size_text(done.bytes)}{more}"
+        f"{done.target} has version {done.head} now: {how}"
         if done.commits
         else f"{done.target} has everything of {done.source}: nothing to merge"
     )

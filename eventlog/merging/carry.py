@@ -124,6 +124,8 @@ class Merged:
         segments: number of segments that it copied.
         bytes: their size.
         left_out: what one of the two did that was not taken, where `take` was needed.
+        followed: whether these versions are the source's as they are, since the target had done
+            nothing of its own; then no transaction and no segment is counted.
     """
 
     source: str
@@ -138,6 +140,7 @@ class Merged:
     segments: int = 0
     bytes: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    followed: bool = False
 
 
 @dataclass

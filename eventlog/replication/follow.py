@@ -234,17 +234,18 @@ class Follower:
 
     def _first(self, known: Target, head: Snapshot) -> int:
         kept = oldest_kept(head, self._source.store)
-        if 0 <= known.version < kept - 1 and known.version + 1 >= head.meta.horizon:
-            # The copy would take versions between the two for readable, and miss their segments.
-            raise InvalidInput(
-                f"{self._target.uri} has versions up to {known.version}, and the branch "
-                f"{self._source.uri} those from {kept} on: a copy of the branch needs an empty "
-                f"root, {command('replicate', self._source.uri, 'TARGET')}"
-            )
-        oldest = max(self._least, kept)
-        first = first_version(known.version, head, self._start, oldest)
+        first = first_version(known.version, head, self._start, max(self._least, kept))
         if first > known.version + 1 and not self._gaps:  # against gap-in-what-takes-writes
             raise Gap
+        if 0 <= known.version < kept - 1 and known.version + 1 >= head.meta.horizon:
+            # The copy would take versions between the two for readable, and miss their segments.
+            source, target = self._source.uri, self._target.uri
+            raise InvalidInput(
+                f"{target} has versions up to {known.version}, and the branch {source} those from "
+                f"{kept} on: a copy of the branch needs an empty root, "
+                f"{command('replicate', source, 'TARGET')}. To have its rows in {target} as well: "
+                f"{command('merge', source, target)}"
+            )
         return first
 
     def _remembered(self) -> Target | None:

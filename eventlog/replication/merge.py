@@ -81,10 +81,10 @@ def _joined(
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
         check_writable(head.header)
-        found = relation(theirs.log, their_head, ours.log, head)
+        found = relation(ours.log, head, theirs.log, their_head)
         # A branch that followed another one would have its history, and be taken for it later.
         carrier = Carrier(theirs, ours, found.common, take=take, dry_run=dry_run)
-        if found.kind != "ahead" or dry_run or isinstance(ours.store, BranchStore):
+        if found.kind != "behind" or dry_run or isinstance(ours.store, BranchStore):
             return carrier.run()
         try:
             done = Follower(theirs, ours.store, clock, gaps=False).step()
@@ -102,6 +102,7 @@ def _joined(
             done.version,
             commits=done.versions,
             bytes=done.bytes,
+            followed=done.versions > 0,
         )
 
 

@@ -52,6 +52,8 @@ def same_root(one: ObjectStore, other: ObjectStore) -> bool:
 def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Relation:
     """Return how a log relates to another one of the same table.
 
+    Where that is not known, the error tells how the log gets what the other one has.
+
     Costs one GET of 2 KB where the newest version of one is known to the other, and two for each
     step of the bisection where they have diverged.
 
@@ -86,7 +88,7 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
 
     common = shorter if agree(shorter) else last_common(agree, shorter)
     if common is None:
-        raise InvalidInput(_nothing_known(log.store.uri, other.store.uri, young[-1]))
+        raise InvalidInput(_nothing_known(other.store.uri, log.store.uri, young[-1]))
     if common < 0:
         raise InvalidInput(
             f"{log.store.uri} and {other.store.uri} differ from version 0 on: they have the same "
@@ -100,21 +102,21 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
     return Relation(kind, common, head.version, other_head.version)
 
 
-def _nothing_known(one: str, other: str, young: str) -> str:
+def _nothing_known(source: str, target: str, young: str) -> str:
     """Return why it is not known which versions two logs share, and what to do.
 
     Args:
-        one: root URI of a log.
-        other: that of the other one.
+        source: root URI of the log whose rows are wanted.
+        target: that of the one which is to have them.
         young: which of the two lacks the versions.
     """
-    there = other if young == one else one
     return (
-        f"{one} and {other} have nothing in common in the versions that both have: {young} begins "
-        "above the versions that they share. Copy the missing ones from the table that it is a "
-        f"copy of, TABLE: {command('replicate', 'TABLE', young, '--backfill')}. If that one does "
-        f"not have them, or is a branch, merge by way of it: {command('merge', there, 'TABLE')} "
-        f"(with --target-option for its storage), then {command('merge', 'TABLE', young)}"
+        f"{source} and {target} have nothing in common in the versions that both have: {young} "
+        "begins above the versions that they share. Copy the missing ones from the table that it "
+        f"is a copy of, TABLE: {command('replicate', 'TABLE', young, '--backfill')}. If that one "
+        "does not have them, or is a branch, merge by way of it: "
+        f"{command('merge', source, 'TABLE')} (with --target-option for its storage), then "
+        f"{command('merge', 'TABLE', target)}"
     )
 
 

@@ -16,7 +16,7 @@ from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.model.records import SetPin, Start
 from eventlog.readers import scan
-from eventlog.replication import break_replica, follow
+from eventlog.replication import break_replica, follow, merge
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
@@ -344,3 +344,5 @@ def test_w11_a_copy_that_is_behind_what_is_kept_for_a_branch_does_not_follow_it(
     assert on(copy).head().version == 1
     follow(on(table.store, "audit"), Table(other))
     assert numbers(on(other)) == [4, 5]
+    merge(on(table.store, "audit"), Table(copy))
+    assert numbers(on(copy)) == [4, 5]

@@ -72,8 +72,8 @@ def test_a_copy_of_a_branch_that_began_above_what_it_shares_is_merged_by_way_of_
     for source, target in ((other, copy), (copy, other)):
         with pytest.raises(errors.InvalidInput) as refused:
             merge(source, target)
-        assert f"`eventlog merge {shlex.quote(other.uri)} TABLE`" in str(refused.value)
-        assert f"`eventlog merge TABLE {shlex.quote(copy.uri)}`" in str(refused.value)
+        assert f"`eventlog merge {shlex.quote(source.uri)} TABLE`" in str(refused.value)
+        assert f"`eventlog merge TABLE {shlex.quote(target.uri)}`" in str(refused.value)
     for source, target in ((other, branch), (branch, copy), (copy, branch), (branch, other)):
         merge(source, target)
     assert numbers(copy) == numbers(other) == sorted([*before, 100])

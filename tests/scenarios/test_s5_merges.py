@@ -448,5 +448,5 @@ def test_a_copy_that_did_nothing_follows(pair):
     one, two = pair
     append(one, events(1, first=100))
     done = replication.merge(one, two)
-    assert (done.commits, done.transactions) == (1, 0)
+    assert (done.commits, done.transactions, done.followed) == (1, 0, True)
     assert two.refresh().commit_hash == one.refresh().commit_hash
