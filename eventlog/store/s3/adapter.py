@@ -31,6 +31,7 @@ from eventlog.store.port import (
     check_range,
 )
 from eventlog.store.retry import MAX_TRIES, retrying
+from eventlog.store.s3 import bodies
 from eventlog.store.s3.answers import (
     UnreadableAnswer,
     date_ms,
@@ -114,14 +115,24 @@ class S3Store:
             # An empty range cannot be requested; one byte shows whether the key exists.
             end = "" if length is None else start + max(length, 1) - 1
             request["Range"] = f"bytes={start}-{end}"
-        answer = self._read("get_object", key, request)
-        if answer is None:
-            return b""
-        body = self._body(answer, key, request)
-        if status_of(answer) == 200:
-            # The whole object: no range was requested, or the store ignores ranges.
-            body = body[start:]
-        return body if length is None else body[:length]
+        answers = [self._read("get_object", key, request)]
+
+        def content() -> bytes:
+            answer = answers.pop() if answers else self._read("get_object", key, request)
+            if answer is None:
+                return b""
+            body: bytes = _readable(lambda: bodies.content(answer, start, length, self._clock))
+            return body
+
+        # The connection may break within the body.
+        broken = retry_if_exception_type(_failures())
+        try:
+            return retrying(self._clock, tries=_BODY_TRIES, when=broken)(content)
+        except EventLogError as error:
+            self._placed(error, key)
+            raise
+        except _failures() as error:
+            raise self._not_answered(error, "read", key) from error
 
     def put_if_absent(self, key: str, body: Body) -> bool:
         """See `ObjectStore.put_if_absent`.
@@ -383,23 +394,6 @@ class S3Store:
             raise
         except _failures() as error:
             raise self._not_answered(error, verb, key) from error
-
-    def _body(self, answer: Any, key: str, request: dict[str, Any]) -> bytes:
-        """Return the content of the answer, with a retry if the connection breaks within it."""
-        answers = [answer]
-
-        def content() -> bytes:
-            latest = answers.pop() if answers else self._read("get_object", key, request)
-            body: bytes = _readable(latest["Body"].read)
-            return body
-
-        broken = retry_if_exception_type(_failures())
-        try:
-            return retrying(self._clock, tries=_BODY_TRIES, when=broken)(content)
-        except EventLogError:
-            raise
-        except _failures() as error:
-            raise self._not_answered(error, "read", key) from error
 
     def _send(self, client: Any, operation: str, request: dict[str, Any]) -> Any:
         from botocore.exceptions import ClientError  # noqa: PLC0415

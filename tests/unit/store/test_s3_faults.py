@@ -127,6 +127,19 @@ def truncated(handler):
     handler.close_connection = True
 
 
+def vast(status):
+    """Ten terabytes are announced, and few come."""
+
+    def step(handler):
+        handler.send_response_only(status)
+        handler.send_header("Content-Length", str(10**13))
+        handler.end_headers()
+        handler.wfile.write(b"0123456789")
+        handler.close_connection = True
+
+    return step
+
+
 @pytest.fixture
 def server():
     server = FaultServer()
@@ -334,6 +347,56 @@ class TestReads:
         server.steps = [answer(200, body=b"0123456789")] * 2
         assert store.get("key", start=2, length=3) == b"234"
         assert store.get("key", start=8) == b"89"
+
+    @pytest.mark.parametrize("asked", [{}, {"length": 4}, {"start": 3}, {"start": 3, "length": 4}])
+    @pytest.mark.parametrize("status", [200, 206])
+    def test_an_answer_that_announces_more_than_memory_holds(self, store, server, status, asked):
+        server.steps = [vast(status)] * 20
+        start, length = asked.get("start", 0), asked.get("length")
+        if status == 200 and length:  # the whole object, of which no more is read
+            assert store.get("key", **asked) == b"0123456789"[start : start + length]
+            return
+        with pytest.raises(Unavailable) as caught:
+            store.get("key", **asked)
+        assert (caught.value.table, caught.value.key) == (store.uri, "key")
+        if length:
+            assert "10,000,000,000,000 bytes in answer to a request of 4" in str(caught.value)
+            assert len(server.requests) == 1
+
+    def test_an_answer_of_unknown_size_is_read_no_further_than_was_asked_for(self, store, server):
+        def endless(handler):
+            handler.send_response_only(206)
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            with suppress(OSError):
+                while not server.stopping.is_set():
+                    handler.wfile.write(b"x" * 2**16)
+            handler.close_connection = True
+
+        server.steps = [endless]
+        with pytest.raises(Unavailable, match="more bytes in answer to a request of 5"):
+            store.get("key", length=5)
+
+    @pytest.mark.parametrize("length", [None, 2**20, 100 * 2**20])
+    def test_an_answer_that_never_comes_to_its_end_is_given_up(self, store, server, clock, length):
+        """A byte a second: no time limit between two bytes is ever reached."""
+
+        def drip(handler):
+            handler.send_response_only(206)
+            handler.send_header("Content-Length", str(length or 2**20))
+            handler.end_headers()
+            with suppress(OSError):
+                while not server.stopping.is_set():
+                    clock.advance(1000)
+                    handler.wfile.write(b"x")
+            handler.close_connection = True
+
+        server.steps = [drip] * 20
+        began = clock.elapsed_s()
+        with pytest.raises(Unavailable, match="slower than 16 kB a second"):
+            store.get("key", length=length)
+        assert clock.elapsed_s() - began > 60 + (length or 2**20) / 16_000
+        assert len(server.requests) == 1
 
     def test_ranges_as_sent(self, store, server):
         store.get("key", start=5)
