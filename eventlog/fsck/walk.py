@@ -215,15 +215,25 @@ class Walk:
         absent = []
         for newer, older in self.listed.gaps:
             explaining = [s for s in starts if s.after <= older and newer <= s.version]
-            if explaining:
-                absent.append(range(older + 1, newer))
-            # against lost-taken-for-left-out
-            if explaining and all(start.after != older for start in explaining):
+            if not explaining:
+                continue
+            absent.append(range(older + 1, newer))
+            what, key = f"the versions {older + 1} to {newer - 1}", keys.commit_key(newer)
+            # Of what a start left out the lowest version comes last, but for version 0 (R17.5).
+            if all(older > max(start.after, 0) for start in explaining):
+                self._find(  # against lost-taken-for-left-out
+                    "error",
+                    f"this copy has lost {what}, between others that it has: copy them again with "
+                    "`eventlog replicate --backfill`",
+                    key,
+                    newer,
+                )
+            elif all(start.after != older for start in explaining):
                 self._find(
                     "warning",
-                    f"this copy lacks the versions {older + 1} to {newer - 1} between others that "
-                    "it has: copy them with `eventlog replicate --backfill`",
-                    keys.commit_key(newer),
+                    f"this copy lacks {what}, between others that it has: copy them with "
+                    "`eventlog replicate --backfill`",
+                    key,
                     newer,
                 )
         return absent

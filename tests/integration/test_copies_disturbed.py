@@ -229,10 +229,18 @@ def test_a_backfill_fills_a_hole_between_versions_that_are_there():
     backfill(source, Table(target))
     target.delete([keys.commit_key(version) for version in (2, 3)])
     (found,) = fsck(Table(target)).findings
-    assert (found.severity, found.version) == ("warning", 4)
-    assert "lacks the versions" in found.message
+    assert (found.severity, found.version) == ("error", 4)
+    assert "lost the versions 2 to 3" in found.message
     assert backfill(source, Table(target)).objects == 2
     assert objects(target) == objects(source.store)
+    assert fsck(Table(target)).findings == ()
+
+
+def test_what_a_copy_left_out_is_no_loss():
+    source, target = everything(), MemoryStore()
+    copy(source, target, start="keyframe")
+    (found,) = fsck(Table(target)).findings
+    assert (found.severity, "lacks the versions" in found.message) == ("warning", True)
 
 
 def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
