@@ -70,17 +70,23 @@ def _digest(key: str, size: int) -> int:
     return int.from_bytes(blake2b(f"{key} {size}".encode(), digest_size=16).digest(), "big")
 
 
-def of_commit(commit: Commit, entries: Iterable[Segment]) -> list[Item]:
+def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False) -> list[Item]:
     """Return what a commit needs: the segments that it made live, and its spills.
 
     Args:
         commit: the commit.
         entries: the entries of its version.
+        late: whether the target was started above versions that it did not have.
     """
     version = commit.header.version
-    # A restore makes segments live again that the target has from earlier versions.
+    # A restore makes segments live again that the target has from earlier versions, if it has
+    # these. Else nothing has compared what lies there.
     restores = any(isinstance(a, Restore) for t in commit.transactions for a in t.actions)
-    items = [segment_item(entry, version, maybe_there=restores) for entry in entries]
+    items = [
+        # against restored-taken-for-a-copy
+        segment_item(entry, version, maybe_there=restores, unnamed=restores and late)
+        for entry in entries
+    ]
     spills = [t.spill for t in commit.transactions if t.spill is not None]
     if commit.delta.spill is not None:
         spills.append(commit.delta.spill)

@@ -284,7 +284,8 @@ class Follower:
             return Target()
         self._check_behind(log, known, head)
         base = known.base
-        headless, gaps = _missing(log, known.version)
+        starts = log.starts()
+        headless, gaps = _missing(log, starts, known.version)
         return Target(
             version=known.version,
             hash=known.commit_hash,
@@ -292,6 +293,7 @@ class Follower:
             framed={base.version} if base else set(),
             headless=headless,
             gaps=gaps,
+            late=bool(starts),
         )
 
     def _close(self, known: Target, head: Snapshot) -> None:
@@ -408,13 +410,13 @@ class Follower:
         raise CommitConflict(why, table=target, version=found.common)
 
 
-def _missing(log: Log, newest: int) -> tuple[bool, list[Start]]:
+def _missing(log: Log, starts: list[Start], newest: int) -> tuple[bool, list[Start]]:
     """Return whether a copy lacks version 0, and the gaps above versions that it has.
 
     Of a gap the version next to the lower end comes last.
     """
     headless, gaps = False, []
-    for start in log.starts():
+    for start in starts:
         if start.version <= newest:
             try:
                 log.store.get(keys.commit_key(start.after + 1), length=1)

@@ -54,6 +54,7 @@ class Target:
         settled: whether all that was begun was completed.
         headless: whether it lacks version 0.
         gaps: where it was started anew above versions that it lacks still.
+        late: whether it was started above versions that it did not have.
     """
 
     version: int = -1
@@ -64,6 +65,7 @@ class Target:
     settled: bool = True
     headless: bool = False
     gaps: list[Start] = field(default_factory=list)
+    late: bool = False
 
 
 def oldest_kept(head: Snapshot, store: ObjectStore) -> int:
@@ -120,6 +122,7 @@ class Steps:
         if having in framed - self._known.framed:  # an earlier pass died before it
             yield from self._keyframe(having, known=None)
         if first > having + 1:
+            self._known.late = True
             yield from self._live(having, first)
         with threads() as pool:
             versions = range(first, self._head.version + 1)
@@ -130,7 +133,8 @@ class Steps:
                 if base is not None and base not in self._known.framed:
                     yield from self._keyframe(base, known=None)
                 whole = version == first > having + 1  # its segments are among all that is live
-                yield from contents.of_commit(commit, () if whole else self._entries(commit))
+                entries = () if whole else self._entries(commit)
+                yield from contents.of_commit(commit, entries, late=self._known.late)
                 yield self._commit_step(commit, body)
                 if whole and having < 0:
                     yield from self._first_of_all()

@@ -24,7 +24,7 @@ from eventlog.store.memory import MemoryStore
 from eventlog.store.s3.adapter import S3Store
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 MOST = 400
 LATER = itertools.count(10)  # seeds of other processes, each later than the one before
@@ -646,6 +646,26 @@ def test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts(
     assert caught.value.key == key
     target.delete([key])
     assert copy(source, target, start="keyframe").start > 1
+    assert rows(reopen(target)) == rows(source)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_a_restore_brings_back_is_compared_where_a_copy_lacks_its_version(passes):
+    source, target = create(properties={"keyframe_commits": "3"}), MemoryStore()
+    append(source, events(2))
+    key = keys.key_of(source.head().segments()[0])
+    overwrite(source, events(2, first=10), start="1970-01-01", end="1970-01-02")
+    append(source, events(2, first=20))
+    if passes == 2:
+        assert copy(source, target, start="keyframe").start == 2
+    source.restore(1)
+    body = source.store.get(key)
+    target.put_if_absent(key, bytes([body[0] ^ 1]) + body[1:])
+    with pytest.raises(errors.CommitConflict, match="delete this object at the target") as caught:
+        copy(source, target, start="keyframe")
+    assert caught.value.key == key
+    target.delete([key])
+    copy(source, target, start="keyframe")
     assert rows(reopen(target)) == rows(source)
 
 

@@ -81,6 +81,13 @@ COPIES = (
         "test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts",
     ),
     mutant(
+        "restored-taken-for-a-copy",
+        "R17.3 G1",
+        "what is restored counts as there only with its checksum, where the copy began late",
+        becomes("segment_item(entry, version, maybe_there=restores)"),
+        "test_what_a_restore_brings_back_is_compared_where_a_copy_lacks_its_version",
+    ),
+    mutant(
         "commit-of-another-chain",
         "G2",
         "a commit follows the one before",
