@@ -461,18 +461,31 @@ class _Sweep:
             for version, segments in dropped(self._t.log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}
                 found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
-        if found:
+        self._report_kept(found)
+        return found
+
+    def _report_kept(self, found: Mapping[str, Dropped]) -> None:
+        """Warn of segments that kept versions show, whatever the last record has."""
+        recorded = {key: item for key, item in found.items() if item.version}
+        if recorded:
             self._corrected = True
-            example = found[min(found)]
+            example = recorded[min(recorded)]
             logger.warning(
                 "the last vacuum's record was wrong about %s that kept versions show, such as %s, "
                 "dropped in version %d; they stay, and %s compares the record with the log",
-                count_text(len(found), "segment"),
+                count_text(len(recorded), "segment"),
                 example.key,
                 example.version,
                 command("fsck", self._t.uri),
             )
-        return found
+        others = found.keys() - recorded.keys()
+        if others:  # a record would name the version
+            logger.warning(
+                "vacuum keeps %s that no version names, such as %s: kept versions show a segment "
+                "with the same id",
+                count_text(len(others), "object"),
+                min(others),
+            )
 
     def _shown(self, drops: Sequence[Drop]) -> set[str]:
         """Return the ids that the version of the horizon shows, or one that is held."""

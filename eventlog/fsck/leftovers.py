@@ -15,7 +15,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck.findings import LeftoverKind, Leftovers
 from eventlog.model.records import Commit, Meta, Segment, Swept
-from eventlog.recovery.sweep import Dropped, drop_of
+from eventlog.recovery.sweep import Dropped
 
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
 
@@ -139,20 +139,20 @@ class Waiting:
     """
 
     def __init__(self, rows: Mapping[str, Dropped], until: int, horizon: int) -> None:
-        self._rows = {drop_of(key).id: row for key, row in rows.items()}
+        self._rows = dict(rows)
         self._until, self._horizon = until, horizon
-        self._dropped: dict[str, int] = {}  # by id, the last version
+        self._dropped: dict[str, int] = {}  # by key, the last version
         self._missed: dict[str, int] = {}  # by key, of those that the record lacks
 
     def note(self, version: int, adds: Iterable[Segment], drops: Iterable[Segment]) -> None:
         """Note what a version added and dropped. Versions come in order."""
         if version > self._until:
             return
-        for segment in drops:
-            if segment.id in self._rows:
-                self._dropped[segment.id] = version
+        for key in map(keys.key_of, drops):
+            if key in self._rows:
+                self._dropped[key] = version
             elif version > self._horizon:
-                self._missed[keys.key_of(segment)] = version
+                self._missed[key] = version
         for segment in adds if self._missed else ():
             self._missed.pop(keys.key_of(segment), None)
 
@@ -166,8 +166,8 @@ class Waiting:
         Args:
             horizon: of the newest version: what was dropped at or below it is dead in any case.
         """
-        for segment_id, version in self._dropped.items():
-            row = self._rows[segment_id]
+        for key, version in self._dropped.items():
+            row = self._rows[key]
             if version > max(row.version, horizon):
                 yield row, version
 

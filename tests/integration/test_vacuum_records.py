@@ -279,6 +279,33 @@ def test_a_record_of_another_version_deletes_nothing_that_is_kept(said, horizon,
     assert (again.gone["dropped"].objects, again.kept) == (1, {})
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_what_stays_by_its_id_alone_is_not_put_down_to_the_record(recorded, full, caplog):
+    """A second object of a kept segment, under a key that no version names."""
+    table = create()
+    append(table, events(1))
+    table.pin("keep")
+    [old] = table.head().segments()
+    overwrite(table, events(1, first=1), **DAY)
+    if recorded:
+        vacuum(table, dry_run=False, **NOW)
+    key = keys.segment_key(table.head().version, "1970-01-04", old.id)
+    assert table.store.put_if_absent(key, table.store.get(keys.key_of(old)))
+    append(table, events(1, first=3, day=6))
+    table.clock.advance(10**9)
+    heads = []
+    for _ in range(3):
+        caplog.clear()
+        vacuum(table, dry_run=False, full=full, **NOW)
+        assert f"keeps 1 object that no version names, such as {key}:" in caplog.text
+        assert "record" not in caplog.text
+        heads.append(table.refresh().version)
+    assert full or heads[1] == heads[2]
+    assert table.store.get(key)
+    assert fsck(Table(table.store)).findings == ()
+
+
 class Reads(Spy):
     """A store that records every object that is read."""
 
