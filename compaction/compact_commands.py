@@ -271,7 +271,7 @@ def _show_slice_verdicts(found: Sequence[SliceVerdict], place: Place) -> None:
             terminal.json_line(_verdict_json(verdict))
         return
     if not found:
-        terminal.say("the chunk has no segments")
+        terminal.say("the chunk has no segments: `eventlog chunks` lists those that have")
     for number, v in enumerate(found):
         if number:
             terminal.say()

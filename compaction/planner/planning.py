@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import text
@@ -212,11 +212,18 @@ def explain(
         snapshot.entries(target_chunk.start, target_chunk.end),
         [(target_chunk.start, target_chunk.end)],
     )
+    others = list[str]()
     for target, verdict in judged(classified(entries, chosen), known, chosen):
         if target.chunk == target_chunk:
             return verdict
+        others.append(target.chunk.name)
     empty = TargetChunk(target_chunk, Sums(), Sums(), earlier=False, later=False, coarser=False)
-    return score(empty, chosen, known.states.get(target_chunk.name))
+    verdict = score(empty, chosen, known.states.get(target_chunk.name))
+    if not others:
+        return verdict
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    sentence = f"no segments of this chunk: those of its time are in {others[0]}{more}"
+    return structs.replace(verdict, sentence=sentence)
 
 
 def explain_slices(

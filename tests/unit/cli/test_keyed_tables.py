@@ -127,7 +127,7 @@ def test_chunks_and_explain_say_by_which_rule(table):
     assert "last change  version 5" in text
     assert "merged" in text
     assert shown(table, "compact", "--explain", "all", "--at", 0).stdout == (
-        "the chunk has no segments\n"
+        "the chunk has no segments: `eventlog chunks` lists those that have\n"
     )
 
 

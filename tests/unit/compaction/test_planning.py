@@ -461,6 +461,18 @@ def test_explain_says_why_of_any_chunk_at_any_version():
         explain(table, "yesterday")
 
 
+def test_explain_says_where_the_rows_of_a_chunk_without_segments_are():
+    table = create(MemoryStore("memory://elsewhere"))
+    for chunk in (DAY, "2013-01-08", "2013-02"):
+        commit(table, add(table, chunk))
+    asked = ("2013-01-09", "2013-02-07", "2013")
+    assert [explain(table, chunk).sentence for chunk in asked] == [
+        "no live rows",
+        "no segments of this chunk: those of its time are in 2013-02",
+        f"no segments of this chunk: those of its time are in {DAY} and 2 more",
+    ]
+
+
 def test_a_table_without_rows_has_nothing_to_compact():
     found = plan(create(MemoryStore("memory://rows")))
     assert (found.verdicts, found.tasks, found.spans, found.empty) == ((), (), 0, 0)
