@@ -69,9 +69,9 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
     """
     if head.header.table != other_head.header.table:
         raise InvalidInput(
-            f"{log.store.uri} (id {head.header.table}) and {other.store.uri} (id "
-            f"{other_head.header.table}) are different tables: only copies and branches of one "
-            "table have a common history. Check both roots; a new copy needs an empty one"
+            f"{other.store.uri} (id {other_head.header.table}) and {log.store.uri} (id "
+            f"{head.header.table}) are different tables: only copies and branches of one table "
+            "have a common history. Check both roots; a new copy needs an empty one"
         )
     shorter = min(head.version, other_head.version)
     young: list[str] = []  # roots of the copies that lack a version
@@ -91,7 +91,7 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
         raise InvalidInput(_nothing_known(other.store.uri, log.store.uri, young[-1]))
     if common < 0:
         raise InvalidInput(
-            f"{log.store.uri} and {other.store.uri} differ from version 0 on: they have the same "
+            f"{other.store.uri} and {log.store.uri} differ from version 0 on: they have the same "
             "id but no common history"
         )
     kind: Kind = "diverged"
