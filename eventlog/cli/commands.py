@@ -89,7 +89,9 @@ def create(  # noqa: PLR0913 - one argument an option
         terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
     else:
         columns = count_text(len(table.head().schema.names), "column")
-        terminal.say(f"created {table.uri}: {columns}, chunks by {table.head().layout.granularity}")
+        granularity = table.head().layout.granularity
+        chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
+        terminal.say(f"created {table.uri}: {columns}, {chunks}")
 
 
 @click.command("log")

@@ -117,7 +117,7 @@ class Screen:
         )
         self.say(
             f"  overlap: {ongoing.arrived} late appends were committed while a compaction was at "
-            f"work, and {ongoing.between} compactions between two late appends"
+            f"work, and {count_text(ongoing.between, 'compaction')} between two late appends"
         )
         if not (ongoing.arrived and ongoing.between):
             self.say("  COMPACTION AND LATE APPENDS DID NOT OVERLAP")
@@ -198,7 +198,7 @@ class Screen:
             f"eventlog compact {uri} --explain 2013-02-08 --at 4",
             f"eventlog show {uri} 1",
             f"eventlog ls {uri} --chunk 2013-02-08",
-            f"eventlog scan {uri} --where \"dest = 'HNL'\" --version 2 --limit 5",
+            f"eventlog scan {uri} --where \"dest = 'ATL'\" --version 2 --limit 5",
             f"eventlog fsck {uri} --checksums",
             f"eventlog changes {uri}-status 1 --where \"departure = 'cancelled'\" --limit 5",
         ):

@@ -96,6 +96,11 @@ def test_create_from_text(tmp_path):
     assert head.schema.field("v").type == pa.list_(pa.int32())
 
 
+def test_create_tells_that_a_table_has_one_time_chunk(tmp_path):
+    words = ("create", tmp_path / "t", "--schema", "at:timestamp, id:int64", "--time-column", "at")
+    assert "2 columns, one time chunk" in done(*words, "--key", "id").output
+
+
 def test_create_answers_json(tmp_path):
     answer = done(*("create", tmp_path / "t", "--schema", "t:date", "--time-column", "t", "--json"))
     document = json.loads(answer.stdout)
