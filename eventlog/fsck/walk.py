@@ -30,7 +30,7 @@ from eventlog.fsck.leftovers import UnnamedObjects, Waiting
 from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Meta, Segment
+from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Meta, Segment, Start
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.store.parallel import read_ahead, threads
@@ -154,6 +154,8 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = Frames()
+        self._starts: list[Start] = []  # whose version is in the log
+        self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
         self.kept: Mapping[str, Segment] | None = None
         self.kept_meta: Meta | None = None
@@ -186,57 +188,62 @@ class Walk:
         self._look_at_head()
 
     def _look_at_starts(self) -> None:
-        """Report starts that no follower of this log can have left, and damaged ones."""
+        """Read the starts; report those that no follower of this log can have left."""
+        versions = [*self.log.start_versions()]
         try:
-            starts = self.log.starts(everything=True)
+            table = self.log.header(self.listed.head).table if versions else ""
         except (Corrupt, NotFound, UnsupportedFormat) as error:
-            self._find("warning", error.message, keys.STARTS_PREFIX)
+            self._find("warning", f"no start can be read: {error.message}", keys.STARTS_PREFIX)
             return
-        for start in starts:
+        for version in versions:
+            there, key = self.log.has(version), keys.start_key(version)
+            ignored = "readers ignore it, and the object can be removed by hand"
+            try:
+                start = self.log.start_at(version, table)
+            except (Corrupt, NotFound, UnsupportedFormat) as error:
+                if there:
+                    self._unreadable[version] = error.message
+                else:
+                    self._find("warning", f"{error.message}; {ignored}", key)
+                continue
             # One that died before its first commit leaves a start above what was there (R17.5).
-            ends = (start.version, start.after) if start.after >= 0 else (start.version,)
-            if not any(self.log.has(version) for version in ends):
-                self._find(
-                    "warning",
-                    f"no version that this start names is in the log ({start.after} and "
-                    f"{start.version}): readers ignore it, and the object can be removed by hand",
-                    keys.start_key(start.version),
-                )
+            if there:
+                self._starts.append(start)
+            elif start.after < 0 or not self.log.has(start.after):
+                ends = f"({start.after} and {version})"
+                message = f"no version that this start names is in the log {ends}: {ignored}"
+                self._find("warning", message, key)
 
     def _absent(self) -> list[range]:
         """Return the versions that this replica left out when it started (R17.4)."""
-        if not self.listed.gaps:
-            return []
-        try:
-            starts = self.log.starts()
-        except (Corrupt, NotFound, UnsupportedFormat) as error:
-            self._find("error", error.message, keys.STARTS_PREFIX)
-            return []
-        absent = []
+        absent, needed = list[range](), set[int]()
         for newer, older in self.listed.gaps:
-            explaining = [s for s in starts if s.after <= older and newer <= s.version]
-            if not explaining:
-                continue
-            absent.append(range(older + 1, newer))
-            what, key = f"the versions {older + 1} to {newer - 1}", keys.commit_key(newer)
-            # Of what a start left out the lowest version comes last, but for version 0 (R17.5).
-            if all(older > max(start.after, 0) for start in explaining):
-                self._find(  # against lost-taken-for-left-out
-                    "error",
-                    f"this copy has lost {what}, between others that it has: copy them again with "
-                    "`eventlog replicate --backfill`",
-                    key,
-                    newer,
-                )
-            elif all(start.after != older for start in explaining):
-                self._find(
-                    "warning",
-                    f"this copy lacks {what}, between others that it has: copy them with "
-                    "`eventlog replicate --backfill`",
-                    key,
-                    newer,
-                )
+            explaining = [s for s in self._starts if s.after <= older and newer <= s.version]
+            # What it lacks is told once, of the start: the versions themselves may be no loss.
+            unreadable = {v for v in self._unreadable if newer <= v and not explaining}
+            needed |= unreadable
+            if explaining or unreadable:
+                absent.append(range(older + 1, newer))
+            if explaining:
+                self._look_at_gap(newer, older, [start.after for start in explaining])
+        for version, problem in self._unreadable.items():
+            wanted = "it has to be put back from a copy: it says which versions were left out"
+            if version not in needed:
+                wanted = "no gap in the log needs it: remove the object by hand"
+            self._find("error", f"{problem}; {wanted}", keys.start_key(version), version)
         return absent
+
+    def _look_at_gap(self, newer: int, older: int, after: Sequence[int]) -> None:
+        """Report versions that are absent above others that are there, and not left out."""
+        what = f"the versions {older + 1} to {newer - 1}, between others that it has: copy them"
+        key = keys.commit_key(newer)
+        # Of what a start left out the lowest version comes last, but for version 0 (R17.5).
+        if all(older > max(end, 0) for end in after):  # against lost-taken-for-left-out
+            message = f"this copy has lost {what} again with `eventlog replicate --backfill`"
+            self._find("error", message, key, newer)
+        elif all(end != older for end in after):
+            message = f"this copy lacks {what} with `eventlog replicate --backfill`"
+            self._find("warning", message, key, newer)
 
     def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.

@@ -7,7 +7,7 @@ costs one LIST more, whatever the length of the history (FORMAT.md "Opening a ve
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 import pyarrow as pa
@@ -247,14 +247,11 @@ class Log:
             return head.commit_hash
         return None if version > head.version else self.header(version + 1).prev
 
-    def starts(self, *, everything: bool = False) -> list[Start]:
+    def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.
 
         One LIST, and two GETs for each of them (FORMAT.md R17.4). A start whose version is not in
         the log is left out: it explains nothing.
-
-        Args:
-            everything: return those, too.
 
         Raises:
             Corrupt: one of them breaks the format.
@@ -262,23 +259,39 @@ class Log:
         """
         found: list[Start] = []
         table = self.table
+        for version in self.start_versions():
+            # Before it is read: it may be damaged, or of a table that was here.
+            if self.has(version):  # against start-without-its-version
+                # Not of its own commit: a follower may have died before that (R17.5).
+                table = table or self.header(self._listed()[0][0]).table
+                found.append(self.start_at(version, table))
+        return found
+
+    def start_versions(self) -> Iterator[int]:
+        """Yield the versions of the objects under `_starts/`, the newest first."""
         for row in self.store.list(keys.STARTS_PREFIX):
             version = keys.parse_start_key(row.key)
-            if version is None:
-                continue
-            # Before it is read: it may be damaged, or of a table that was here.
-            # against start-without-its-version
-            if not (everything or self.has(version)):
-                continue
-            # Not of its own commit: a follower may have died before that (R17.5).
-            table = table or self.header(self._listed()[0][0]).table
-            try:
-                body = self.store.get(row.key, length=codec.MAX_START_BYTES + 1)
-                start = codec.decode_start(body, version, table)
-            except (Corrupt, UnsupportedFormat) as error:
-                raise self._located(error, row.key, version) from None
-            found.append(start)
-        return found
+            if version is not None:
+                yield version
+
+    def start_at(self, version: int, table: str) -> Start:
+        """Return the start of a version. One GET.
+
+        Args:
+            version: the version.
+            table: the id of the table.
+
+        Raises:
+            Corrupt: it breaks the format.
+            KeyNotFound: there is none.
+            UnsupportedFormat: a newer reader is needed.
+        """
+        key = keys.start_key(version)
+        try:
+            body = self.store.get(key, length=codec.MAX_START_BYTES + 1)
+            return codec.decode_start(body, version, table)
+        except (Corrupt, UnsupportedFormat) as error:
+            raise self._located(error, key, version) from None
 
     def has(self, version: int) -> bool:
         """Return whether there is an object under the key of a commit. One GET."""

@@ -236,6 +236,29 @@ def test_a_backfill_fills_a_hole_between_versions_that_are_there():
     assert fsck(Table(target)).findings == ()
 
 
+@pytest.mark.parametrize("version", [8, 9, 2, 99])
+def test_an_audit_names_a_damaged_start_and_not_what_follows_from_it(version):
+    source, target = create(properties={"keyframe_commits": "3"}), MemoryStore()
+    for n in range(9):
+        append(source, events(1, first=n))
+    assert copy(source, target, start="keyframe").start == 8
+    if version == 8:
+        target.delete([keys.start_key(version)])
+    target.put_if_absent(keys.start_key(version), b"junk")
+    found = {f.key: f for f in fsck(Table(target)).findings}
+    own = found.pop(keys.start_key(version))
+    assert own.severity == ("error" if version in (8, 9) else "warning")
+    assert ("back from a copy" if version == 8 else "remove") in own.message
+    kinds = [(key, finding.severity) for key, finding in found.items()]
+    assert kinds == ([] if version == 8 else [(keys.commit_key(8), "warning")])
+    if version in (8, 9):
+        with pytest.raises(errors.Corrupt, match="not a start"):
+            Table(target).head()
+    if version == 9:
+        target.delete([keys.start_key(version)])
+        assert scan(Table(target)).to_table().num_rows == 9
+
+
 def test_what_a_copy_left_out_is_no_loss():
     source, target = everything(), MemoryStore()
     copy(source, target, start="keyframe")

@@ -14,7 +14,7 @@ COPIES = (
         "start-without-its-version",
         "G1",
         "a start whose version is not in the log means nothing",
-        never,
+        always,
         "test_a_start_whose_version_is_not_there_means_nothing",
     ),
     mutant(
