@@ -698,11 +698,16 @@ def test_a_branch_that_was_lost_and_made_again_is_not_deleted_with_branches_of_t
     append(on(store, "a").branch("b"), events(1, first=200))
     good = store.get("_branches/a/_fork.json")
     store.delete(["_branches/a/_fork.json"])
+    [inner] = [key for key in stored(store, "_branches/") if key.endswith("_fork.json")]
     on(store, seed=500).branch("a")
     with pytest.raises(errors.InvalidInput, match="would be deleted with branch 'a'"):
         on(store).delete_branch("a")
+    [found] = fsck(on(store)).findings
+    assert (found.severity, found.key) == ("error", inner)
+    assert "branch 'a/b' of the one before" in found.message
     store.delete(["_branches/a/_fork.json"])
     store.put_if_absent("_branches/a/_fork.json", good)
+    assert fsck(on(store)).findings == ()
     assert numbers(on(store, "a", "b"))[-1] == 200
 
 

@@ -137,11 +137,27 @@ def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
         store: of the parent.
         root: of a branch of it, with a trailing slash, whose branches to list instead.
     """
-    prefix = f"{root}{keys.BRANCHES_PREFIX}"
+    folders = _folders(store, f"{root}{keys.BRANCHES_PREFIX}")
+    return (name for name in folders if keys.is_branch(name))
+
+
+def earlier_ids(store: ObjectStore, fork: Fork) -> Iterator[str]:
+    """Yield the ids below which branches of the same name have left objects. One LIST for each.
+
+    Args:
+        store: of the parent.
+        fork: of the branch that is there.
+    """
+    folders = _folders(store, f"{keys.branch_root(fork.name)}/")
+    return (found for found in folders if found != fork.id)
+
+
+def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
+    """Yield what stands in keys between a prefix and the next slash."""
     after = ""
     while row := next(store.list(prefix, after=after, limit=1), None):
         name, slash, _ = row.key.removeprefix(prefix).partition("/")
-        if slash and keys.is_branch(name):
+        if slash:
             yield name
         after = f"{prefix}{name}{_AFTER_SLASH}" if slash else row.key
 

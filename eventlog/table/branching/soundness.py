@@ -9,8 +9,10 @@ from eventlog.display import command
 from eventlog.errors import Corrupt, UnsupportedFormat
 from eventlog.format import keys
 from eventlog.log.log import Log
-from eventlog.model.records import Meta
+from eventlog.model.records import Fork, Meta
+from eventlog.store.port import ObjectStore
 from eventlog.table.branching.names import (
+    earlier_ids,
     fork_of,
     forks_below,
     is_held,
@@ -24,7 +26,7 @@ Severity = Literal["error", "warning"]
 
 
 def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
-    """Yield key, severity and message of what is wrong with the branches. Four requests for each.
+    """Yield key, severity and message of what is wrong with the branches. Six requests for each.
 
     Args:
         log: of the parent.
@@ -50,6 +52,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
             )
             yield key, "error", message
             continue
+        yield from () if fork is None else _lost_below(store, fork)
         pin = pin_name(store, name)
         below = None if fork else next(forks_below(store, keys.branch_root(name)), None)
         if below is not None:
@@ -69,5 +72,21 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
                 f"no pin keeps what branch {name!r} reads. Pin version {fork.held} under the name "
                 f"{pin!r} ({command('pin', store.uri, pin, str(fork.held))}; the next vacuum that "
                 "runs does that, too), or delete the branch"
+            )
+            yield key, "error", message
+
+
+def _lost_below(store: ObjectStore, fork: Fork) -> Iterator[tuple[str, Severity, str]]:
+    """Yield the branches of a branch that was lost and made again: they cannot be opened (R16.7).
+
+    Lists what lies below its earlier ids.
+    """
+    for earlier in earlier_ids(store, fork):
+        for names, key in forks_below(store, f"{keys.branch_root(fork.name)}/{earlier}"):
+            message = (
+                f"branch {fork.name!r} was lost and made again, and branch {'/'.join(names)!r} of "
+                "the one before cannot be opened. To have it, copy what the branch has now "
+                f"elsewhere, and put the earlier `_fork.json` (id {earlier}) back in place of its "
+                f"own; to give it up, remove the object {key} by hand"
             )
             yield key, "error", message
