@@ -1,7 +1,7 @@
 """Merge: what one copy of a table did on its own is committed on another one.
 
-Where the target is a copy that did nothing of its own it simply follows. The decisions are in
-`eventlog.merging`.
+Where the target did nothing of its own, and neither of the two is a branch, it simply follows. The
+decisions are in `eventlog.merging`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from eventlog.merging.carry import Carrier, Merged
 from eventlog.merging.union import Take
 from eventlog.replication.follow import Follower, Gap
 from eventlog.replication.relation import relation, same_root
-from eventlog.store.branching.branch import BranchStore
 from eventlog.table.table import Table
 
 
@@ -82,9 +81,11 @@ def _joined(
         head, their_head = ours.refresh(), theirs.refresh()
         check_writable(head.header)
         found = relation(ours.log, head, theirs.log, their_head)
-        # A branch that followed another one would have its history, and be taken for it later.
+        # A branch that followed another one would have its history, and be taken for it later. A
+        # table that followed a branch would keep what holds it for its branches and copies.
+        branched = ours.store.forks or theirs.store.forks  # against hold-of-a-branch-left-behind
         carrier = Carrier(theirs, ours, found.common, take=take, dry_run=dry_run)
-        if found.kind != "behind" or dry_run or isinstance(ours.store, BranchStore):
+        if found.kind != "behind" or dry_run or branched:
             return carrier.run()
         try:
             done = Follower(theirs, ours.store, clock, gaps=False).step()

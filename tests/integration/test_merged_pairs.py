@@ -130,5 +130,18 @@ def test_w18_any_two_of_a_family_that_both_went_on_are_merged(objects, source, t
 
 def test_what_a_target_that_did_nothing_copies_as_it_is_is_told(objects):
     family = Places(objects)
-    told = family.joined("branch", "copy")
-    assert f"copied 4 versions of {family.uri('branch')} as they are" in told
+    append(Table.open(family.uri("table")), events(1, first=99))
+    told = family.joined("table", "copy")
+    assert f"of {family.uri('table')} as they are" in told
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("source", ["branch", "branch of the branch"])
+def test_w18_what_holds_a_branch_is_not_left_in_the_table_that_it_is_merged_into(objects, source):
+    family = Places(objects)
+    append(Table.open(family.uri("branch")), events(1, first=99))
+    family.joined(source, "table")
+    table = Table.open(family.uri("table"))
+    for parent, name in ((table.uri + BRANCH, "two"), (table.uri, "one")):
+        Table.open(parent).delete_branch(name)
+    assert table.refresh().meta.pins == {}

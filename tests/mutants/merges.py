@@ -186,6 +186,13 @@ MERGES = (
         "test_w18_a_part_of_what_was_carried_at_once_is_completed",
     ),
     mutant(
+        "hold-of-a-branch-left-behind",
+        "W18",
+        "a table that a branch is merged into gets nothing of what holds the branch",
+        becomes("ours.store.forks"),
+        "test_w18_what_holds_a_branch_is_not_left_in_the_table_that_it_is_merged_into",
+    ),
+    mutant(
         "damage-merged",
         "G3",
         "a segment is compared with the log before it is carried",
