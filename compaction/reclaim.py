@@ -244,6 +244,7 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
         if marks.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(marks.fence))
         if marks.horizon > head.meta.horizon:  # against no-horizon-committed
+            _check_named(t, head, marks.horizon)  # against horizon-by-another-log
             actions.append(Horizon(marks.horizon))
         if dry_run or not actions:
             return head, marks, kept
@@ -260,6 +261,26 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
         "deleted, try again",
         table=t.uri,
     )
+
+
+def _check_named(t: Table, head: Snapshot, version: int) -> None:
+    """Check that a version is the one that the next one names: its time decides. Two GETs.
+
+    Raises:
+        Corrupt: it is not, so that those below it may be younger than they seem.
+    """
+    try:
+        named, (_, body) = t.log.hash_at(head, version), t.log.read(version)
+    except VersionNotFound:
+        return  # it lies in the gap of a copy, or below
+    if sha256(body) != named:
+        raise Corrupt(
+            f"version {version} is not the one that version {version + 1} follows, so that one of "
+            f"the two is of another log, or damaged: run {command('fsck', t.uri)}; nothing is "
+            "deleted",
+            table=t.uri,
+            version=version,
+        )
 
 
 def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 # Threads hide the latency of a store; decoding is bound by the machine's cores in any case.
 THREADS = 8
-HEADER_THREADS = 16  # for answers of 2 KB
+HEADER_THREADS = 16  # for answers of 2 KB, and for commits, which are small as a rule
 INTENT_THREADS = 32  # for published transactions: a leader waits for the slowest of them
 COPY_THREADS = 4  # for segments that are held in memory as a whole
 WINDOW = 16  # the maximum number of items to read ahead

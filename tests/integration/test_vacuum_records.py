@@ -26,6 +26,8 @@ from eventlog.fsck.check import fsck
 from eventlog.model.records import Fence, Horizon, Spill, Sweep, Swept
 from eventlog.readers import scan
 from eventlog.recovery import sweep
+from eventlog.replication import follow
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 LONG = {"retention": timedelta(days=3000), "staging": timedelta(0)}
@@ -132,6 +134,42 @@ def test_a_vacuum_stops_where_a_commit_of_another_log_stands(other, above):
         vacuum(reopen(table.store), dry_run=False, **LONG)
     replace_object(table.store, key, own)
     assert scan(reopen(table.store), version=4).to_table().num_rows == 4
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_time_of_a_commit_of_another_log_gives_up_no_version(dry_run):
+    """It is older than the one whose place it takes, so that the version below seems aged."""
+    table = create(properties={"staging_hours": "0"})
+    append(table, events(1))
+    parted = reopen(copied(table.store))
+    overwrite(parted, events(1, first=1), **DAY)
+    table.clock.advance(10 * 86_400_000)
+    overwrite(table, events(1, first=1), **DAY)
+    append(table, events(1, first=2, day=4))
+    table.clock.advance(86_400_000)
+    own, key = table.store.get(keys.commit_key(2)), keys.commit_key(2)
+    replace_object(table.store, key, parted.store.get(key))
+    with pytest.raises(errors.Corrupt, match=r"version 2 .* version 3 .*nothing is deleted"):
+        vacuum(table, dry_run=dry_run)
+    replace_object(table.store, key, own)
+    assert vacuum(table, dry_run=dry_run).horizon == 1
+    assert scan(reopen(table.store), version=1).to_table().num_rows == 1
+
+
+@pytest.mark.parametrize("held", [6, 7, 8])
+def test_a_copy_takes_a_held_version_that_it_lacks_for_its_horizon(held):
+    source, store = create(properties={"keyframe_commits": "3"}), MemoryStore()
+    for n in range(held):
+        append(source, events(1, first=n))
+    source.pin("keep", held)
+    while source.refresh().version < 9:
+        append(source, events(1, first=20))
+    assert follow(source, Table(store), start="keyframe").start == 8
+    copy = reopen(store)
+    append(copy, events(1, first=50))
+    copy.clock.advance(10**9)
+    assert vacuum(copy, dry_run=False, **NOW).horizon == held
 
 
 @pytest.mark.hazard("V2")

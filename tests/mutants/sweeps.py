@@ -162,6 +162,13 @@ SWEEPS = (
         "test_a_vacuum_stops_where_a_commit_of_another_log_stands",
     ),
     mutant(
+        "horizon-by-another-log",
+        "V2 R12.5",
+        "the version that becomes the horizon is the one that the next one names",
+        skip,
+        "test_the_time_of_a_commit_of_another_log_gives_up_no_version",
+    ),
+    mutant(
         "drops-that-no-header-counts",
         "V2 R12.5",
         "a vacuum stops where the totals of two versions do not follow from each other",
