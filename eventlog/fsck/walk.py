@@ -237,8 +237,9 @@ class Walk:
         """Report versions that are absent above others that are there, and not left out."""
         what = f"the versions {older + 1} to {newer - 1}, between others that it has: copy them"
         key = keys.commit_key(newer)
-        # Of what a start left out the lowest version comes last, but for version 0 (R17.5).
-        if all(older > max(end, 0) for end in after):  # against lost-taken-for-left-out
+        # What a start left out is copied newest first, but for the lowest one (R17.5): version 0,
+        # or the next one for handles that know the version below.
+        if all(older > end + 1 for end in after):  # against lost-taken-for-left-out
             message = f"this copy has lost {what} again with `eventlog replicate --backfill`"
             self._find("error", message, key, newer)
         elif all(end != older for end in after):

@@ -288,7 +288,7 @@ def test_w18_a_copy_that_begins_late_is_vacuumed_once_it_took_over(made, hours):
 @pytest.mark.hazard("W11")
 @pytest.mark.parametrize("filled", [False, True])
 def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live(filled):
-    """Of a copy that lost them, or was made by another program, which left them out."""
+    """Of a copy that another program made, which left out versions that its source keeps."""
     table, copy = create(properties={"keyframe_commits": "3"}), MemoryStore()
     for n in range(3):
         append(table, events(2, first=2 * n))
@@ -308,8 +308,7 @@ def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live(filled):
     for seed in (700, 800):
         sweep(copy, seed=seed, full=seed == 800)
         assert numbers(taken, version=had) == [0, 1, 2, 3, 4, 5]
-        (lost,) = fsck(on(copy, seed=900), checksums=True).findings
-        assert lost.key == keys.commit_key(first)
+        assert fsck(on(copy, seed=900), checksums=True).errors == 0
     for key, body in absent.items() if filled else ():
         assert copy.put_if_absent(key, body)
     taken.break_pin("keep")
