@@ -483,7 +483,8 @@ class Carrier:
                 common=self._common,
                 upper=self._own is not None and self._own > origin,
                 take=self._take,
-                renamed=lambda name: self._moved(name, head.version),
+                ordered=self._ties not in (None, "none"),
+                renamed=lambda name, why: self._moved(name, head.version, why),
             ).united()
         except Conflict as found:
             if isinstance(why, Conflict):
@@ -613,9 +614,9 @@ class Carrier:
             self._again[segment_id] = again(self._target.clock.token(), segment_id)
         return self._again[segment_id]
 
-    def _moved(self, segment_id: str, version: int) -> str:
+    def _moved(self, segment_id: str, version: int, why: str) -> str:
         """Return the id of a segment that gets another place, the same at each try."""
-        name = f"{segment_id} after {version}"
+        name = f"{segment_id} {why} after {version}"
         return self._again.setdefault(name, again(self._target.clock.token(), segment_id))
 
     def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
@@ -889,7 +890,7 @@ def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Con
     except Conflict as found:
         conflict = found
     try:
-        rest = planner.rest() if made else None
+        rest = planner.rest()
     except Conflict as found:  # without the rest, what was made would come in the wrong order
         return [], found
     return [*made, *(c for c in (rest,) if c is not None)], conflict

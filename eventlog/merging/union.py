@@ -8,7 +8,7 @@ choose, and what the other side did there is left out (FORMAT.md R19.10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,7 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import joined, translated
+from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import (
     BOTH,
     CHOSEN,
@@ -129,6 +130,21 @@ class _New:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """Rows that the target gets above what it has then.
+
+    Attributes:
+        segment: their segment in the log that has them.
+        mine: whether that is the target.
+        again: whether they are there once more, below.
+    """
+
+    segment: Segment
+    mine: bool
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """How the target becomes what both are.
 
@@ -152,8 +168,9 @@ class Uniter:
         common: the last version that they share.
         upper: whether the rows of the target come after those of the source in a keyed table,
             where both only added some (R19.8).
+        ordered: whether the order of rows of one key matters (`eventlog.merging.upserts.Ties`).
         take: whose state counts where both did something; None: that is a conflict.
-        renamed: the id under which a segment is added that the target has live elsewhere.
+        renamed: the id under which a segment is added that is in another place, too, and why.
     """
 
     def __init__(
@@ -163,8 +180,9 @@ class Uniter:
         *,
         common: int,
         upper: bool,
+        ordered: bool,
         take: Take | None,
-        renamed: Callable[[str], str],
+        renamed: Callable[[str, str], str],
     ) -> None:
         self._source, self._target = source, target
         self._common = common
@@ -173,6 +191,8 @@ class Uniter:
         self._there, self._here = Units(source.acts), Units(target.acts)
         self._theirs = _unknown(source, target, self._here)
         self._ours = _unknown(target, source, self._there)
+        lower, upper_ = (source, target) if upper else (target, source)
+        self._doubles = Doubles(lower.acts, upper_.acts) if ordered else None
         self._crossed = _crossed(source, self._theirs, target, self._ours)
         self._adds: list[Segment] = []
         self._drops: list[Segment] = []
@@ -181,7 +201,7 @@ class Uniter:
         self._left: list[LeftOut] = []
         self._left_acts: list[Act] = []
         self._left_chunks: set[str] = set()
-        self._room, self._pure = 0, True
+        self._room, self._pure, self._chose = 0, True, False
 
     def united(self) -> Union:
         """Return how the target becomes one with the source.
@@ -210,13 +230,14 @@ class Uniter:
         )
         # Without anything else it is a record, so that nobody compares the two once more.
         seen = all(a.version <= self._target.seen or not a.does_anything for a in self._source.acts)
-        return Union(None if seen else carried, tuple(self._left), self._room)
+        empty = seen and not self._chose
+        return Union(None if empty else carried, tuple(self._left), self._room)
 
     @property
     def _made(self) -> str:
         """What it became: see `Act.unites`."""
         plain = PURE if self._pure else BOTH
-        return CHOSEN if self._left else plain  # against choice-taken-for-known
+        return CHOSEN if self._chose else plain  # against choice-taken-for-known
 
     def _unite(self, chunks: frozenset[str]) -> None:
         their_acts, our_acts = (
@@ -225,22 +246,16 @@ class Uniter:
         )
         theirs = _new(self._source, self._target, their_acts, self._here, chunks)
         ours = _new(self._target, self._source, our_acts, self._there, chunks)
-        if not ours.acts and (theirs.acts or (self._keyed and self._upper)):
-            # With nothing new on both sides the order of rows may differ in a keyed table.
-            self._become(chunks, ())
-        elif not theirs.acts:
+        for base, new in self._ways(theirs, ours):
+            rows = self._above(base, new, chunks)
+            if rows is None:
+                continue
+            if base == "source":
+                self._become(chunks, rows)
+            elif rows:
+                self._beside(chunks, rows)
             return
-        elif theirs.only_adds and ours.only_adds and bool(theirs.old) == bool(ours.old):
-            # against both-repeated-old-rows
-            if self._keyed and self._upper:
-                self._become(chunks, ours.rows)
-            else:
-                self._beside(chunks, theirs.rows)
-        elif theirs.only_adds and not theirs.old:
-            self._beside(chunks, theirs.adds)
-        elif ours.only_adds and not ours.old:
-            self._become(chunks, ours.adds)
-        elif self._take == "source":
+        if self._take == "source":
             self._leave(self._target, self._source, chunks, ours)
             self._become(chunks, ())
         elif self._take == "target":
@@ -249,11 +264,58 @@ class Uniter:
             first = ", ".join(sorted(chunks)[:_SHOWN])
             raise Conflict(
                 f"both changed rows of {first} in ways that exclude each other",
-                theirs.versions[0],
-                ours.versions[0],
+                min(theirs.versions, default=self._source.version),
+                min(ours.versions, default=None),
             )
 
+    def _ways(self, theirs: _New, ours: _New) -> Iterator[tuple[Take, Sequence[Segment]]]:
+        """Yield whose segments may be kept, and what comes above them, the best way first."""
+        both_add = theirs.only_adds and ours.only_adds and bool(theirs.old) == bool(ours.old)
+        if not ours.acts and (theirs.acts or (self._keyed and self._upper)):
+            # With nothing new on both sides the order of rows may differ in a keyed table.
+            yield "source", ()
+        elif not theirs.acts:
+            yield "target", ()
+        elif both_add:
+            # against both-repeated-old-rows
+            ways: list[tuple[Take, Sequence[Segment]]] = [
+                ("target", theirs.rows),
+                ("source", ours.rows),
+            ]
+            yield from reversed(ways) if self._keyed and self._upper else ways
+        elif theirs.only_adds and not theirs.old:
+            yield "target", theirs.adds
+        elif ours.only_adds and not ours.old:
+            yield "source", ours.adds
+
+    def _above(
+        self, base: Take, new: Sequence[Segment], chunks: frozenset[str]
+    ) -> Sequence[Row] | None:
+        """Return what comes above the segments of one log; None if that cannot be.
+
+        Args:
+            base: which log that is.
+            new: new rows of the other one, in order.
+            chunks: the chunks.
+        """
+        one, other = (
+            (self._source, self._target) if base == "source" else (self._target, self._source)
+        )
+        fresh = {s.id for s in new}
+        rows: Sequence[Segment] | None = new
+        # against rows-united-above-a-unit
+        if self._doubles is not None and self._doubles.broken(one.acts, new, chunks):
+            rows = self._doubles.above(one.acts, other.acts, new, chunks)
+        repeats = [s for s in rows or () if s.id not in fresh]
+        if rows is None or not all(s.id in one.live or one.is_there(s) for s in repeats):
+            return None
+        here = base == "target"
+        return [Row(s, mine=here == (s.id not in fresh), again=s.id not in fresh) for s in rows]
+
     def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
+        self._chose = True
+        if not new.acts:
+            return
         self._left_acts += new.acts
         self._left_chunks |= chunks
         rows = sum(
@@ -262,16 +324,24 @@ class Uniter:
         what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
         self._left.append(LeftOut(loser.uri, f"rows of {what}", new.versions, rows))
 
-    def _beside(self, chunks: frozenset[str], adds: Sequence[Segment]) -> None:
-        """The target keeps its segments of these chunks, and gets those rows of the source."""
+    def _beside(self, chunks: frozenset[str], rows: Sequence[Row]) -> None:
+        """The target keeps its segments of these chunks, and gets those rows."""
         self._pure = False
-        for segment in adds:
-            if segment.id not in self._target.live:
-                self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
+        for row in rows:
+            if row.again or row.segment.id not in self._target.live:
+                self._add_row(row)
         self._still |= chunks
 
-    def _become(self, chunks: frozenset[str], more: Sequence[Segment]) -> None:
-        """The target gets the source's segments of these chunks beside `more` of its own."""
+    def _add_row(self, row: Row) -> None:
+        segment = _fresh(row.segment) if self._keyed else row.segment
+        if not row.mine:
+            segment = self._of_source(segment)
+        if row.again:
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
+        self._add(segment, ((row.mine, keys.key_of(row.segment)),))
+
+    def _become(self, chunks: frozenset[str], more: Sequence[Row]) -> None:
+        """The target gets the source's segments of these chunks, and these rows."""
         here = [s for s in self._target.live.values() if s.chunk in chunks]
         there = [s for s in self._source.live.values() if s.chunk in chunks]
         self._pure &= not more
@@ -280,17 +350,17 @@ class Uniter:
             self._become_slices(here, there, more)
             return
         wanted = {s.id for s in there}
-        kept = {s.id for s in more}
+        kept = {row.segment.id for row in more}
         self._drops += [s for s in here if s.id not in wanted | kept]
         for segment in there:
             if segment.id not in self._target.live:
                 self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
-        for segment in more:
-            if segment.id not in self._target.live:
-                self._add(segment, ((True, keys.key_of(segment)),))
+        for row in more:
+            if row.segment.id not in self._target.live:
+                self._add_row(row)
 
     def _become_slices(
-        self, here: Sequence[Segment], there: Sequence[Segment], more: Sequence[Segment]
+        self, here: Sequence[Segment], there: Sequence[Segment], more: Sequence[Row]
     ) -> None:
         if not more and self._same(here, there):
             return
@@ -303,8 +373,8 @@ class Uniter:
             place = msgspec.structs.replace(slices.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
             self._add(entry, ((False, keys.key_of(segment)),))
-        for segment in more:
-            self._add(_fresh(segment), ((True, keys.key_of(segment)),))
+        for row in more:
+            self._add_row(row)
 
     def _same(self, here: Sequence[Segment], there: Sequence[Segment]) -> bool:
         """Return whether the same rows count in the same slices, in the same order.
@@ -322,7 +392,7 @@ class Uniter:
 
     def _add(self, segment: Segment, places: tuple[tuple[bool, str], ...]) -> None:
         if segment.id in self._target.live:  # of slices that get another place
-            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id))
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "moved"))
         self._adds.append(segment)
         self._copies[segment.id] = places
 
@@ -381,6 +451,7 @@ class Uniter:
                 theirs[-1],
                 ours[-1],
             )
+        self._chose = True
         if self._take == "source":
             self._left.append(LeftOut(self._target.uri, f"{what} {old!r}", ours))
             return True

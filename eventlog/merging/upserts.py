@@ -18,12 +18,13 @@ import msgspec
 
 from eventlog.format import keys
 from eventlog.merging.columns import translated
-from eventlog.merging.history import Act, Known, Step, chunks_of, old_rows
+from eventlog.merging.doubles import Doubles
+from eventlog.merging.history import Act, Known, Step, Units, chunks_of, old_rows
 from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
-from eventlog.state.keyed.rule import MergeRule, splits_of
-from eventlog.state.keyed.slices import reach, slice_of, span
+from eventlog.state.keyed.rule import MergeRule
+from eventlog.state.keyed.slices import meet, slice_of, span
 
 # How rows of one key that both sides wrote become one: in any order; the later one is repeated;
 # not at all, since neither order nor repetition may change.
@@ -69,6 +70,7 @@ class KeyedPlanner(Planner):
         self._upper = pair.own is not None and pair.own > pair.origin
         self._seen = max(pair.common, pair.seen)
         self._chunks = {name: list(entries) for name, entries in chunks.items()}
+        self._came: list[Segment] = []  # what comes, in order
         self._met: list[Segment] = []  # what comes late, so that more must come after it
         self._placed: set[str] = set()  # the target's own segments that have their place
         self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
@@ -104,6 +106,7 @@ class KeyedPlanner(Planner):
             self._last = before
             raise
         self._note(step)
+        self._came += carried.adds if carried is not None else ()
         return carried
 
     def _note(self, step: Step) -> None:
@@ -125,13 +128,29 @@ class KeyedPlanner(Planner):
 
     def rest(self) -> Carried | None:
         """Return the target's own transactions that the source has not, once more."""
-        if not self._met or not self._repeats:
-            return None
         found = self._last
-        for act in self._unseen():
+        for act in self._unseen() if self._met and self._repeats else ():
             self._check_above(act, self._past.target if self._past else ())
             found = found.then(self._repeat(act, act.adds, self._dropped))
+        self._came += found.adds
+        self._check_doubles()
         return None if found.is_empty else found
+
+    def _check_doubles(self) -> None:
+        """Refuse what would lie above a unit that both did, and lay below it in one of them."""
+        if self._past is None or self._ties == "none":
+            return
+        source = [act for step in self._steps for act in step.acts]
+        target = [act for step in self._past.target for act in step.acts]
+        doubles = Doubles(source, target) if self._upper else Doubles(target, source)
+        found = doubles.broken(target, self._came) or doubles.broken(source, ())
+        if found is not None:  # against rows-carried-above-a-unit
+            row, unit = found
+            raise Conflict(
+                f"both did the unit of work of version {unit.act.version}, and rows of "
+                f"version {row.act.version} that one of them had before it would lie above it",
+                self._last.version,
+            )
 
     @property
     def _repeats(self) -> bool:
@@ -141,9 +160,19 @@ class KeyedPlanner(Planner):
         """Yield what the target did itself, and the source does not have."""
         if self._past is None:
             raise PastNeeded
+        done = Units(act for step in self._steps for act in step.acts)
         for act in self._alone_acts:
             if act.version > self._seen and not act.merges_slices:
-                yield act
+                # against units-repeated-above-what-came-after
+                if not done.shared(act):
+                    yield act
+                elif act.unit is None:
+                    raise Conflict(
+                        "the target has carried several transactions at once, of which the source "
+                        "has done one itself",
+                        self._last.version,
+                        act.version,
+                    )
 
     def _known(self, act: Act) -> Carried | None:
         """Put a transaction of the target where the source has it, if it comes too early there."""
@@ -189,7 +218,7 @@ class KeyedPlanner(Planner):
             if ours is None or segment.id in self._placed or slice_of(ours).level:
                 continue
             self._placed.add(segment.id)
-            if not any(_meet(segment, other) for other in self._met):
+            if not any(meet(segment, other) for other in self._met):
                 continue
             new = _fresh(msgspec.structs.replace(ours, id=self._renamed(segment.id)))
             adds.append(new)
@@ -260,7 +289,7 @@ class KeyedPlanner(Planner):
         since = (a for step in steps for a in step.acts if seen < a.version < act.version)
         others = (s for a in since if not a.merges_slices for s in a.adds)
         # against overwritten-rows-carried-above
-        if seen < self._pair.common or any(_meet(s, o) for o in others for s in act.adds):
+        if seen < self._pair.common or any(meet(s, o) for o in others for s in act.adds):
             raise Conflict(
                 f"it overwrites rows as of version {seen}, below others that arrived since then in "
                 "the same buckets, and would lie above them where it is carried: read the newest "
@@ -278,10 +307,16 @@ class KeyedPlanner(Planner):
                 raise PastNeeded
             return
         chunks = chunks_of((act,))
-        theirs = [a for step in self._steps for a in step.acts if not self._has_already(a)]
+        acts = [a for step in self._steps for a in step.acts]
+        # against repeated-unit-taken-for-a-new-one
+        theirs = [a for a in acts if not (self._has_already(a) or self._units.shared(a))]
         ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
-        known = Known(self._steps)
-        alone = [a for a in self._alone_acts if a.version > self._seen and not known.has(a)]
+        known, done = Known(self._steps), Units(acts)
+        alone = [
+            a
+            for a in self._alone_acts
+            if a.version > self._seen and not known.has(a) and not done.shared(a)
+        ]
         # against repeated-rows-taken-for-new-ones
         if ours and (old_rows((act,), theirs) or old_rows(ours, alone)):
             raise Conflict(
@@ -299,7 +334,7 @@ class KeyedPlanner(Planner):
         for ours in self._unseen() if act.adds and self._pair.own else ():
             for segment in ours.adds:
                 # against orders-that-differ
-                if any(_meet(segment, other) for other in act.adds):
+                if any(meet(segment, other) for other in act.adds):
                     raise Conflict(
                         f"both wrote rows of the same buckets of chunk {segment.chunk}, and the "
                         "merge rule depends on their order: only `last`, `partial`, and "
@@ -363,7 +398,7 @@ class KeyedPlanner(Planner):
         while todo:
             name = todo.pop()
             made = self._ours.get(name)
-            if made is None or _meet(made, entry):
+            if made is None or meet(made, entry):
                 todo += self._made_of.get(name, ())
                 if name not in self._made_of:
                     found.add(name)
@@ -414,7 +449,7 @@ class KeyedPlanner(Planner):
         first = self._ours.get(self._firsts.of(entry.id))
         gone = (self._ours[drop.id] for drop in act.drops if drop.id in self._ours)
         return first is not None and any(
-            span(s)[0] <= span(first)[0] <= span(s)[1] and _meet(s, first) for s in gone
+            span(s)[0] <= span(first)[0] <= span(s)[1] and meet(s, first) for s in gone
         )
 
 
@@ -422,12 +457,6 @@ def _fresh(entry: Segment) -> Segment:
     """Return the entry of new rows: the commit says their versions."""
     new = msgspec.structs.replace(slice_of(entry), low=None, high=None, level=0, ordinal=None)
     return msgspec.structs.replace(entry, slice=new)
-
-
-def _meet(a: Segment, b: Segment) -> bool:
-    splits = max(splits_of(slice_of(a)), splits_of(slice_of(b)))
-    (first, last), (low, high) = reach(a, splits), reach(b, splits)
-    return a.chunk == b.chunk and first <= high and low <= last
 
 
 def _segments(steps: Sequence[Step]) -> Iterator[Segment]:

@@ -20,6 +20,7 @@ sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `propert
 from support import forked_histories as forked  # noqa: E402 - found by the line before
 from support import united_histories as united  # noqa: E402 - likewise
 from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
+from support.doubled_histories import play_doubled, rare_doubled  # noqa: E402 - likewise
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
 
@@ -29,6 +30,7 @@ KINDS = {
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
     "deep": (play_deep, rare_deep),
+    "doubled": (play_doubled, rare_doubled),
     "held": (play_held, rare_held),
     "keyed-forks": (forked.play_keyed_forks, forked.rare_keyed),
     "united": (united.play_united, united.rare_united),

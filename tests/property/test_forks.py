@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from support.builders import check_sound
 from support.deep_histories import play_deep, rare_deep
+from support.doubled_histories import play_doubled, rare_doubled
 from support.forked_histories import play_forks, play_keyed_forks, rare, rare_keyed
 from support.repeatable import EXAMPLES
 from support.united_histories import (
@@ -24,6 +25,8 @@ SEEDS = (0, 9)
 KEYED_SEEDS = (9,)
 UNITED_SEEDS = (26, 39, 8319)  # the last: a unit that both did, known by way of a third copy
 UNITED_KEYED_SEEDS = (1006, 193, 71039)  # the last settles although segments change places
+# Each fails without one of the rules of units of work that both did.
+DOUBLED_SEEDS = (7, 92, 248)
 LONG = max(EXAMPLES, 300)
 
 
@@ -67,16 +70,25 @@ def test_copies_become_one_again_by_the_commands_that_messages_name(play, seeds)
     assert counts["became one"] == len(seeds)
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", DOUBLED_SEEDS)
+def test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced(seed):
+    history = play_doubled(seed)
+    for side in history.sides:
+        assert fsck(side.handle(), checksums=True).errors == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("play", "too_rare"),
     [
+        (play_doubled, rare_doubled),
         (play_forks, rare),
         (play_keyed_forks, rare_keyed),
         (play_united, rare_united),
         (play_united_keyed, rare_united_keyed),
     ],
-    ids=["", "keyed", "united", "united-keyed"],
+    ids=["doubled", "", "keyed", "united", "united-keyed"],
 )
 def test_hundreds_of_forks(play, too_rare):
     counts = Counter()

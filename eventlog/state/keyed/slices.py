@@ -140,6 +140,13 @@ def finer(first: int, last: int, splits: int) -> tuple[int, int]:
     return first << splits, ((last + 1) << splits) - 1  # against children-left-behind
 
 
+def meet(one: Segment, other: Segment) -> bool:
+    """Return whether two segments may have rows of one bucket, in one chunk."""
+    splits = max(splits_of(slice_of(one)), splits_of(slice_of(other)))
+    (first, last), (low, high) = reach(one, splits), reach(other, splits)
+    return one.chunk == other.chunk and first <= high and low <= last
+
+
 def slice_of(entry: Segment | Add) -> Slice:
     """Return the place of a segment of a keyed table.
 

@@ -609,6 +609,51 @@ def test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away(replaced, way):
     assert winners == ({"c"} if replaced else {"c", "t"})
 
 
+def told(sides, story):
+    """Have copies do what a story says: "a x" upserts x for key 1, "a>b" merges a into b.
+
+    A word in capitals is a unit of work.
+    """
+    for event in story.split(", "):
+        if ">" in event:
+            source, target = event.split(">")
+            replication.merge(sides[source], sides[target])
+        else:
+            name, word = event.split()
+            unit = {"app_id": word, "app_seq": 1} if word.isupper() else {}
+            given = pa.Table.from_pylist([{"k": 1, "at": 0, "v": word, "w": None}], SCHEMA)
+            upsert(sides[name], given, **unit)
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize(
+    ("story", "wanted"),
+    [
+        ("a early, a UNIT, b UNIT", "UNIT"),
+        ("a early, b other, a UNIT, b UNIT", "UNIT"),
+        ("a early, b other, a UNIT, b UNIT, b late", "late"),
+        ("b UNIT, a early, a>b, a UNIT", "UNIT"),
+    ],
+)
+def test_g4_what_a_unit_of_work_that_both_did_has_replaced_stays_replaced(story, wanted):
+    for turn in (1, -1):
+        table = keyed()
+        put(table, (1, "old", None))
+        one, two = cut_off(table)[::turn]
+        told({"a": one, "b": two}, story)
+        assert merged_both_ways(one, two, rounds=2) == {1: (wanted, None)}
+
+
+@pytest.mark.hazard("G4")
+def test_g4_units_of_work_in_two_orders_come_out_alike():
+    for turn in (1, -1):
+        table = keyed()
+        put(table, (1, "old", None))
+        one, two = cut_off(table)[::turn]
+        told({"a": one, "b": two}, "a FIRST, a SECOND, b SECOND, b FIRST")
+        assert merged_both_ways(one, two, rounds=2)[1][0] in {"FIRST", "SECOND"}
+
+
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))
