@@ -6,7 +6,7 @@ of the two had when it did the unit lies below it, wherever it comes to lie (R19
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -86,7 +86,13 @@ class Doubles:
                 self._firsts.note(name)
         self._lower = {id(act) for act in lower}
         self._numbers = {id(act): n for acts in (lower, upper) for n, act in enumerate(acts)}
-        self._units = {**_units(lower, twins), **_units(upper, twins)}
+        # against rows-of-before-repeated-above-a-unit
+        old = [r for act in (*lower, *upper) for r in _rows(act) if self._is_old(r.segment)]
+        self._units = {**_units(lower, twins, old), **_units(upper, twins, old)}
+
+    def _is_old(self, segment: Segment) -> bool:
+        """Return whether rows repeat some that both had when they parted."""
+        return repeats(self._firsts.of(segment.id))
 
     def broken(
         self, acts: Iterable[Act], more: Iterable[Segment], chunks: Collection[str] | None = None
@@ -277,14 +283,26 @@ def _raised(
     return above
 
 
-def _units(acts: Iterable[Act], twins: Mapping[int, Sequence[Act]]) -> dict[int, Unit]:
+def _rows(act: Act) -> Iterator[Row]:
+    """Yield the rows that a log got with a transaction."""
+    for segment in act.adds if not act.merges_slices else ():
+        if span(segment)[0] == act.version:  # else they have an older place
+            yield Row(act, segment)
+
+
+def _units(
+    acts: Iterable[Act], twins: Mapping[int, Sequence[Act]], old: Iterable[Row]
+) -> dict[int, Unit]:
     """Return the units of a log that both did, by the identity of what did one.
 
     Args:
         acts: what the log did, in order.
         twins: likewise, what did it in the other log.
+        old: rows that both had before.
     """
     log: dict[str, list[Row]] = {}
+    for row in old:
+        log.setdefault(row.segment.chunk, []).append(row)
     found: dict[int, Unit] = {}
     for act in acts:
         if act.merges_slices:
@@ -295,7 +313,7 @@ def _units(acts: Iterable[Act], twins: Mapping[int, Sequence[Act]]) -> dict[int,
             segments = tuple(s for one in same for s in one.adds if not repeats(s.id))
             before = {chunk: len(rows) for chunk, rows in log.items()}
             found[id(act)] = Unit(act, twins[id(act)], segments, log, before)
-        for segment in act.adds:
-            if span(segment)[0] == act.version and not repeats(segment.id):
-                log.setdefault(segment.chunk, []).append(Row(act, segment))
+        for row in _rows(act):
+            if not repeats(row.segment.id):
+                log.setdefault(row.segment.chunk, []).append(row)
     return found

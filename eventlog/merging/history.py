@@ -337,9 +337,7 @@ def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:
         new: all of that log that the other one does not have.
     """
     added = {s.id for act in new if not act.merges_slices for s in act.adds}
-    # A state with drops has rows in other places, under new ids.
-    # against unit-that-a-union-repeats-taken-for-new-rows
-    plain = (act for act in acts if not (act.merges_slices or (act.is_state and act.drops)))
+    plain = (act for act in acts if not (act.merges_slices or act.is_state))
     ids = {s.id for act in plain for s in act.adds if repeats(s.id)}
     own = {i for i in added if not repeats(i)}
     return ids - repeated(ids | added, own)

@@ -130,13 +130,6 @@ MERGES = (
         "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
     ),
     mutant(
-        "unit-that-a-union-repeats-taken-for-new-rows",
-        "R19.10 G4",
-        "a unit of work that a union repeats is no new row",
-        becomes("(act for act in acts if not (act.merges_slices or act.is_state))"),
-        "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
-    ),
-    mutant(
         "unit-repeated-above-what-came-after",
         "R19.10 G4",
         "a union repeats no unit of work above what one of the logs did after it",
@@ -148,7 +141,14 @@ MERGES = (
         "R19.8 G4",
         "rows that a merge repeats with a unit of work are not its rows",
         becomes("tuple(s for one in same for s in one.adds)"),
-        "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
+        "test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third",
+    ),
+    mutant(
+        "rows-of-before-repeated-above-a-unit",
+        "R19.8 G4",
+        "what both had when they parted lies below the units of work that both did",
+        becomes("[]"),
+        "test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third",
     ),
     mutant(
         "order-of-a-union-questioned",

@@ -654,6 +654,16 @@ def test_g4_units_of_work_in_two_orders_come_out_alike():
         assert merged_both_ways(one, two, rounds=2)[1][0] in {"FIRST", "SECOND"}
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", [1, 3])  # the order of the names of the origins depends on it
+def test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third(seed):
+    table = keyed(properties={"user.seed": str(seed)})
+    put(table, (1, "old", None))
+    sides = dict(zip("abc", cut_off(table, 3), strict=True))
+    told(sides, "c early, c>b, a UNIT, c UNIT, a>b, b>c, c>b, b>a, a>b, b>c")
+    assert [shown(side)[1][0] for side in sides.values()] == ["UNIT"] * 3
+
+
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))
