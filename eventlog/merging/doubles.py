@@ -13,10 +13,30 @@ from itertools import accumulate
 from eventlog.merging.history import Act, Units
 from eventlog.model.records import Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
-from eventlog.state.keyed.slices import meet, slice_of, span
+from eventlog.state.keyed.rule import splits_of
+from eventlog.state.keyed.slices import meet, reach, slice_of, span
 
-_MOVES = 1_000  # of units, until an order is given up
+_PASSES = 8  # through all units, until an order is given up
 _BELOW = -1  # the place of rows of whose order nothing is to be decided
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where rows of a segment may lie.
+
+    Attributes:
+        chunk: the time chunk.
+        first: the first bucket.
+        last: the last one.
+    """
+
+    chunk: str
+    first: int
+    last: int
+
+    def meets(self, other: Extent) -> bool:
+        """Return whether both may have rows of one bucket."""
+        return self.first <= other.last and other.first <= self.last and self.chunk == other.chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +45,13 @@ class Row:
 
     Attributes:
         act: with which transaction.
-        segment: their segment.
+        names: the ids that they may have, without those that repeat one of these.
+        extent: where they lie.
     """
 
     act: Act
-    segment: Segment
+    names: tuple[str, ...]
+    extent: Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +61,14 @@ class Unit:
     Attributes:
         act: what did it.
         twins: what did it in the other log.
-        segments: its rows, of both.
+        segments: its rows, of both: names and extents.
         log: what its log got, by chunk, in order.
         before: of each chunk, how many of these it got before the unit.
     """
 
     act: Act
     twins: Sequence[Act]
-    segments: tuple[Segment, ...]
+    segments: Mapping[str, Extent]
     log: Mapping[str, Sequence[Row]]
     before: Mapping[str, int]
 
@@ -54,6 +76,12 @@ class Unit:
     def is_alone(self) -> bool:
         """Whether the segments have its rows alone."""
         return all(act.unit is not None for act in (self.act, *self.twins))
+
+    @property
+    def chunks(self) -> list[str]:
+        """The chunks in which rows may belong below it."""
+        chunks = dict.fromkeys(extent.chunk for extent in self.segments.values())
+        return [chunk for chunk in chunks if chunk in self.before]
 
     def rows(self, chunk: str) -> Sequence[Row]:
         """Return the rows of a chunk that belong below it."""
@@ -72,27 +100,61 @@ class Doubles:
         self._firsts = Firsts()
         self._commits = {act.commit for act in (*lower, *upper)}
         self._units: dict[int, Unit] = {}  # by the identity of what did one
+        self._twins: dict[int, list[Act]] = {}
         units = Units(lower)
-        twins: dict[int, list[Act]] = {}
         for act in upper:
             for done in units.shared(act) if act.units else ():
                 if done.originals.keys().isdisjoint(act.originals):
-                    twins.setdefault(id(act), []).append(done)
-                    twins.setdefault(id(done), []).append(act)
-        if not twins:
+                    self._twins.setdefault(id(act), []).append(done)
+                    self._twins.setdefault(id(done), []).append(act)
+        if not self._twins:
             return
+        every = [s for act in (*lower, *upper) if not act.merges_slices for s in act.adds]
+        self._splits = max((splits_of(slice_of(s)) for s in every), default=0)
         for act in (*lower, *upper):
             for name in (*(d.id for d in act.drops), *(s.id for s in act.adds)):
                 self._firsts.note(name)
         self._lower = {id(act) for act in lower}
         self._numbers = {id(act): n for acts in (lower, upper) for n, act in enumerate(acts)}
         # against rows-of-before-repeated-above-a-unit
-        old = [r for act in (*lower, *upper) for r in _rows(act) if self._is_old(r.segment)]
-        self._units = {**_units(lower, twins, old), **_units(upper, twins, old)}
+        old = [r for act in (*lower, *upper) for r in self._rows(act) if repeats(r.names[0])]
+        self._units = self._done(lower, old) | self._done(upper, old)
 
-    def _is_old(self, segment: Segment) -> bool:
-        """Return whether rows repeat some that both had when they parted."""
-        return repeats(self._firsts.of(segment.id))
+    def _rows(self, act: Act) -> Iterator[Row]:
+        """Yield the rows that a log got with a transaction."""
+        forms = [s for one in self._twins.get(id(act), ()) for s in one.adds]
+        for segment in act.adds if not act.merges_slices else ():
+            if span(segment)[0] == act.version:  # else they have an older place
+                same = (s for s in forms if meet(s, segment))
+                names = tuple(self._firsts.of(s.id) for s in (segment, *same))
+                yield Row(act, names, self._extent(segment))
+
+    def _extent(self, segment: Segment) -> Extent:
+        return Extent(segment.chunk, *reach(segment, self._splits))
+
+    def _done(self, acts: Iterable[Act], old: Iterable[Row]) -> dict[int, Unit]:
+        """Return the units of a log that both did, by the identity of what did one.
+
+        Args:
+            acts: what the log did, in order.
+            old: rows that both had before.
+        """
+        log: dict[str, list[Row]] = {}
+        for row in old:
+            log.setdefault(row.extent.chunk, []).append(row)
+        found: dict[int, Unit] = {}
+        for act in acts:
+            twins = self._twins.get(id(act), ())
+            if twins:
+                # against repeated-rows-taken-for-the-unit
+                rows = [s for one in (act, *twins) for s in one.adds if not repeats(s.id)]
+                segments = {self._firsts.of(s.id): self._extent(s) for s in rows}
+                before = {chunk: len(rows) for chunk, rows in log.items()}
+                found[id(act)] = Unit(act, twins, segments, log, before)
+            for segment, row in zip(_placed(act), self._rows(act), strict=True):
+                if not repeats(segment.id):
+                    log.setdefault(segment.chunk, []).append(row)
+        return found
 
     def broken(
         self, acts: Iterable[Act], more: Iterable[Segment], chunks: Collection[str] | None = None
@@ -106,8 +168,12 @@ class Doubles:
         """
         if not self._units:
             return None
-        found = self._broken([*self._undecided(acts), *more], chunks)
-        return None if found is None else found[:2]
+        order = _Order(self._firsts, [*self._undecided(acts), *more])
+        for unit in self._units.values():
+            found = self._above(unit, order, chunks)
+            if found is not None:
+                return found[0], unit
+        return None
 
     def above(
         self,
@@ -131,47 +197,43 @@ class Doubles:
             Segments of the log, and new ones, in order; None if there is no such order.
         """
         had = [s for s in self._undecided(acts) if s.chunk in chunks]
-        order = [*had, *new]
-        fresh = {s.id for s in new}
-        for _ in range(_MOVES):
-            found = self._broken(order, chunks)
-            if found is None:
+        order, fresh = _Order(self._firsts, [*had, *new]), {s.id for s in new}
+        for _ in range(_PASSES):
+            before = order
+            for unit in self._units.values():
+                found = self._above(unit, order, chunks)
+                if found is None:
+                    continue
+                moved = self._moved(order, unit, found[1], fresh)
+                if moved == order.segments or not unit.is_alone:
+                    return None
+                order = _Order(self._firsts, moved)
+            if order is before:
                 lost = self._overtaken(order, acts) or self._overtaken(order, others)
-                return None if lost else _raised(order, had, fresh)
-            _, unit, at = found
-            moved = self._moved(order, unit, at, fresh)
-            if moved == order or not unit.is_alone:
-                break
-            order = moved
+                return None if lost else self._raised(order.segments, had, fresh)
         return None
 
-    def _broken(
-        self, order: Sequence[Segment], chunks: Collection[str] | None
-    ) -> tuple[Row, Unit, int] | None:
-        """Return rows that lie above a unit that they belong below, and their place."""
-        places = {self._firsts.of(s.id): n for n, s in enumerate(order)}
-        at: dict[int, list[int]] = {}  # the places of the rows of a chunk in a log
-        highest: dict[int, list[int]] = {}
-        for unit in self._units.values():
-            for segment in unit.segments:
-                chunk = segment.chunk
-                if not unit.rows(chunk) or (chunks is not None and chunk not in chunks):
+    def _above(
+        self, unit: Unit, order: _Order, chunks: Collection[str] | None
+    ) -> tuple[Row, int] | None:
+        """Return the highest rows that lie above a unit and belong below it, and their place."""
+        found: tuple[Row, int] | None = None
+        units = [(order.places.get(n, _BELOW), extent) for n, extent in unit.segments.items()]
+        for chunk in unit.chunks:
+            mine = [(place, extent) for place, extent in units if extent.chunk == chunk]
+            lowest = min(place for place, _ in mine)
+            if chunks is not None and chunk not in chunks:
+                continue
+            if order.highest(unit.log[chunk])[unit.before[chunk] - 1] <= lowest:
+                continue
+            for row in unit.rows(chunk):
+                at = order.place(row)
+                if at <= (lowest if found is None else max(lowest, found[1])):
                     continue
-                rows, place = unit.log[chunk], places.get(self._firsts.of(segment.id), _BELOW)
-                if id(rows) not in at:
-                    found = at[id(rows)] = [self._place(row, places) for row in rows]
-                    highest[id(rows)] = [*accumulate(found, max)]
-                if highest[id(rows)][unit.before[chunk] - 1] <= place:
-                    continue
-                for row, n in zip(unit.rows(chunk), at[id(rows)], strict=False):
-                    if n > place and self._is_above(row, n, unit, places):
-                        return row, unit, n
-        return None
-
-    def _is_above(self, row: Row, at: int, unit: Unit, places: Mapping[str, int]) -> bool:
-        met = (s for s in unit.segments if meet(s, row.segment))
-        top = max((places.get(self._firsts.of(s.id), _BELOW) for s in met), default=at)
-        return at > top and self._counts(row, unit)
+                met = (place for place, extent in mine if extent.meets(row.extent))
+                if at > max(met, default=at) and self._counts(row, unit):
+                    found = row, at
+        return found
 
     def _counts(self, row: Row, unit: Unit) -> bool:
         """Return whether rows lie below a unit although the other log may have them above it.
@@ -191,27 +253,21 @@ class Doubles:
     def _number(self, act: Act) -> int:
         return self._numbers[id(act)]
 
-    def _place(self, row: Row, places: Mapping[str, int]) -> int:
-        """Return the place of rows, by whichever of the two logs they come."""
-        unit = self._units.get(id(row.act))
-        forms = [s for s in unit.segments if meet(s, row.segment)] if unit is not None else []
-        return max(places.get(self._firsts.of(s.id), _BELOW) for s in (row.segment, *forms))
-
-    def _overtaken(self, order: Sequence[Segment], acts: Iterable[Act]) -> bool:
+    def _overtaken(self, order: _Order, acts: Iterable[Act]) -> bool:
         """Return whether a unit lies above rows that came above it in a log."""
-        places = {self._firsts.of(s.id): n for n, s in enumerate(order)}
-        units: list[tuple[int, Segment, Unit]] = []
+        units: list[tuple[int, Extent, Unit]] = []
         for act in acts:
             unit = self._units.get(id(act))
             for segment in act.adds if units and unit is None and not act.merges_slices else ():
-                at = places.get(self._firsts.of(segment.id), len(order))
+                at = order.places.get(self._firsts.of(segment.id), len(order.segments))
+                extent = self._extent(segment)
                 for place, other, of in units:
                     # against unit-repeated-above-what-came-after
-                    if place > at and meet(other, segment) and not self._belongs(segment, of):
+                    if place > at and extent.meets(other) and not self._belongs(segment, of):
                         return True
             if unit is not None:
-                found = ((places.get(self._firsts.of(s.id), _BELOW), s) for s in unit.segments)
-                units += ((place, s, unit) for place, s in found)
+                rows = unit.segments.items()
+                units += ((order.places.get(name, _BELOW), extent, unit) for name, extent in rows)
         return False
 
     def _belongs(self, segment: Segment, unit: Unit) -> bool:
@@ -220,25 +276,42 @@ class Doubles:
 
     def _below(self, unit: Unit, chunks: Collection[str]) -> set[str]:
         """Return the rows that belong below a unit."""
-        units = (self._units[id(act)] for act in (unit.act, *unit.twins))
-        return {self._firsts.of(r.segment.id) for u in units for c in chunks for r in u.rows(c)}
+        units = [self._units[id(act)] for act in (unit.act, *unit.twins)]
+        return {row.names[0] for u in units for chunk in chunks for row in u.rows(chunk)}
 
-    def _moved(
-        self, order: Sequence[Segment], unit: Unit, at: int, fresh: Collection[str]
-    ) -> list[Segment]:
+    def _moved(self, order: _Order, unit: Unit, at: int, fresh: Collection[str]) -> list[Segment]:
         """Return the order with the unit above a row, and above it what lay above the unit."""
-        names = {self._firsts.of(s.id) for s in unit.segments}
-        below = self._below(unit, {s.chunk for s in order})
+        below = self._below(unit, unit.chunks)
         stay: list[Segment] = []
         move: list[Segment] = []
-        for segment in order[:at]:
-            name = self._firsts.of(segment.id)
-            follows = any(meet(segment, other) for other in move)
-            if name in names or (follows and name not in below and segment.id not in fresh):
+        extents: set[Extent] = set()
+        for segment, name in zip(order.segments[:at], order.names, strict=False):
+            extent = self._extent(segment)
+            free = name not in below and segment.id not in fresh
+            if name in unit.segments or (free and any(map(extent.meets, extents))):
                 move.append(segment)
+                extents.add(extent)
             else:
                 stay.append(segment)
-        return [*stay, order[at], *move, *order[at + 1 :]]
+        return [*stay, order.segments[at], *move, *order.segments[at + 1 :]]
+
+    def _raised(
+        self, order: Sequence[Segment], had: Sequence[Segment], fresh: Collection[str]
+    ) -> list[Segment]:
+        """Return what has to come above rows that a log had, so that all have this order."""
+        places = {s.id: n for n, s in enumerate(had)}
+        above: list[Segment] = []
+        raised: set[Extent] = set()
+        passed: dict[Extent, int] = {}  # the highest place
+        for segment in order:
+            at, extent = places.get(segment.id, 0), self._extent(segment)
+            late = any(n > at and extent.meets(other) for other, n in passed.items())
+            if segment.id in fresh or late or any(map(extent.meets, raised)):
+                above.append(segment)
+                raised.add(extent)
+            else:
+                passed[extent] = max(at, passed.get(extent, at))
+        return above
 
     def _undecided(self, acts: Iterable[Act]) -> list[Segment]:
         """Return the rows of a log of whose order nobody has decided, the last form of each."""
@@ -246,15 +319,15 @@ class Doubles:
         for act in acts:
             if act.merges_slices:
                 continue
-            adds = [s for s in act.adds if span(s)[0] == act.version]  # others have an older place
+            adds = _placed(act)
             # against order-of-a-union-questioned
             if act.is_state and act.carried and act.carried.commit in self._commits:
                 found = {}
             elif act.is_state and act.drops:
                 gone = {drop.chunk for drop in act.drops}
                 found = {name: s for name, s in found.items() if s.chunk not in gone}
-                placed = (s for s in act.adds if span(s)[0] != act.version)
-                adds = [*sorted((s for s in placed if not slice_of(s).level), key=_order), *adds]
+                older = (s for s in act.adds if span(s)[0] != act.version)
+                adds = [*sorted((s for s in older if not slice_of(s).level), key=_place), *adds]
             for segment in adds:
                 name = self._firsts.of(segment.id)
                 found.pop(name, None)
@@ -262,58 +335,38 @@ class Doubles:
         return list(found.values())
 
 
-def _order(segment: Segment) -> tuple[int, int]:
-    return span(segment)[0], slice_of(segment).ordinal or 0
+class _Order:
+    """An order of segments.
 
-
-def _raised(
-    order: Sequence[Segment], had: Sequence[Segment], fresh: Collection[str]
-) -> list[Segment]:
-    """Return what has to come above rows that a log had, so that all have this order."""
-    places = {s.id: n for n, s in enumerate(had)}
-    above: list[Segment] = []
-    passed: list[Segment] = []
-    for segment in order:
-        at = places.get(segment.id, 0)
-        late = any(places[s.id] > at and meet(s, segment) for s in passed)
-        if segment.id in fresh or late or any(meet(s, segment) for s in above):
-            above.append(segment)
-        else:
-            passed.append(segment)
-    return above
-
-
-def _rows(act: Act) -> Iterator[Row]:
-    """Yield the rows that a log got with a transaction."""
-    for segment in act.adds if not act.merges_slices else ():
-        if span(segment)[0] == act.version:  # else they have an older place
-            yield Row(act, segment)
-
-
-def _units(
-    acts: Iterable[Act], twins: Mapping[int, Sequence[Act]], old: Iterable[Row]
-) -> dict[int, Unit]:
-    """Return the units of a log that both did, by the identity of what did one.
-
-    Args:
-        acts: what the log did, in order.
-        twins: likewise, what did it in the other log.
-        old: rows that both had before.
+    Attributes:
+        segments: the segments, the lowest first.
+        names: their names.
+        places: of each name the place.
     """
-    log: dict[str, list[Row]] = {}
-    for row in old:
-        log.setdefault(row.segment.chunk, []).append(row)
-    found: dict[int, Unit] = {}
-    for act in acts:
-        if act.merges_slices:
-            continue
-        if id(act) in twins:
-            same = (act, *twins[id(act)])
-            # against repeated-rows-taken-for-the-unit
-            segments = tuple(s for one in same for s in one.adds if not repeats(s.id))
-            before = {chunk: len(rows) for chunk, rows in log.items()}
-            found[id(act)] = Unit(act, twins[id(act)], segments, log, before)
-        for row in _rows(act):
-            if not repeats(row.segment.id):
-                log.setdefault(row.segment.chunk, []).append(row)
-    return found
+
+    def __init__(self, firsts: Firsts, segments: list[Segment]) -> None:
+        self.segments = segments
+        self.names = [firsts.of(segment.id) for segment in segments]
+        self.places = {name: place for place, name in enumerate(self.names)}
+        self._highest: dict[int, list[int]] = {}
+
+    def place(self, row: Row) -> int:
+        """Return the place of rows, by whichever of the two logs they come."""
+        return max(self.places.get(name, _BELOW) for name in row.names)
+
+    def highest(self, rows: Sequence[Row]) -> list[int]:
+        """Return for each number of rows the highest place of the first ones."""
+        if id(rows) not in self._highest:
+            self._highest[id(rows)] = [*accumulate(map(self.place, rows), max)]
+        return self._highest[id(rows)]
+
+
+def _placed(act: Act) -> list[Segment]:
+    """Return the rows of a transaction that lie at its version."""
+    if act.merges_slices:
+        return []
+    return [s for s in act.adds if span(s)[0] == act.version]
+
+
+def _place(segment: Segment) -> tuple[int, int]:
+    return span(segment)[0], slice_of(segment).ordinal or 0

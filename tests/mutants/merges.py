@@ -140,7 +140,7 @@ MERGES = (
         "repeated-rows-taken-for-the-unit",
         "R19.8 G4",
         "rows that a merge repeats with a unit of work are not its rows",
-        becomes("tuple(s for one in same for s in one.adds)"),
+        becomes("[s for one in (act, *twins) for s in one.adds]"),
         "test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third",
     ),
     mutant(

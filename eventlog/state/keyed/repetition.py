@@ -7,6 +7,7 @@ No I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from eventlog.format import codec
 
@@ -21,6 +22,7 @@ def again(token: str, segment_id: str) -> str:
     return token[:8] + _told(token[:8])[:8] + _told(segment_id)[:16]
 
 
+@lru_cache(2**14)
 def repeats(segment_id: str) -> bool:
     """Return whether a segment repeats another one, by its id."""
     return segment_id[8:16] == _told(segment_id[:8])[:8]
