@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from eventlog.merging.history import Act, Units
+from eventlog.merging.history import Act, Units, dropped
 from eventlog.model.records import Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
 from eventlog.state.keyed.rule import splits_of
@@ -123,11 +123,10 @@ class Doubles:
     def _rows(self, act: Act) -> Iterator[Row]:
         """Yield the rows that a log got with a transaction."""
         forms = [s for one in self._twins.get(id(act), ()) for s in one.adds]
-        for segment in act.adds if not act.merges_slices else ():
-            if span(segment)[0] == act.version:  # else they have an older place
-                same = (s for s in forms if meet(s, segment))
-                names = tuple(self._firsts.of(s.id) for s in (segment, *same))
-                yield Row(act, names, self._extent(segment))
+        for segment in _rows_of(act):
+            same = (s for s in forms if meet(s, segment))
+            names = tuple(self._firsts.of(s.id) for s in (segment, *same))
+            yield Row(act, names, self._extent(segment))
 
     def _extent(self, segment: Segment) -> Extent:
         return Extent(segment.chunk, *reach(segment, self._splits))
@@ -151,7 +150,7 @@ class Doubles:
                 segments = {self._firsts.of(s.id): self._extent(s) for s in rows}
                 before = {chunk: len(rows) for chunk, rows in log.items()}
                 found[id(act)] = Unit(act, twins, segments, log, before)
-            for segment, row in zip(_placed(act), self._rows(act), strict=True):
+            for segment, row in zip(_rows_of(act), self._rows(act), strict=True):
                 if not repeats(segment.id):
                     log.setdefault(segment.chunk, []).append(row)
         return found
@@ -210,7 +209,10 @@ class Doubles:
                 order = _Order(self._firsts, moved)
             if order is before:
                 lost = self._overtaken(order, acts) or self._overtaken(order, others)
-                return None if lost else self._raised(order.segments, had, fresh)
+                raised = self._raised(order.segments, had, fresh)
+                gone = {self._firsts.of(name) for name in dropped(acts)}
+                kept = (s for s in raised if s.id in fresh or self._firsts.of(s.id) not in gone)
+                return None if lost else list(kept)
         return None
 
     def _above(
@@ -315,24 +317,27 @@ class Doubles:
 
     def _undecided(self, acts: Iterable[Act]) -> list[Segment]:
         """Return the rows of a log of whose order nobody has decided, the last form of each."""
-        found: dict[str, Segment] = {}
+        found: list[tuple[int, str, Segment]] = []  # above which version, and the name
         for act in acts:
             if act.merges_slices:
                 continue
-            adds = _placed(act)
+            adds = list(act.adds)
             # against order-of-a-union-questioned
             if act.is_state and act.carried and act.carried.commit in self._commits:
-                found = {}
+                found, adds = [], []
             elif act.is_state and act.drops:
                 gone = {drop.chunk for drop in act.drops}
-                found = {name: s for name, s in found.items() if s.chunk not in gone}
-                older = (s for s in act.adds if span(s)[0] != act.version)
-                adds = [*sorted((s for s in older if not slice_of(s).level), key=_place), *adds]
+                found = [one for one in found if one[2].chunk not in gone]
+                adds = sorted((s for s in adds if not slice_of(s).level), key=_place)
+            names = {self._firsts.of(s.id) for s in adds}
+            found = [one for one in found if one[1] not in names]
             for segment in adds:
-                name = self._firsts.of(segment.id)
-                found.pop(name, None)
-                found[name] = segment
-        return list(found.values())
+                low = span(segment)[0] if not act.is_state else act.version
+                at = len(found)
+                while at and found[at - 1][0] > low:  # rows of an overwrite lie lower
+                    at -= 1
+                found.insert(at, (low, self._firsts.of(segment.id), segment))
+        return [segment for _, _, segment in found]
 
 
 class _Order:
@@ -361,11 +366,13 @@ class _Order:
         return self._highest[id(rows)]
 
 
-def _placed(act: Act) -> list[Segment]:
-    """Return the rows of a transaction that lie at its version."""
+def _rows_of(act: Act) -> list[Segment]:
+    """Return the new rows of a transaction."""
     if act.merges_slices:
         return []
-    return [s for s in act.adds if span(s)[0] == act.version]
+    if act.is_state:
+        return [s for s in act.adds if span(s)[0] == act.version]  # others have an older place
+    return list(act.adds)
 
 
 def _place(segment: Segment) -> tuple[int, int]:

@@ -329,6 +329,32 @@ def chunks_of(acts: Iterable[Act]) -> set[str]:
     return {c for a in acts for c in (*(s.chunk for s in a.adds), *(d.chunk for d in a.drops))}
 
 
+def dropped(acts: Iterable[Act]) -> dict[str, Act]:
+    """Return the segments that a log has no more, and what dropped their rows.
+
+    Rewrites keep the rows, and states that two logs were made one by tell nothing of them.
+
+    Args:
+        acts: what the log did, in order.
+    """
+    made: dict[str, list[str]] = {}
+    gone: dict[str, Act] = {}
+    for act in acts:
+        if act.merges_slices or act.rewrites:
+            for segment in act.adds:
+                inputs = [drop.id for drop in act.drops if drop.chunk == segment.chunk]
+                made[segment.id] = inputs
+        elif not act.is_state:
+            todo = [drop.id for drop in act.drops]
+            while todo:
+                name = todo.pop()
+                todo += made.get(name, ())
+                gone[name] = act
+            for segment in act.adds:
+                gone.pop(segment.id, None)
+    return gone
+
+
 def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:
     """Return the segments that transactions added, and that repeat what the other log had.
 

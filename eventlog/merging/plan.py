@@ -241,9 +241,22 @@ class Planner:
         """Return what has to be committed with the last of them; None if nothing has."""
         return None
 
-    def _known(self, act: Act) -> Carried | None:  # noqa: ARG002 - of keyed tables
+    def _known(self, act: Act) -> Carried | None:
         """Return what is to be committed where the target has what a transaction did."""
-        return None
+        if self._unit is None or self._rows is None or not act.drops:
+            return None
+        try:
+            # against rows-before-a-unit-kept
+            gone = self._rows.remaining(act, self._live)
+        except Differs as differs:
+            raise Conflict(
+                f"it drops rows by a unit of work that both did, and the target {differs.reason}",
+                act.version,
+                differs.version,
+            ) from None
+        self._live.difference_update(gone)
+        drops = tuple((i, self._rows.chunks[i]) for i in gone)
+        return Carried(act.version, "", drops=drops) if drops else None
 
     @staticmethod
     def _count(counts: dict[int, int], act: Act, number: int) -> None:

@@ -141,6 +141,26 @@ class Rows:
                 raise Differs("does not have them")
         return found
 
+    def remaining(self, act: Act, live: Collection[str]) -> list[str]:
+        """Return what the target has live of the rows that a unit of work dropped at the source.
+
+        The target did that unit, too, and had not these rows then.
+
+        Args:
+            act: what the source did, before it is noted.
+            live: ids that the target has live.
+
+        Raises:
+            Differs: the target has other rows together with them.
+        """
+        found = [drop.id for drop in act.drops if drop.id in live]
+        for drop in act.drops:
+            group = self._members[self._find(drop.id)]
+            rest = [m for m in group if m in live and m not in found and not self._at_source(m)]
+            if drop.id not in live and rest:
+                found += self.counterpart(act, [drop.id], live)
+        return list(dict.fromkeys(found))
+
     def _at_source(self, segment_id: str) -> bool:
         there = segment_id in self._arrived or segment_id not in self._made
         return there and segment_id not in self._gone

@@ -8,7 +8,7 @@ choose, and what the other side did there is left out (FORMAT.md R19.10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +26,7 @@ from eventlog.merging.history import (
     Runs,
     Units,
     chunks_of,
+    dropped,
     old_rows,
     union,
 )
@@ -194,6 +195,11 @@ class Uniter:
         lower, upper_ = (source, target) if upper else (target, source)
         self._doubles = Doubles(lower.acts, upper_.acts) if ordered else None
         self._crossed = _crossed(source, self._theirs, target, self._ours)
+        # What one of the two dropped by a unit of work that both did, of the rows that both had.
+        self._dropped = {
+            "source": _dropped(source, self._here, target),
+            "target": _dropped(target, self._there, source),
+        }
         self._adds: list[Segment] = []
         self._drops: list[Segment] = []
         self._copies: dict[str, tuple[tuple[bool, str], ...]] = {}
@@ -244,15 +250,20 @@ class Uniter:
             [act for act in acts if act.commit not in self._crossed]
             for acts in (self._theirs, self._ours)
         )
-        theirs = _new(self._source, self._target, their_acts, self._here, chunks)
-        ours = _new(self._target, self._source, our_acts, self._there, chunks)
+        theirs, ours = (
+            _new(one, other, acts, units, chunks, undone=self._dropped[name])
+            for one, other, acts, units, name in (
+                (self._source, self._target, their_acts, self._here, "source"),
+                (self._target, self._source, our_acts, self._there, "target"),
+            )
+        )
         for base, new in self._ways(theirs, ours):
             rows = self._above(base, new, chunks)
             if rows is None:
                 continue
             if base == "source":
                 self._become(chunks, rows)
-            elif rows:
+            else:
                 self._beside(chunks, rows)
             return
         if self._take == "source":
@@ -301,6 +312,9 @@ class Uniter:
         one, other = (
             (self._source, self._target) if base == "source" else (self._target, self._source)
         )
+        gone = self._dropped["target" if base == "source" else "source"]
+        if not chunks.isdisjoint(_merged(one, other, gone)):
+            return None
         fresh = {s.id for s in new}
         rows: Sequence[Segment] | None = new
         # against rows-united-above-a-unit
@@ -326,6 +340,10 @@ class Uniter:
 
     def _beside(self, chunks: frozenset[str], rows: Sequence[Row]) -> None:
         """The target keeps its segments of these chunks, and gets those rows."""
+        gone = [s for i, s in self._target.live.items() if i in self._dropped["source"]]
+        self._drops += (s for s in gone if s.chunk in chunks)
+        if not rows:
+            return
         self._pure = False
         for row in rows:
             if row.again or row.segment.id not in self._target.live:
@@ -343,7 +361,11 @@ class Uniter:
     def _become(self, chunks: frozenset[str], more: Sequence[Row]) -> None:
         """The target gets the source's segments of these chunks, and these rows."""
         here = [s for s in self._target.live.values() if s.chunk in chunks]
-        there = [s for s in self._source.live.values() if s.chunk in chunks]
+        there = [
+            s
+            for s in self._source.live.values()
+            if s.chunk in chunks and s.id not in self._dropped["target"]
+        ]
         self._pure &= not more
         self._still |= chunks
         if self._keyed:
@@ -393,6 +415,8 @@ class Uniter:
     def _add(self, segment: Segment, places: tuple[tuple[bool, str], ...]) -> None:
         if segment.id in self._target.live:  # of slices that get another place
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "moved"))
+        while segment.id in self._copies:  # another form of the same rows is there
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "again"))
         self._adds.append(segment)
         self._copies[segment.id] = places
 
@@ -570,12 +594,48 @@ def _crossed(one: Side, its: Sequence[Act], other: Side, others: Sequence[Act]) 
     return set().union(*found) if all(found) else set()  # against crossed-unions-taken-for-changes
 
 
-def _new(one: Side, other: Side, acts: Sequence[Act], units: Units, chunks: frozenset[str]) -> _New:
-    """Return what one log did to these chunks, and the other one, with its units, has not."""
+def _dropped(one: Side, units: Units, other: Side) -> set[str]:
+    """Return what one log dropped by units of work that the other one did, too, with its repeats.
+
+    The other one did not have these rows when it did the unit, or has dropped them itself.
+    """
+    gone = {i for i, act in dropped(one.acts).items() if act.unit and units.shared(act)}
+    return gone | repeated((*other.live, *(s.id for act in one.acts for s in act.adds)), gone)
+
+
+def _merged(one: Side, other: Side, gone: Collection[str]) -> set[str]:
+    """Return the chunks in which a log has made some of these rows one with others.
+
+    Not those from before it was made one with the other log by their states.
+    """
+    commits = {act.commit for act in other.acts}
+    added: dict[str, str] = {}
+    for act in one.acts:
+        # against choice-between-merged-rows-asked-again
+        if act.is_state and act.carried and act.carried.commit in commits:
+            added = {}
+        added.update((s.id, s.chunk) for s in act.adds if s.id in gone)
+    lost = dropped(one.acts) if added else {}
+    return {chunk for i, chunk in added.items() if i not in one.live and i not in lost}
+
+
+def _new(
+    one: Side,
+    other: Side,
+    acts: Sequence[Act],
+    units: Units,
+    chunks: frozenset[str],
+    *,
+    undone: Collection[str],
+) -> _New:
+    """Return what one log did to these chunks, and the other one, with its units, has not.
+
+    Without what it dropped by a unit that the other one did, too.
+    """
     found = _New()
     old = old_rows(acts, acts)
     gone = (d.id for a in other.acts if not a.merges_slices for d in a.drops if d.chunk in chunks)
-    replaced = repeated(old, gone)
+    replaced = repeated(old, gone) | set(undone)
     for act in acts:
         adds = [s for s in act.adds if s.chunk in chunks and s.id not in replaced]
         drops = [d for d in act.drops if d.chunk in chunks]

@@ -131,6 +131,15 @@ class KeyedPlanner(Planner):
         found = self._last
         for act in self._unseen() if self._met and self._repeats else ():
             self._check_above(act, self._past.target if self._past else ())
+            placed = [s for s in act.adds if act.is_state and span(s)[0] < act.version]
+            # against rows-of-a-state-repeated-as-new-ones
+            if any(meet(segment, other) for segment in placed for other in self._met):
+                raise Conflict(
+                    "the target was made one with a third log by their states, and rows of that "
+                    "would be repeated out of their places",
+                    self._last.version,
+                    act.version,
+                )
             found = found.then(self._repeat(act, act.adds, self._dropped))
         self._came += found.adds
         self._check_doubles()
@@ -191,7 +200,15 @@ class KeyedPlanner(Planner):
         for segment in mine:
             there = (s.id for s in act.adds if s.chunk == segment.chunk)
             self._arrive(segment.id, [segment.id] if self._unit is None else [*there])
-        return self._repeat(act, mine, self._overwrites) if self._repeats else None
+        found = self._repeat(act, mine, self._overwrites) if self._repeats else None
+        if self._unit is None or not act.drops or act.merges_slices:
+            return found
+        # against rows-before-a-unit-kept-in-a-keyed-table
+        drops, seen = self._overwritten(act)
+        if not drops:
+            return found
+        gone = Carried(act.version, "", drops=drops, seen=seen)
+        return gone if found is None else found.then(gone)
 
     def _repeat(
         self, act: Act, mine: Sequence[Segment], lost: Callable[[Segment, Act], bool]

@@ -227,6 +227,20 @@ def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("first", [0, 1])
+def test_g3_what_a_unit_of_work_that_both_did_dropped_at_one_of_them_goes(pair, first):
+    """The other one had not these rows when it did the unit."""
+    one, two = pair
+    append(two, events(2, first=300))
+    append(one, events(2, first=400))
+    for table in pair:
+        overwrite(table, events(2, first=100), app_id="job", app_seq=2)
+    append(one, events(1, first=200))
+    both_ways(*(pair[::-1] if first else pair))
+    assert names(one) == rows(100, 101, 200)
+
+
+@pytest.mark.hazard("G3")
 def test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time(pair):
     one, two = pair
     three = copied(one.store)

@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from support.builders import START_MS
 from support.forked_histories import Side, copied, played, rare
 
@@ -20,7 +21,7 @@ from eventlog.clock import ManualClock
 from eventlog.readers import scan
 from eventlog.replication import merge
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import upsert
+from eventlog.writers import overwrite, upsert
 
 KEYS = 3
 ROUNDS = 12
@@ -32,7 +33,7 @@ SCHEMA = pa.schema(
     ]
 )
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-CHOICES = {"write": 4, "unit": 4, "merge": 3, "compact": 1}
+CHOICES = {"write": 4, "unit": 4, "replace": 0.6, "merge": 3, "compact": 1}
 LEAST = {"became one": 0.7, "units done twice": 0.3}
 
 
@@ -66,6 +67,7 @@ class DoubledHistory:
         self.rows = {}  # by event: of each key the value, or None
         self.had = {}  # by event: those that its copies had when they wrote it
         self.units = []
+        self.whole = set()  # events that overwrite the table
         self.sides = [Side(0, store)]
         self.knows = [set()]
         self.write(0)
@@ -77,10 +79,13 @@ class DoubledHistory:
         if len(self.sides) > 2 and chance.random() < 0.4:
             self.ways.append((ends[-1], 0))
 
-    def draw(self):
+    def draw(self, *, whole=False):
         value = len(self.rows) + 1
         keys = self.chance.sample(range(KEYS), self.chance.choice([1, 1, 2]))
         rows = {k: None if self.chance.random() < 0.2 else value for k in keys}
+        if whole:
+            rows = {k: value if k in keys else None for k in range(KEYS)}
+            self.whole.add(f"event{value}")
         name = f"event{value}"
         self.rows[name], self.had[name] = rows, set()
         return name
@@ -90,12 +95,20 @@ class DoubledHistory:
             {"k": k, "v": v, "at": AT, "_op": "u" if v else "d"} for k, v in self.rows[name].items()
         ]
         given = pa.Table.from_pylist(rows, SCHEMA.append(pa.field("_op", pa.string())))
-        upsert(self.sides[number].handle(), given, **unit)
+        handle = self.sides[number].handle()
+        if name in self.whole:
+            kept = given.filter(pc.equal(given["_op"], "u")).select(SCHEMA.names)
+            overwrite(handle, kept, **unit)
+        else:
+            upsert(handle, given, **unit)
         self.had[name] |= self.knows[number]
         self.knows[number].add(name)
 
     def write(self, number):
         self.put(number, self.draw())
+
+    def replace(self, number):
+        self.put(number, self.draw(whole=True))
 
     def unit(self, number):
         known = [name for name in self.units if name not in self.knows[number]]
@@ -103,7 +116,7 @@ class DoubledHistory:
             name = self.chance.choice(known)
             self.counts["units done twice"] += 1
         else:
-            name = self.draw()
+            name = self.draw(whole=self.chance.random() < 0.1)
             self.units.append(name)
         self.put(number, name, app_id=name, app_seq=1)
 
@@ -151,13 +164,18 @@ class DoubledHistory:
         return {row["k"]: row["v"] for row in rows}
 
     def right(self, key):
-        """The values that no other one of the key has replaced."""
+        """The values that no other one of the key has replaced.
+
+        What overwrites the table has not seen stays, also where it has seen the unit of work above.
+        """
         events = [name for name, rows in self.rows.items() if key in rows]
-        newest = [
-            name
-            for name in events
-            if all(name not in self.had[o] or o in self.had[name] for o in events)
-        ]
+
+        def replaced(name, other):
+            if name not in self.had[other] or other in self.had[name]:
+                return False
+            return not any(other in self.had[w] and name not in self.had[w] for w in self.whole)
+
+        newest = [n for n in events if not any(replaced(n, other) for other in events)]
         return {self.rows[name][key] for name in newest} or {None}
 
     def play(self, steps):

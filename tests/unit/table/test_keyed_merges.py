@@ -612,17 +612,21 @@ def test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away(replaced, way):
 def told(sides, story):
     """Have copies do what a story says: "a x" upserts x for key 1, "a>b" merges a into b.
 
-    A word in capitals is a unit of work.
+    A word in capitals is a unit of work. "a =x" overwrites the table, "a 7" upserts another key.
     """
     for event in story.split(", "):
-        if ">" in event:
+        if event.endswith("restore"):
+            sides[event[0]].restore(1)
+        elif ">" in event:
             source, target = event.split(">")
             replication.merge(sides[source], sides[target])
         else:
             name, word = event.split()
             unit = {"app_id": word, "app_seq": 1} if word.isupper() else {}
-            given = pa.Table.from_pylist([{"k": 1, "at": 0, "v": word, "w": None}], SCHEMA)
-            upsert(sides[name], given, **unit)
+            key = int(word) if word.isdecimal() else 1
+            given = pa.Table.from_pylist([{"k": key, "at": 0, "v": word, "w": None}], SCHEMA)
+            write = overwrite if word.startswith("=") else upsert
+            write(sides[name], given, **unit)
 
 
 @pytest.mark.hazard("G4")
@@ -642,6 +646,45 @@ def test_g4_what_a_unit_of_work_that_both_did_has_replaced_stays_replaced(story,
         one, two = cut_off(table)[::turn]
         told({"a": one, "b": two}, story)
         assert merged_both_ways(one, two, rounds=2) == {1: (wanted, None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize(
+    ("story", "wanted"),
+    [
+        ("a 5, b UNIT, a UNIT, b =new", {1: "=new", 5: "5"}),
+        ("b 5, a UNIT, b UNIT, a restore", {1: "old", 5: "5"}),
+        ("b 5, b =UNIT, a =UNIT, a 9", {1: "=UNIT", 9: "9"}),
+        ("a 5, b 9, b =UNIT, a =UNIT", {1: "=UNIT"}),
+        ("b =UNIT, b 5, a =UNIT", {1: "=UNIT", 5: "5"}),
+    ],
+)
+def test_g4_what_was_dropped_beside_a_unit_of_work_that_both_did_stays_away(story, wanted):
+    for turn in (1, -1):
+        table = Table.create(
+            (store := MemoryStore()).uri,
+            SCHEMA,
+            store=store,
+            clock=ManualClock(START_MS, 1),
+            time_column="at",
+            key="k",
+            buckets=1,
+        )
+        put(table, (1, "old", None))
+        one, two = cut_off(table)[::turn]
+        told({"a": one, "b": two}, story)
+        rows = merged_both_ways(one, two, rounds=2)
+        assert {k: v for k, (v, _) in rows.items()} == wanted
+
+
+@pytest.mark.hazard("G4")
+def test_g4_rows_above_a_unit_of_work_stay_above_what_another_merge_brought_of_it():
+    """Of three copies that did the unit two are merged by their states."""
+    for seed in range(4):
+        table = keyed(properties={"user.seed": str(seed)})
+        sides = dict(zip("abc", cut_off(table, 3), strict=True))
+        told(sides, "a 5, a UNIT, b UNIT, c UNIT, a>b, c late, c>b")
+        assert shown(sides["b"])[1][0] == "late"
 
 
 @pytest.mark.hazard("G4")
