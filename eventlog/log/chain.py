@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from eventlog.display import command
 from eventlog.errors import Corrupt
 from eventlog.format.codec import sha256
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Start
+from eventlog.model.records import Commit, Header, Start
 
 
 def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
@@ -49,6 +50,29 @@ def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) 
     adjacent = later.version == known.version + 1
     if later.table != known.table or (adjacent and later.prev != sha256(before_body)):
         raise _forked(commit, table)
+
+
+def check_named(commit: Commit, body: bytes, above: Header, table: str) -> None:
+    """Check that a commit is the one that the header of the next version names.
+
+    Args:
+        commit: the commit.
+        body: its bytes.
+        above: the header of the version after it.
+        table: the root URI, for the error.
+
+    Raises:
+        Corrupt: it is not, so that what its header says, such as its time, proves nothing.
+    """
+    if above.prev != sha256(body) or above.table != commit.header.table:
+        version = commit.header.version
+        raise Corrupt(
+            f"version {version} is not the one that version {above.version} follows, so that one "
+            f"of the two is of another log, or damaged, and so may be its time: run "
+            f"{command('fsck', table)}",
+            table=table,
+            version=version,
+        )
 
 
 def gaps(versions: Sequence[int]) -> list[tuple[int, int]]:

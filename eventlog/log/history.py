@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from eventlog.errors import CommitUnknown, VersionNotFound
+from eventlog.log import chain
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
-from eventlog.model.records import Correction, Header
+from eventlog.model.records import Commit, Correction, Header
 from eventlog.state.small.timing import effective
 from eventlog.store.parallel import HEADER_THREADS, each
 
@@ -84,6 +85,8 @@ def history(
 def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     """Return the newest version committed at or before `time_ms`, by bisection over headers.
 
+    Of what the headers say nothing is checked: `checked_version_at` does, with one GET more.
+
     Args:
         log: the log.
         head: the newest version.
@@ -94,39 +97,93 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
         VersionNotFound: the table was created after that time.
         VersionNotReplicated: this replica does not have the versions of that time.
     """
+    return _bisected(log, head, time_ms, known)[0]
+
+
+def checked_version_at(log: Log, head: Snapshot, time_ms: int) -> int:
+    """Return `version_at`, and read that commit: its header alone may be of another log.
+
+    Raises:
+        Corrupt: it is not the one that the version above it names, which is later.
+        VersionNotFound: the table was created after that time.
+        VersionNotReplicated: this replica does not have the versions of that time.
+    """
+    found = _commit_at(log, head, time_ms)
+    return head.version if found is None else found[0].header.version
+
+
+def snapshot_at(log: Log, head: Snapshot, time_ms: int) -> Snapshot:
+    """Return the newest version committed at or before `time_ms`.
+
+    Raises:
+        Corrupt: it is not the one that the version above it names, which is later; or the commits
+            do not add up.
+        VersionNotFound: the table was created after that time.
+        VersionNotReplicated: this replica does not have the versions of that time.
+    """
+    found = _commit_at(log, head, time_ms)
+    return head if found is None else log.resolve(*found)
+
+
+def _commit_at(log: Log, head: Snapshot, time_ms: int) -> tuple[Commit, bytes] | None:
+    """Return the commit of that time, which the one above names; None: it is that of the head."""
+    version, above = _bisected(log, head, time_ms, -1)
+    if version == head.version:
+        return None
+    commit, body = log.read_below(version)
+    chain.check_named(commit, body, above, log.store.uri)  # against time-of-another-log
+    return commit, body
+
+
+def _bisected(log: Log, head: Snapshot, time_ms: int, known: int) -> tuple[int, Header]:
+    """Return the version of that time, and the header of the one above it (or of the head)."""
     absent = -1  # versions up to this one are not in this replica
 
-    def time_of(version: int) -> int:
-        return effective(head.meta.clock, version, log.header(version).time)
+    def is_later(header: Header) -> bool:
+        return effective(head.meta.clock, header.version, header.time) > time_ms
 
     if head.header.time <= time_ms:
-        return head.version
-    low, high = known, head.version  # time(low) <= time_ms < time(high)
+        return head.version, head.header
+    low, high, above = known, head.version, head.header  # time(low) <= time_ms < time(high)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            later = time_of(middle) > time_ms
+            header = log.header(middle)
+            later = is_later(header)
         except VersionNotFound:
             edge = log.start_above(middle)
             if edge is None:
                 raise
-            later = low < edge.after and time_of(edge.after) > time_ms
+            later = False
+            if low < edge.after:
+                header = log.header(edge.after)
+                later = is_later(header)
             if later:
                 middle = edge.after
             else:
                 absent = middle
-        low, high = (low, middle) if later else (middle, high)
-    if low >= 0 and low == absent:
-        raise log.not_replicated(low) or VersionNotFound(
-            f"version {low} is missing: run `eventlog fsck`", table=log.store.uri, version=low
-        )
-    if low < 0:
-        created = utc(time_of(0))
-        raise VersionNotFound(
-            f"the table was created at {created.isoformat()}, after the requested time",
+        if later:
+            high, above = middle, header
+        else:
+            low = middle
+    if low == absent:
+        raise _not_there(log, head, low)
+    return low, above
+
+
+def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:
+    """Return why there is no version of a time; -1: all versions are later."""
+    if version >= 0:
+        return log.not_replicated(version) or VersionNotFound(
+            f"version {version} is missing: run `eventlog fsck`",
             table=log.store.uri,
+            version=version,
         )
-    return low
+    created = utc(effective(head.meta.clock, 0, log.header(0).time))
+    return VersionNotFound(
+        f"the table was created at {created.isoformat()}, after the requested time",
+        table=log.store.uri,
+    )
 
 
 def find_transaction(

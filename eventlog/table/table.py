@@ -201,20 +201,22 @@ class Table:
                 see `eventlog.query.moments.to_ms`.
 
         Raises:
+            Corrupt: the commits do not add up; or that of `timestamp` is not the one that the
+                version above it follows, so that its time proves nothing.
             InvalidInput: both `version` and `timestamp` were given.
             VersionNotFound: there is no such version, or the table did not exist at `timestamp`.
         """
         if version is not None and timestamp is not None:
             raise InvalidInput("give a version or a timestamp, not both")
-        if timestamp is not None:
-            time_ms = to_ms(timestamp)
-            version = history.version_at(self._log, self.refresh(), time_ms)
-        if version is None:
+        if version is None and timestamp is None:
             return self.refresh()
-        version = whole(version, "version")
-        if self._head is not None and version == self._head.version:
-            return self._head
         try:
+            if timestamp is not None:
+                time_ms = to_ms(timestamp)
+                return history.snapshot_at(self._log, self.refresh(), time_ms)
+            version = whole(version, "version")
+            if self._head is not None and version == self._head.version:
+                return self._head
             return self._log.snapshot(version)
         except VersionNotFound:
             self.verify()

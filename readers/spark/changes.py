@@ -162,7 +162,7 @@ def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
     if timestamp is None:
         return given.whole("startingVersion", 1) or 1
     try:
-        return history.version_at(table.log, last, to_ms(timestamp) - 1) + 1
+        return history.checked_version_at(table.log, last, to_ms(timestamp) - 1) + 1
     except VersionNotFound:
         return 1
 

@@ -123,6 +123,13 @@ COMMITS = (
         "test_no_password_of_an_endpoint_gets_anywhere",
     ),
     mutant(
+        "time-of-another-log",
+        "R6.2",
+        "a version of a time is the one that the version above names",
+        skip,
+        "test_a_commit_of_another_log_is_no_version_of_a_time",
+    ),
+    mutant(
         "chain-not-checked",
         "C5 C6",
         "the next commit names the hash of the one known",

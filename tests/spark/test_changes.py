@@ -8,10 +8,12 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from support.parted_logs import aged_by_another_log
 
 from eventlog import Table, readers
+from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, plan, run, vacuum
-from eventlog.errors import InvalidInput, VersionVacuumed
+from eventlog.errors import Corrupt, InvalidInput, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.source import make_stream_reader
 from eventlog.writers import append, delete, overwrite, upsert
@@ -212,6 +214,14 @@ def test_options_that_do_not_fit_say_what_to_do(local_uri):
         Stream(local_uri, readChanges="false").drain()
     with pytest.raises(InvalidInput, match="not both"):
         Stream(local_uri, skipChangeCommits="true").drain()
+
+
+def test_changes_do_not_start_by_the_time_of_a_commit_of_another_log(local_uri):
+    clock = ManualClock(int(START.timestamp() * 1000), 1)
+    table = Table.create(local_uri, SCHEMA, time_column="ts", key="id", clock=clock)
+    at = dt.datetime.fromtimestamp(aged_by_another_log(table) / 1000, dt.UTC)
+    with pytest.raises(Corrupt, match="of another log"):
+        read(local_uri, startingTimestamp=at.isoformat())
 
 
 @pytest.mark.scenario("S4.6")

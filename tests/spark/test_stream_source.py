@@ -1,5 +1,6 @@
 """The streaming source: each appended row once, through the reader as Spark calls it, and Spark."""
 
+import datetime as dt
 import logging
 import random
 import shutil
@@ -8,13 +9,15 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
+from support.parted_logs import aged_by_another_log
 from support.replacements import rewrite
 from support.stream_queries import TOLD, Died, Query
 
 import eventlog.writers.spark
 from eventlog import Table, readers
+from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
-from eventlog.errors import InvalidInput, TableNotFound, VersionNotFound, VersionVacuumed
+from eventlog.errors import Corrupt, InvalidInput, TableNotFound, VersionNotFound, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.source import make_stream_reader
 from eventlog.writers import append, overwrite
@@ -203,6 +206,19 @@ def test_a_starting_time_includes_the_version_of_that_time(table):
         pytest.skip("two commits in one millisecond")
     query = Query(table.uri, startingTimestamp=second.isoformat()).start().drain()
     assert query.all_ids == [*range(10, 30)]
+
+
+@pytest.mark.parametrize("changes", [{}, {"readChanges": "true"}], ids=["rows", "changes"])
+def test_a_stream_does_not_start_by_the_time_of_a_commit_of_another_log(local_uri, changes):
+    at = other_log(local_uri)
+    with pytest.raises(Corrupt, match="of another log"):
+        Query(local_uri, startingTimestamp=at, **changes).start().drain()
+
+
+def other_log(uri):
+    table = Table.create(uri, SCHEMA, time_column="ts", clock=ManualClock(START_US // 1000, 1))
+    between = aged_by_another_log(table)
+    return dt.datetime.fromtimestamp(between / 1000, dt.UTC).isoformat()
 
 
 def test_a_version_that_removes_rows_ends_the_stream_after_what_was_before_it(table):

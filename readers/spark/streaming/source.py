@@ -195,7 +195,7 @@ class Source:
         if timestamp is not None:
             time_ms = to_ms(timestamp) - 1
             try:
-                return self._read_to(history.version_at(self.table.log, head, time_ms))
+                return self._read_to(history.checked_version_at(self.table.log, head, time_ms))
             except VersionNotFound:
                 return self._read_to(-1)
         if version is None:

@@ -1,10 +1,11 @@
 """The chain: what a handle that knows a version asks of the later ones it adopts (R6.2)."""
 
 import pytest
-from support.builders import replaced
+from support.builders import create, replaced
 from support.damage import Damaged, rows
+from support.parted_logs import aged_by_another_log
 
-from eventlog import Table, errors
+from eventlog import Table, errors, readers
 from eventlog.format import keys
 from eventlog.log.log import Log
 from eventlog.state import keyframe
@@ -93,3 +94,21 @@ def test_p1_a_snapshot_does_not_fall_back_into_another_log(monkeypatch, changes)
     assert snapshot.state.base.leaves
     with pytest.raises(errors.Corrupt, match="another log"):
         snapshot.entries()
+
+
+AT_A_TIME = {
+    "a snapshot": lambda t, at: t.snapshot(timestamp=at),
+    "a scan": lambda t, at: readers.scan(t, timestamp=at).to_table(),
+    "a count": lambda t, at: readers.count(t, timestamp=at),
+}
+
+
+@pytest.mark.parametrize("ask", AT_A_TIME)
+def test_a_commit_of_another_log_is_no_version_of_a_time(ask):
+    """It is older than the one whose place it took, so that the version below seems replaced."""
+    table = create()
+    at = aged_by_another_log(table)
+    handle = Table.open("", store=table.store, clock=table.clock)
+    with pytest.raises(errors.Corrupt, match=r"version 2 .* version 3 .*run .eventlog fsck"):
+        AT_A_TIME[ask](handle, at)
+    assert handle.snapshot(timestamp=handle.snapshot(5).timestamp).version == 5
