@@ -50,6 +50,7 @@ from eventlog.table.branching.names import check_held
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set per step
 _MAX_CONFLICTS = 20
+_LINKED = 1000  # kept commits that are read only to check what raises the horizon
 
 # Called with the name of the step, the amount done, and the total (0: unknown).
 Progress = Callable[[str, int, int], None]
@@ -128,11 +129,13 @@ def vacuum(
             Or it is a branch that takes no first commit, see `Table.commit`.
         CommitUnknown: it is not known whether the marks were committed; nothing was deleted. See
             `Table.commit`.
-        Corrupt: the log breaks its format, or commits were removed, or what a branch reads is
+        Corrupt: the log breaks its format, or lost its end, or what a branch reads is
             unknown; nothing more is deleted.
         InvalidInput: retention or staging is negative or not a timedelta.
+        TableNotFound: the table was replaced or removed.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
+        VersionNotFound: a commit that it looks at was removed.
     """
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
@@ -143,13 +146,10 @@ def vacuum(
     if not dry_run and not full and _nothing_new(t, head):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
         return _Sweep(t, head, idle, Kept(t.log, (), 0), lambda *_: None).report(dry_run=False)
-    head, marks, kept = _mark(t, ages, dry_run=dry_run)
-    run = _Sweep(t, head, marks, kept, progress or (lambda *_: None))
-    last = None if full else _last(t, head)
-    run.gather(last)
+    run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     # A record without changes would give the next vacuum something to do, and so on for ever.
-    if not dry_run and (run.changed or last is None or _marks_of(last) != _marks_of(marks)):
+    if not dry_run and run.changed:
         run.record()
     return run.report(dry_run=dry_run)
 
@@ -162,10 +162,6 @@ def _last(t: Table, head: Snapshot) -> Sweep | None:
     last = head.meta.swept
     elsewhere = last is not None and last.place not in (UNSET, place_of(t.store))
     return None if elsewhere else last  # against record-of-another-place
-
-
-def _marks_of(marks: Marks | Sweep) -> tuple[int, int]:
-    return marks.fence, marks.horizon
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +221,11 @@ def _nothing_new(t: Table, head: Snapshot) -> bool:
     return not list(t.store.list(keys.SEGMENTS_PREFIX, after=after, limit=1))
 
 
-def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kept]:
+def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: bool) -> _Sweep:
     """Commit fence and horizon if they advance, and pin branches that no pin holds.
 
     Returns:
-        The snapshot with the marks, the marks, and what branches read below the horizon.
+        The sweep that the snapshot with the marks judges, with what was dropped up to it.
     """
     for _ in range(_MAX_CONFLICTS):  # after a conflict: another transaction, on a newer head
         head = t.refresh()
@@ -240,14 +236,19 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
         # against branch-not-pinned-again
         actions = keeping.pins_again(t.store, branches, head.meta)
         marks = _marks(t, head, keeping.with_pins(head.meta, actions), ages)
-        kept = Kept(t.log, branches, marks.horizon)
+        run = _Sweep(t, head, marks, Kept(t.log, branches, marks.horizon), progress)
+        # The horizon never falls again: the log that raises it is checked before.
+        try:
+            run.gather(None if full else _last(t, head))  # against horizon-before-its-log
+        except VersionNotFound:
+            t.verify()  # the table may be gone
+            raise
         if marks.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(marks.fence))
         if marks.horizon > head.meta.horizon:  # against no-horizon-committed
-            _check_named(t, head, marks.horizon)  # against horizon-by-another-log
             actions.append(Horizon(marks.horizon))
         if dry_run or not actions:
-            return head, marks, kept
+            return run
         try:
             version = t.commit(t.transaction("vacuum", actions))
         except CommitConflict as error:  # a pin was added, or another vacuum advanced the marks
@@ -255,32 +256,13 @@ def _mark(t: Table, ages: _Ages, *, dry_run: bool) -> tuple[Snapshot, Marks, Kep
             continue  # against conflict-of-marks-ignored
         marked = t.snapshot(version)
         check_marks(marked.meta, marked.version, t.uri)
-        return marked, marks, kept  # against live-set-read-before-the-marks
+        run.move(marked, None if full else _last(t, marked))
+        return run
     raise CommitConflict(
         f"other writers changed the fence or horizon {_MAX_CONFLICTS} times in a row; nothing was "
         "deleted, try again",
         table=t.uri,
     )
-
-
-def _check_named(t: Table, head: Snapshot, version: int) -> None:
-    """Check that a version is the one that the next one names: its time decides. Two GETs.
-
-    Raises:
-        Corrupt: it is not, so that those below it may be younger than they seem.
-    """
-    try:
-        named, (_, body) = t.log.hash_at(head, version), t.log.read(version)
-    except VersionNotFound:
-        return  # it lies in the gap of a copy, or below
-    if sha256(body) != named:
-        raise Corrupt(
-            f"version {version} is not the one that version {version + 1} follows, so that one of "
-            f"the two is of another log, or damaged: run {command('fsck', t.uri)}; nothing is "
-            "deleted",
-            table=t.uri,
-            version=version,
-        )
 
 
 def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
@@ -320,29 +302,51 @@ class _Sweep:
         self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
         self._candidates = _Candidates()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
+        self._said: Sweep | None = None  # the last vacuum's record
         self._last: Sweep | None = None  # None: there is no record, or it is lost
+        self._found: dict[str, Dropped] = {}  # what was dropped, also of other roots
         self._recorded: set[str] = set()  # keys of which the record alone says what dropped them
         self._corrected = False  # whether the record has versions that the log does not confirm
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
-        """Collect dropped segments: those the last vacuum left, and those of later commits."""
-        left = None if last is None else self._left(last)
-        self._last = None if left is None else last
-        found = left or {}
-        recorded = set(found)
-        start = self._marks.horizon if self._last is None else self._last.version
+        """Collect dropped segments: those the last vacuum left, and those of later commits.
 
+        Where the horizon rises, the versions from the new one on are checked too.
+
+        Raises:
+            Corrupt: the commits that were looked at are not of one log.
+        """
+        left = None if last is None else self._left(last)
+        self._said, self._last = last, None if left is None else last
+        self._found = left or {}
+        self._recorded = set(self._found)
+        horizon = self._marks.horizon
+        start = horizon if self._last is None else self._last.version
+        linked = range(0)
+        if horizon > self._head.meta.horizon:  # against horizon-by-another-log
+            linked = range(horizon, min(start + 1, horizon + _LINKED))
+        self._collect(start, linked)
+
+    def move(self, marked: Snapshot, last: Sweep | None) -> None:
+        """Judge by the snapshot that has the marks, and collect what was dropped up to it."""
+        known, self._head = self._head, marked  # against live-set-read-before-the-marks
+        if last == self._said:
+            self._collect(known.version, known=known)  # against drops-up-to-the-marks-forgotten
+        else:
+            self.gather(last)
+
+    def _collect(self, after: int, linked: range = range(0), known: Snapshot | None = None) -> None:
         def told(done: int, total: int) -> None:
             self._progress("versions", done, total)
 
-        for version, gone in dropped(self._t.log, start, self._head.version, told):
+        until = self._head.version
+        for version, gone in dropped(self._t.log, after, until, told, linked=linked, known=known):
             for segment in gone:
                 key = keys.key_of(segment)
-                found[key] = Dropped(key, version, segment.bytes)
-                recorded.discard(key)
-        self._recorded = recorded
-        own = {k: d for k, d in found.items() if is_own(self._t.store, k)}
+                self._found[key] = Dropped(key, version, segment.bytes)
+                self._recorded.discard(key)
+        own = {k: d for k, d in self._found.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
 
     def judge(self, *, delete: bool) -> None:
@@ -389,8 +393,13 @@ class _Sweep:
 
     @property
     def changed(self) -> bool:
-        """Whether something was deleted that the last vacuum's record may name, or it is wrong."""
-        return self._corrected or self._gone["dropped"].objects > 0
+        """Whether the last vacuum's record is not what this one would record."""
+        return (
+            self._said is None
+            or (self._said.fence, self._said.horizon) != (self._marks.fence, self._marks.horizon)
+            or self._corrected
+            or self._gone["dropped"].objects > 0
+        )
 
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""

@@ -65,7 +65,13 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
 
 
 def dropped(
-    log: Log, after: int, until: int, progress: Progress = lambda *_: None
+    log: Log,
+    after: int,
+    until: int,
+    progress: Progress = lambda *_: None,
+    *,
+    linked: range = range(0),
+    known: Snapshot | None = None,
 ) -> Iterator[tuple[int, Sequence[Segment]]]:
     """Yield the versions that dropped segments, and these, in order.
 
@@ -77,6 +83,9 @@ def dropped(
         after: the version before the first one.
         until: the last version, which the log has.
         progress: called with the versions read and their number.
+        linked: versions up to `after` that are read too, only to check that each is the one that
+            the next one names.
+        known: the snapshot of `after` where the head was read before, above which no gap is.
 
     Raises:
         Corrupt: a commit's header has another number of drops than the fold, or it is not the one
@@ -84,10 +93,12 @@ def dropped(
             below: what was dropped is not known then.
         VersionNotFound: a version is missing that no gap explains.
     """
-    gaps = [gap for gap in (absent(log, start) for start in log.starts()) if gap]
+    starts = [] if known else log.starts()
+    gaps = [gap for gap in (absent(log, start) for start in starts) if gap]
     above = {gap.stop: gap.start - 1 for gap in gaps if after < gap.stop <= until}
-    read = [v for v in range(after + 1, until + 1) if not any(v in gap for gap in gaps)]
-    before: tuple[Header, str] | None = None
+    wanted = (*linked, *range(after + 1, until + 1))
+    read = [v for v in wanted if not any(v in gap for gap in gaps)]
+    before = (known.header, known.commit_hash) if known else None
     # Whole commits, which the next one names by their hash: a header alone may be of another log.
     for commit, body in each(log.read, read, count=HEADER_THREADS):
         header, version = commit.header, commit.header.version
@@ -100,6 +111,8 @@ def dropped(
                 version=version,
             )
         before = header, sha256(body)
+        if version <= after:
+            continue
         if version % _COMMITS == 0 or version == until:
             progress(version - after, until - after)
         if version not in above:

@@ -17,6 +17,7 @@ from support.builders import (
 )
 from support.damage import Damaged
 from support.forked_histories import copied
+from support.parted_logs import take_over
 from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
 from eventlog import Table, errors
@@ -150,11 +151,66 @@ def test_the_time_of_a_commit_of_another_log_gives_up_no_version(dry_run):
     table.clock.advance(86_400_000)
     own, key = table.store.get(keys.commit_key(2)), keys.commit_key(2)
     replace_object(table.store, key, parted.store.get(key))
-    with pytest.raises(errors.Corrupt, match=r"version 2 .* version 3 .*nothing is deleted"):
+    with pytest.raises(errors.Corrupt, match=r"version 3 .* version 2.* nothing more is deleted"):
         vacuum(table, dry_run=dry_run)
     replace_object(table.store, key, own)
     assert vacuum(table, dry_run=dry_run).horizon == 1
     assert scan(reopen(table.store), version=1).to_table().num_rows == 1
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_neighbouring_commits_of_another_log_raise_no_horizon(recorded):
+    """The older one seems aged, and the younger one names it: only those above show the fault."""
+    table = create(properties={"staging_hours": "0"})
+    append(table, events(1))
+    parted = reopen(copied(table.store))
+    overwrite(parted, events(1, first=1), **DAY)
+    for clock in (table.clock, parted.clock):
+        clock.advance(10 * 86_400_000)
+    append(parted, events(1, first=2, day=4))
+    overwrite(table, events(1, first=1), **DAY)
+    for n in range(3):
+        append(table, events(1, first=n + 2, day=4))
+    if recorded:  # the vacuum looks at no drop of the versions up to here
+        [old] = table.snapshot(1).segments()
+        record(table, sweep.Dropped(keys.key_of(old), 2, old.bytes))
+    table.clock.advance(86_400_000)
+    own = take_over(table.store, parted.store, [2, 3])
+    with pytest.raises(errors.Corrupt, match=r"version 4 .* version 3.* nothing more is deleted"):
+        vacuum(reopen_at(table), dry_run=False)
+    assert reopen(table.store).head().meta.horizon == 0
+    for key, body in own.items():
+        replace_object(table.store, key, body)
+    assert vacuum(reopen_at(table), dry_run=False).horizon == 1
+    assert scan(reopen(table.store), version=1).to_table().num_rows == 1
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_is_dropped_while_a_vacuum_commits_its_marks_stays_and_is_in_its_record(recorded):
+    table = create(properties={"staging_hours": "0"})
+    append(table, events(1))
+    if recorded:
+        record(table)
+    table.clock.advance(8 * 86_400_000)
+    append(table, events(1, first=1, day=4))
+    table.clock.advance(86_400_000)
+    spy = Spy(table.store)
+
+    def once(key):
+        spy.before_put = lambda _: None
+        overwrite(reopen_at(table), events(1, first=1), **DAY)
+
+    spy.before_put = once
+    vacuum(Table.open("", store=spy, clock=table.clock), dry_run=False, **LONG)
+    assert "overwrite" in [entry.operation for entry in reopen(table.store).history()]
+    assert scan(reopen(table.store), version=1).to_table().num_rows == 1
+    assert fsck(Table(table.store)).findings == ()
+
+
+def reopen_at(table):
+    return Table.open("", store=table.store, clock=table.clock)
 
 
 @pytest.mark.parametrize("held", [6, 7, 8])

@@ -7,7 +7,7 @@ SWEEPS = (
         "live-set-read-before-the-marks",
         "V3",
         "the live set is read after the marks",
-        becomes("(head, marks, kept)"),
+        becomes("(self._head, self._head)"),
         "test_v3_what_is_added_between_the_look_and_the_marks_keeps_its_object",
     ),
     mutant(
@@ -164,9 +164,23 @@ SWEEPS = (
     mutant(
         "horizon-by-another-log",
         "V2 R12.5",
-        "the version that becomes the horizon is the one that the next one names",
-        skip,
+        "the versions from the new horizon on name each other",
+        never,
         "test_the_time_of_a_commit_of_another_log_gives_up_no_version",
+    ),
+    mutant(
+        "horizon-before-its-log",
+        "V2 R12.5",
+        "the log that raises the horizon is checked before the horizon is committed",
+        skip,
+        "test_neighbouring_commits_of_another_log_raise_no_horizon",
+    ),
+    mutant(
+        "drops-up-to-the-marks-forgotten",
+        "V2 R12.5",
+        "what was dropped while the marks were committed is no abandoned upload",
+        skip,
+        "test_what_is_dropped_while_a_vacuum_commits_its_marks_stays_and_is_in_its_record",
     ),
     mutant(
         "drops-that-no-header-counts",
