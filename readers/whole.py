@@ -16,13 +16,13 @@ from threading import BoundedSemaphore
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventlog.decoding import most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.format.conversion import check_columns
 from eventlog.model.records import Segment
 from eventlog.segments.batches import conform
-from eventlog.segments.decoding import most_bytes
 from eventlog.segments.fragments import Reading
 from eventlog.store.parallel import WINDOW, read_ahead, threads
 

@@ -7,7 +7,6 @@ stands for the version of the commit that names the spill.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, UnsetType
 
 from eventlog import limits
+from eventlog.decoding import most_bytes
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.chunks import chunk_name, parse_chunk
@@ -87,6 +87,10 @@ _COUNTS = (
     _SPLITS.name,
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
+# What is decoded at once, and kept before the whole size is known: rows also, since a footer may
+# lie about bytes.
+_ONCE_BYTES = 32 * 2**20
+_ONCE_ROWS = 256
 ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
 
 # Schema.empty_table would import pandas, which costs half a second in every process.
@@ -215,11 +219,13 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
             object there has.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(body))
+        source = pa.BufferReader(body)
+        file = pq.ParquetFile(source, pre_buffer=False)
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         # Decided by the footer, before anything is decompressed.
         if (
             file.metadata.num_rows != rows
+            or sum(group.num_rows for group in groups) != rows
             or sum(g.total_byte_size for g in groups) > _MAX_FRAME_BYTES
         ):
             raise Corrupt(
@@ -227,13 +233,40 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
                 f"{_MAX_FRAME_BYTES} bytes"
             )
         plain = _plain_schema(file.schema, file.schema_arrow.names)
-        table = file.read()
-        # Other programs note types of their own beside those of Parquet.
-        return table if table.schema.types == plain.types else table.cast(plain)
+        return _decoded(source, file, plain)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
         raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
+
+
+def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) -> pa.Table:
+    """Return the rows of a frame object in the types of `plain`.
+
+    Memory is bounded by what is decoded: a dictionary repeats its texts, and a footer may lie.
+
+    Raises:
+        Corrupt: they take more than `_MAX_FRAME_BYTES`.
+    """
+    footer = file.metadata
+    groups, columns = range(footer.num_row_groups), range(footer.num_columns)
+    enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
+    most = max(1, most_bytes(source, footer, groups, columns, enough))
+    few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // most))
+    # Other programs note types of their own beside those of Parquet.
+    foreign = file.schema_arrow.types != plain.types
+    size, held = 0, []
+    for batch in file.iter_batches(few, use_threads=False):
+        piece = batch.cast(plain) if foreign else batch
+        # The first is quicker, but counts what pieces share in each of them.
+        size += piece.get_total_buffer_size() if size <= _ONCE_BYTES else piece.nbytes
+        if size > _MAX_FRAME_BYTES:
+            raise Corrupt(f"a frame object decodes to more than {_MAX_FRAME_BYTES} bytes")
+        if size <= _ONCE_BYTES:
+            held.append(piece)
+    # Nothing large is kept before its size is known.
+    table = file.read() if size > _ONCE_BYTES else pa.Table.from_batches(held, file.schema_arrow)
+    return table.cast(plain) if table.schema.types != plain.types else table
 
 
 def ordered(table: pa.Table) -> bool:

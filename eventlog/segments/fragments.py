@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog import limits
+from eventlog.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
@@ -34,7 +35,6 @@ from eventlog.segments.batches import (
     joined,
     predicate_error,
 )
-from eventlog.segments.decoding import decode, encoded_bytes, leaves, most_bytes
 from eventlog.segments.objects import SegmentObject
 from eventlog.segments.together import better_together, together
 from eventlog.state.keyed.rule import DELETE, OP, UPSERT

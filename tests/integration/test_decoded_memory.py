@@ -1,14 +1,19 @@
 """Memory is bounded by what rows decode to, whatever few bytes they are stored in."""
 
+import io
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.peaks import grown
 
 from eventlog import Table
+from eventlog.format import codec, keys
+from eventlog.model.records import Spill, Sweep, Swept
 from eventlog.replication import follow
+from eventlog.store.location import place_of
 from eventlog.writers import append, delete, overwrite, upsert
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
@@ -133,3 +138,53 @@ def test_of_what_two_copies_wrote_that_are_merged(tables, tmp_path, name, write)
     for shift, root in enumerate(roots, 1):
         write(Table.open(root), rows(shift), memory_bytes=MEMORY)
     assert bounded("merged", roots[0]) == ROWS
+
+
+def understated(body):
+    """Change a footer so that it says of everything large that it has 50 bytes."""
+    group = pq.ParquetFile(io.BytesIO(body)).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    sizes = {group.total_byte_size, *(column.total_uncompressed_size for column in columns)}
+    for size in sizes:
+        if size > 2**14:
+            said = varint(2 * size)
+            least = bytes([varint(2 * 50)[0] | 128]).ljust(len(said) - 1, b"\x80") + b"\0"
+            body = body.replace(said, least)
+    return body
+
+
+def varint(number):
+    digits = []
+    while number >= 128:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize("lies", [False, True])
+def test_of_an_object_of_the_log_that_repeats_a_text(tmp_path, lies):
+    """The record of a vacuum, of 2 GB; leaves and spills are read likewise."""
+    count, width = (20_000, 10**5) if lies else (500, 4 * 10**6)
+    numbers, indices = pa.array([1] * count), pa.array([0] * count, pa.int32())
+    texts = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * width]))
+    record = pa.table({"key": texts, "dropped": numbers, "bytes": numbers})
+    sink = io.BytesIO()
+    pq.write_table(
+        record,
+        sink,
+        compression="zstd",
+        dictionary_pagesize_limit=2**24,
+        write_statistics=False,
+        store_schema=lies,  # which says that the texts are to be read as a dictionary
+    )
+    body = understated(sink.getvalue()) if lies else sink.getvalue()
+    assert len(body) < 2000
+    t = table(tmp_path / "t")
+    append(t, pa.table([[1], pa.array([1], SCHEMA.field("at").type), ["a"], [1]], SCHEMA))
+    spill = Spill(codec.sha256(body), len(body), 0, count)
+    t.store.put_if_absent(keys.frame_key(spill.sha256), body)
+    swept = Swept(Sweep(0, 0, 1, spill, place_of(t.store)))
+    t.commit(t.transaction("vacuum", [swept]))
+    size, version = grown("vacuumed", tmp_path / "t", 0)
+    assert (size < 3 * BOUND, version) == (True, 2)

@@ -584,7 +584,8 @@ def test_a_leaf_of_many_more_rows_than_named_is_refused_by_its_footer(monkeypatc
     pq.write_table(pa.table({"rows": pa.array([0] * 10_000_000)}), sink, compression="zstd")
     body = sink.getvalue()
     assert len(body) < 100_000
-    monkeypatch.setattr(pq.ParquetFile, "read", None)  # nothing may be decompressed
+    for decode in ("read", "iter_batches"):  # nothing may be decompressed
+        monkeypatch.setattr(pq.ParquetFile, decode, None)
     with pytest.raises(errors.Corrupt, match="10000000 rows"):
         segments.from_parquet(body, 12)
 
@@ -595,6 +596,15 @@ def test_a_leaf_that_claims_too_much_is_refused_by_its_footer(monkeypatch):
     monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 1000)
     with pytest.raises(errors.Corrupt):
         segments.from_parquet(body, 500)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(1000)])
+def test_a_leaf_whose_dictionary_expands_too_far_is_refused(monkeypatch, kind):
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array(["x" * 1000] * 2000).cast(kind)}), sink)
+    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 10**6)
+    with pytest.raises(errors.Corrupt, match="decodes to more than 1000000 bytes"):
+        segments.from_parquet(sink.getvalue(), 2000)
 
 
 @pytest.mark.parametrize(

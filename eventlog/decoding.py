@@ -58,9 +58,12 @@ def most_bytes(
     size = 0
     doubtful: list[tuple[int, int, Any]] = []
     for group in groups:
+        described = footer.row_group(group)
         for place in columns:
-            column = footer.row_group(group).column(place)
+            column = described.column(place)
             size += _encoded_bytes(column)
+            if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+                size += column.num_values * footer.schema.column(place).length
             if column.has_dictionary_page and column.physical_type == "BYTE_ARRAY":
                 doubtful.append((group, place, column))
     # No value is longer than its whole column chunk.
