@@ -287,7 +287,8 @@ class Walk:
             delta = spills.delta_of(commit, self.log.spill)
             return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
         except (Corrupt, NotFound) as error:
-            self._find("error", error.message, key, version)
+            # A spill is an object of its own, which may be all that is damaged.
+            self._find("error", error.message, error.key or key, version)
             return None
 
     def _step(self, commit: Commit, digest: str, delta: Delta) -> bool:

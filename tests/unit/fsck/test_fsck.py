@@ -12,6 +12,7 @@ from eventlog.clock import ManualClock
 from eventlog.errors import CommitConflict, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
+from eventlog.log import spills
 from eventlog.model.actions import Attach
 from eventlog.model.records import Break, Commit, SetPin, Transaction
 from eventlog.state import fold
@@ -48,6 +49,22 @@ def test_leaves_and_spills_are_followed():
     assert report.ok, report.findings
     assert report.leaves >= 1
     assert report.segments == 303
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_damaged_spill_is_named(monkeypatch, gone):
+    """Its commit is sound, and so is the key frame of that version."""
+    monkeypatch.setattr(spills, "SPILL_BYTES", 1000)
+    many = Damaged(commits=1, every=1)
+    append(many.table, pa.concat_tables([rows(day, 1) for day in range(30)]))
+    commit, _ = many.table.log.read(2)
+    key = keys.frame_key(commit.transactions[0].spill.sha256)
+    if gone:
+        many.store.delete([key])
+    else:
+        many.replace(key, many.store.get(key)[:-1])
+    assert keys.commit_key(2) not in [found.key for found in many.errors()]
+    assert (key, 2) in [(found.key, found.version) for found in many.errors()]
 
 
 def test_progress_reaches_the_total(damaged):
