@@ -199,8 +199,9 @@ def _check_newest(t: Table, head: Snapshot) -> None:
         t.log.header(newest)  # committed after the head was read
     except VersionNotFound:
         raise Corrupt(
-            f"there is a key frame of version {newest}, but no such commit: commits were removed; "
-            "nothing is deleted. Restore them, or run `eventlog fsck`",
+            f"there is a key frame of version {newest}, but no such commit: commits were removed, "
+            "or an `eventlog replicate` to this root was interrupted; nothing is deleted. Run that "
+            "again, restore the commits, or run `eventlog fsck`",
             table=t.uri,
             key=keys.keyframe_key(newest),
             version=newest,

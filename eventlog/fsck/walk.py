@@ -361,7 +361,10 @@ class Walk:
             self.log.header(version)
         except (Corrupt, NotFound):
             self.frames.bad.add(version)
-            message = "this key frame is of a version that the log does not have"
+            message = (
+                "this key frame is of a version that the log does not have: commits were removed, "
+                "or an `eventlog replicate` to this root was interrupted and has to be run again"
+            )
             self._find("error", message, keys.keyframe_key(version), version)
 
     def _note_missing(self, version: int, problem: str) -> None:

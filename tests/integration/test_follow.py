@@ -361,16 +361,45 @@ def test_a_backfill_from_a_copy_that_lacks_versions_copies_what_that_has(source)
     assert fsck(Table(later), checksums=True).errors == 0
 
 
+class Dying(MortalStore):
+    """Its process dies when it has written a start, or a key frame: before the commit of these."""
+
+    last = keys.STARTS_PREFIX
+
+    def put_if_absent(self, key, body):
+        created = super().put_if_absent(key, body)
+        self.dead = self.dead or self.last in key
+        return created
+
+
+class DyingLater(Dying):
+    last = ".keyframe."
+
+
+def test_a_new_start_that_never_came_to_its_commit_is_to_be_run_again():
+    source, target = everything(), MemoryStore()
+    copy(source, target)
+    had, before = reopen(target).head().version, rows(reopen(target))
+    for n in range(3):
+        grow(source, 100 * (n + 1))
+        source.write_keyframe()
+    assert sweep(source.store, next(LATER)) > had + 1
+    with pytest.raises(Crash):
+        copy(source, DyingLater(target))
+    table = Table.open("", store=target, clock=ManualClock(START_MS, 70))
+    assert (table.head().version, rows(table)) == (had, before)
+    with pytest.raises(errors.Corrupt, match="`eventlog replicate` to this root was interrupted"):
+        vacuum(table)
+    [found] = [f for f in fsck(Table(target)).findings if f.severity == "error"]
+    assert "`eventlog replicate` to this root was interrupted" in found.message
+    copy(source, target)
+    assert not fsck(Table(target)).errors
+    vacuum(table)
+
+
 def test_a_start_whose_first_commit_never_came_does_no_harm(source):
     target = MemoryStore()
     head = source.head().version
-
-    class Dying(MortalStore):
-        def put_if_absent(self, key, body):
-            created = super().put_if_absent(key, body)
-            if key.startswith(keys.STARTS_PREFIX):
-                self.dead = True
-            return created
 
     with pytest.raises(Crash):
         copy(source, Dying(target), start="keyframe")
