@@ -28,7 +28,7 @@ def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
     """
     # against chain-not-checked
     if commit.header.prev != known.commit_hash or commit.header.table != known.header.table:
-        raise _forked(commit, table)
+        raise forked(commit.header.version, table)
 
 
 def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) -> None:
@@ -49,7 +49,7 @@ def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) 
     known, later = before.header, commit.header
     adjacent = later.version == known.version + 1
     if later.table != known.table or (adjacent and later.prev != sha256(before_body)):
-        raise _forked(commit, table)
+        raise forked(commit.header.version, table)
 
 
 def check_named(commit: Commit, body: bytes, above: Header, table: str) -> None:
@@ -106,10 +106,11 @@ def check_explained(found: Sequence[tuple[int, int]], starts: Sequence[Start], t
             )
 
 
-def _forked(commit: Commit, table: str) -> Corrupt:
+def forked(version: int, table: str) -> Corrupt:
+    """Return the error for a version that does not follow the one below."""
     return Corrupt(
-        f"version {commit.header.version} does not follow the version read before: the log was "
-        "forked or changed; run `eventlog fsck`",
+        f"version {version} does not follow the version read before: the log was forked or "
+        "changed; run `eventlog fsck`",
         table=table,
-        version=commit.header.version,
+        version=version,
     )

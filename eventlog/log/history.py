@@ -203,7 +203,11 @@ def find_transaction(
             take effect.
         VersionNotReplicated: this replica lacks one of these versions.
     """
+    before: tuple[Commit, bytes] | None = None
     for commit, body in each(log.read_below, range(start, head + 1)):
+        if before is not None:  # against transaction-sought-in-another-log
+            chain.check_later(*before, commit, log.store.uri)
+        before = commit, body
         listed = any(t.id == transaction_id for t in commit.transactions)
         if listed and log.took_effect(commit, log.resolve(commit, body), transaction_id):
             return commit.header.version

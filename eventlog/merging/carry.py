@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -25,7 +26,7 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
-from eventlog.log import spills
+from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
@@ -257,6 +258,9 @@ class _Read:
             *known,
             *steps(self._log, high + 1, last),
         ]
+        for before, step in pairwise(self._steps):
+            if step.prev != before.commit:  # against commit-of-another-log-merged
+                raise chain.forked(step.version, self._log.store.uri)
         begin = first - self._steps[0].version
         return self._steps[begin : begin + last - first + 1]
 
@@ -320,6 +324,7 @@ class Carrier:
             if origin is None:
                 return self._merged(head)
             mark = self._mark(head, origin)
+            self._check_parted(mark)
             first = max(self._looked, self._common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
@@ -357,6 +362,22 @@ class Carrier:
         self._looked = max(self._looked, self._common)
         self._own = mine.hash_at(head, self._common + 1)
         return theirs.hash_at(self._from, self._common + 1)
+
+    def _check_parted(self, mark: _Mark) -> None:
+        """Check that the target's first own commit is the one that its next commit names.
+
+        Another log's in its place would have the two part later than they did. The source's are
+        all compared when they are read.
+
+        Raises:
+            Corrupt: it is another one.
+        """
+        own = self._common + 1
+        if mark.old is not None or self._own is None:
+            return
+        # against commit-of-another-log-where-they-parted
+        if self._here.steps(own, own)[0].commit != self._own:
+            raise chain.forked(own + 1, self._target.uri)
 
     def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:
         """Carry what the source did from a version on, on this head of the target.

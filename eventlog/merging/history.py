@@ -185,11 +185,13 @@ class Step:
         version: its version.
         commit: its hash.
         acts: the transactions that took effect, in order.
+        prev: the hash of the commit before it.
     """
 
     version: int
     commit: str
     acts: tuple[Act, ...]
+    prev: str | None
 
 
 def union(some: Runs, others: Runs) -> Runs:
@@ -311,7 +313,8 @@ def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction
         commit_hash: its hash.
         transactions: those that took effect, none spilled.
     """
-    return Step(commit.header.version, commit_hash, tuple(_acts(commit, commit_hash, transactions)))
+    acts = tuple(_acts(commit, commit_hash, transactions))
+    return Step(commit.header.version, commit_hash, acts, commit.header.prev)
 
 
 def _acts(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Iterator[Act]:

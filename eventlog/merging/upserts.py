@@ -90,7 +90,7 @@ class KeyedPlanner(Planner):
                 inputs = tuple(drop.id for drop in act.drops)
                 self._made_of.update((s.id, inputs) for s in act.adds)
             else:
-                self._by.update((s.id, act) for s in act.adds)
+                self._by.update((name, act) for name in _added(act))
         for step in () if past is None else past.source:
             self._note(step)
         self._last = Carried(pair.common, "")
@@ -468,6 +468,14 @@ class KeyedPlanner(Planner):
         return first is not None and any(
             span(s)[0] <= span(first)[0] <= span(s)[1] and meet(s, first) for s in gone
         )
+
+
+def _added(act: Act) -> Iterator[str]:
+    """Yield the segments that a transaction added, without those that a state put lower."""
+    for segment in act.adds:
+        # against rows-of-a-state-taken-for-new-ones
+        if not (act.is_state and span(segment)[0] < act.version):
+            yield segment.id
 
 
 def _fresh(entry: Segment) -> Segment:

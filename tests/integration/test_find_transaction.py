@@ -12,6 +12,8 @@ from support.builders import (
     live,
     reopen,
 )
+from support.damage import Damaged
+from support.forked_histories import copied
 
 from eventlog import errors
 from eventlog.commit import proposal
@@ -62,3 +64,19 @@ def test_a_void_transaction_is_not_found():
     assert other.find_transaction(good.id) == 2
     assert other.find_transaction(void.id) is None
     check_sound(table.store)
+
+
+def test_a_transaction_is_not_called_absent_where_a_commit_of_another_log_stands():
+    table = create()
+    for n in range(3):
+        append(table, events(1, first=n))
+    other = Damaged.of(copied(table.store))
+    for n in range(3):
+        append(table, events(1, first=10 + n))
+        append(other.table, events(1, first=20 + n))
+    sought = table.log.read(5)[0].transactions[0].id
+    wrong = Damaged.of(copied(table.store))
+    wrong.replace(keys.commit_key(5), other.store.get(keys.commit_key(5)))
+    with pytest.raises(errors.Corrupt, match="does not follow the version read before"):
+        reopen(wrong.store).find_transaction(sought, start=1)
+    assert table.find_transaction(sought, start=1) == 5

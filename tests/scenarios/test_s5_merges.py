@@ -241,6 +241,28 @@ def test_g3_what_a_unit_of_work_that_both_did_dropped_at_one_of_them_goes(pair, 
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("version", range(3, 7))
+def test_g3_a_merge_ends_where_a_commit_of_another_log_stands(pair, version):
+    """Those of a copy that parted in place of one's own, as after a backup of the wrong root."""
+    one, two = pair
+    for n in range(5):
+        append(one, events(1, first=100 + n))
+        append(two, events(1, first=200 + n))
+    key = keys.commit_key(version)
+    wrong, sound = Damaged.of(copied(one.store)), Damaged.of(copied(two.store))
+    wrong.replace(key, two.store.get(key))
+    opened = lambda of: Table.open("", store=of.store)
+    with pytest.raises(errors.Corrupt, match="does not follow the version read before"):
+        replication.merge(opened(wrong), opened(sound))
+    with suppress(errors.Corrupt):  # it reads no more of the target than it needs
+        replication.merge(opened(sound), opened(wrong))
+    wrong.replace(key, one.store.get(key))
+    mended = opened(wrong)
+    both_ways(mended, opened(sound))
+    assert names(mended) == rows(*range(12), *range(100, 105), *range(200, 205))
+
+
+@pytest.mark.hazard("G3")
 def test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time(pair):
     one, two = pair
     three = copied(one.store)

@@ -85,8 +85,8 @@ class Side:
         return sorted(scan(self.handle()).to_table().column("name").to_pylist())
 
 
-def copied(store):
-    found = MemoryStore()
+def copied(store, *name):
+    found = MemoryStore(*name)
     for row in store.list(""):
         found.put_if_absent(row.key, store.get(row.key))
     return found
