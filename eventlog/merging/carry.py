@@ -366,14 +366,14 @@ class Carrier:
     def _check_parted(self, mark: _Mark) -> None:
         """Check that the target's first own commit is the one that its next commit names.
 
-        Another log's in its place would have the two part later than they did. The source's are
-        all compared when they are read.
+        Another log's in its place would have the two part later than they did, unless a fork tells
+        where they parted. The source's are all compared when they are read.
 
         Raises:
             Corrupt: it is another one.
         """
         own = self._common + 1
-        if mark.old is not None or self._own is None:
+        if mark.old is not None or self._own is None or self._at_once:
             return
         # against commit-of-another-log-where-they-parted
         if self._here.steps(own, own)[0].commit != self._own:
