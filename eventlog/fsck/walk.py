@@ -237,7 +237,7 @@ class Walk:
         """Report versions that are absent above others that are there, and not left out."""
         what = f"the versions {older + 1} to {newer - 1}, between others that it has: copy them"
         key = keys.commit_key(newer)
-        # What a start left out is copied newest first, but for the lowest one (R17.5): version 0,
+        # What a start left out is copied newest first, except the lowest one (R17.5): version 0,
         # or the next one for handles that know the version below.
         if all(older > end + 1 for end in after):  # against lost-taken-for-left-out
             message = f"this copy has lost {what} again with `eventlog replicate --backfill`"

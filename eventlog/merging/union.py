@@ -131,7 +131,7 @@ class _New:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Addition:
     """Rows that the target gets above what it has then.
 
     Attributes:
@@ -301,7 +301,7 @@ class Uniter:
 
     def _above(
         self, base: Take, new: Sequence[Segment], chunks: frozenset[str]
-    ) -> Sequence[Row] | None:
+    ) -> Sequence[Addition] | None:
         """Return what comes above the segments of one log; None if that cannot be.
 
         Args:
@@ -324,7 +324,9 @@ class Uniter:
         if rows is None or not all(s.id in one.live or one.is_there(s) for s in repeats):
             return None
         here = base == "target"
-        return [Row(s, mine=here == (s.id not in fresh), again=s.id not in fresh) for s in rows]
+        return [
+            Addition(s, mine=here == (s.id not in fresh), again=s.id not in fresh) for s in rows
+        ]
 
     def _leave(self, loser: Side, winner: Side, chunks: frozenset[str], new: _New) -> None:
         self._chose = True
@@ -338,7 +340,7 @@ class Uniter:
         what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
         self._left.append(LeftOut(loser.uri, f"rows of {what}", new.versions, rows))
 
-    def _beside(self, chunks: frozenset[str], rows: Sequence[Row]) -> None:
+    def _beside(self, chunks: frozenset[str], rows: Sequence[Addition]) -> None:
         """The target keeps its segments of these chunks, and gets those rows."""
         gone = [s for i, s in self._target.live.items() if i in self._dropped["source"]]
         self._drops += (s for s in gone if s.chunk in chunks)
@@ -350,7 +352,7 @@ class Uniter:
                 self._add_row(row)
         self._still |= chunks
 
-    def _add_row(self, row: Row) -> None:
+    def _add_row(self, row: Addition) -> None:
         segment = _fresh(row.segment) if self._keyed else row.segment
         if not row.mine:
             segment = self._of_source(segment)
@@ -358,7 +360,7 @@ class Uniter:
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
         self._add(segment, ((row.mine, keys.key_of(row.segment)),))
 
-    def _become(self, chunks: frozenset[str], more: Sequence[Row]) -> None:
+    def _become(self, chunks: frozenset[str], more: Sequence[Addition]) -> None:
         """The target gets the source's segments of these chunks, and these rows."""
         here = [s for s in self._target.live.values() if s.chunk in chunks]
         there = [
@@ -382,7 +384,7 @@ class Uniter:
                 self._add_row(row)
 
     def _become_slices(
-        self, here: Sequence[Segment], there: Sequence[Segment], more: Sequence[Row]
+        self, here: Sequence[Segment], there: Sequence[Segment], more: Sequence[Addition]
     ) -> None:
         if not more and self._same(here, there):
             return
