@@ -156,6 +156,8 @@ class Walk:
         self.frames = Frames()
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
+        self._absent: list[range] = []  # the versions that this replica left out
+        self._left_out = set[int]()  # versions among them whose key frame was looked at
         self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
         self.kept: Mapping[str, Segment] | None = None
         self.kept_meta: Meta | None = None
@@ -171,9 +173,9 @@ class Walk:
             self._find("warning", "this key does not belong to the log; readers ignore it", key)
         self._look_at_starts()
         first, end = self._first or 0, self.listed.head + 1
-        absent = self._absent()
-        begins = {left_out.stop for left_out in absent}
-        wanted = (v for v in range(first, end) if not any(v in left_out for left_out in absent))
+        self._absent = self._gaps()
+        begins = {left_out.stop for left_out in self._absent}
+        wanted = (v for v in range(first, end) if not any(v in gap for gap in self._absent))
         with threads() as pool:
             # A commit has at most 8 MiB, and usually about 32 KB.
             for version, body in read_ahead(pool, wanted, self._fetch):
@@ -214,7 +216,7 @@ class Walk:
                 message = f"no version that this start names is in the log {ends}: {ignored}"
                 self._find("warning", message, key)
 
-    def _absent(self) -> list[range]:
+    def _gaps(self) -> list[range]:
         """Return the versions that this replica left out when it started (R17.4)."""
         absent, needed = list[range](), set[int]()
         for newer, older in self.listed.gaps:
@@ -264,7 +266,7 @@ class Walk:
             self.broken, self._in_step = True, False
         else:
             commit, delta, digest = read
-            self._look_for_base(commit)
+            self._look_for_base(commit, pool)
             self._in_step = self._in_step and self._step(commit, digest, delta)
             if not self._in_step:
                 self._resume(commit, body if isinstance(body, bytes) else b"")
@@ -328,18 +330,23 @@ class Walk:
             # Reported once per gap.
             if version - self.audit.version <= 2 or version == self.listed.head:
                 message = f"its state cannot be resolved: {error.message}"
-                self._find("error", message, keys.commit_key(version), version)
+                self._find("error", message, error.key or keys.commit_key(version), version)
             self.broken = True
             return
         self.audit.resume(commit.header, snapshot.commit_hash, past)
         self.unnamed.unknown_before(version)
         self._in_step = True
 
-    def _look_for_base(self, commit: Commit) -> None:
+    def _look_for_base(self, commit: Commit, pool: ThreadPoolExecutor) -> None:
         base = commit.header.keyframe
-        if base is None or base in self.listed.keyframes or base in self.frames.missing:
+        if base is None or base in self.frames.missing | self.frames.bad:
             return
-        self._note_missing(base, "commits start from this key frame, but it does not exist")
+        if base not in self.listed.keyframes:
+            self._note_missing(base, "commits start from this key frame, but it does not exist")
+        elif base not in self._left_out and any(base in gap for gap in self._absent):
+            # The lowest version of a copy starts from it, and its commit is not in the copy.
+            self._left_out.add(base)
+            self._check_keyframe(base, pool)
 
     def _look_at_head(self) -> None:
         head = self.listed.head
@@ -385,10 +392,10 @@ class Walk:
         except (Corrupt, NotFound) as error:
             problems = [error.message]
         else:
-            problems = ["it cannot be compared with its commit"]
-            if self.audit.version == version:
-                problems = self.audit.check_keyframe(root)
             self._check_leaves(root, pool)
+            if self.audit.version != version:
+                return  # readers use it, and nothing speaks against it; its commit is reported
+            problems = self.audit.check_keyframe(root)
         for problem in problems:
             message = f"{problem}; readers skip this key frame"
             self._find("error", message, key, version)

@@ -18,6 +18,7 @@ from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     DataLoss,
+    EventLogError,
     KeyNotFound,
     TableNotFound,
     UnsupportedFormat,
@@ -353,10 +354,17 @@ class Log:
                         raise self._located(error, keys.commit_key(version), version) from None
                     raise
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
-                pending.append((commit, body))
-                below, below_body = self._below(start)
+                try:
+                    below, below_body = self.read_below(start)
+                except VersionNotFound as missing:
+                    own = self._on_own_keyframe(commit, body)
+                    if own is None:
+                        raise self._without_commit(start, error, missing) from None
+                    state = own
+                    break
                 # against stepped-back-into-another-log
                 chain.check_later(below, below_body, commit, self.store.uri)
+                pending.append((commit, body))
                 commit, body = below, below_body
         for later, later_body in reversed(pending):
             meta = codec.meta_patch(state.meta, later.state)
@@ -364,24 +372,22 @@ class Log:
             state = resolve.over(state, later, later_body, delta, meta)
         return self._snapshot(state)
 
-    def _below(self, version: int) -> tuple[Commit, bytes]:
-        """Return the commit of a version whose key frame is unusable.
-
-        Raises:
-            VersionNotReplicated: this replica does not have it.
-            Corrupt: it is missing.
-        """
-        try:
-            return self.read_below(version)
-        except VersionNotReplicated:
-            raise
-        except VersionNotFound:
-            raise Corrupt(
-                f"the key frame of version {version} is unusable, and its commit is missing: run "
-                "`eventlog fsck`, and put both back from a copy",
-                table=self.store.uri,
-                version=version,
-            ) from None
+    def _without_commit(
+        self, version: int, problem: EventLogError, missing: VersionNotFound
+    ) -> Corrupt:
+        """Return the error for an unusable key frame of a version that cannot be resolved."""
+        way = "its commit is missing: run `eventlog fsck`, and put both back from a copy"
+        if isinstance(missing, VersionNotReplicated):
+            way = (
+                "this copy lacks the older versions that could replace it: copy them with "
+                "`eventlog replicate --backfill`, or put the damaged object back"
+            )
+        return Corrupt(
+            f"the key frame of version {version} is unusable ({problem.message}), and {way}",
+            table=self.store.uri,
+            key=problem.key or keys.keyframe_key(version),
+            version=version,
+        )
 
     def newer(self, known: Snapshot) -> Snapshot:
         """Return the head, given an earlier head. One GET if there is no newer version.
@@ -628,15 +634,22 @@ class Log:
     def _moved(self, head: Snapshot, state: VersionState) -> Snapshot:
         return head if state is head.state else Snapshot(state, self)
 
-    def _over_older(self, state: VersionState, error: Exception) -> VersionState:
+    def _over_older(self, state: VersionState, error: EventLogError) -> VersionState:
         """Return the same state over an older key frame, and remember it for later questions."""
         if state.base is None:
             raise error
         unusable = state.base.version
         logger.warning("key frame %d is unusable, reading an older one: %s", unusable, error)
         # The base of a commit's delta is never the key frame of its own version.
-        older = state.over(self.snapshot(unusable).state)
         versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
+        try:
+            older = state.over(self.snapshot(unusable).state)
+        except VersionNotFound as missing:
+            tried = state.version in versions
+            own = None if tried else self._on_own_keyframe(*self.read(state.version))
+            if own is None:
+                raise self._without_commit(unusable, error, missing) from None
+            older = own
         self._stepped_back.put(state.commit_hash, (versions | {unusable}, older))
         return older
 
@@ -645,6 +658,18 @@ class Log:
         base = None if start is None else self.keyframe(start)
         delta = spills.delta_of(commit, self.spill)
         return resolve.from_commit(commit, body, base, delta)
+
+    def _on_own_keyframe(self, commit: Commit, body: bytes) -> VersionState | None:
+        """Return the state over the key frame of the commit's own version, if that is sound.
+
+        The lowest version of a copy has one, and may have nothing below the key frame that it
+        names.
+        """
+        try:
+            root = self.keyframe(commit.header.version)
+            return resolve.at_keyframe(commit, body, root)
+        except (Corrupt, KeyNotFound, UnsupportedFormat):
+            return None
 
     def _check_table(self, header: Header) -> None:
         for fork in self.store.forks:

@@ -4,7 +4,7 @@ from threading import Lock
 
 import pytest
 from support.builders import START_MS, Crash, create, events, reopen, replace_object
-from support.copies import check_prefix, everything, grow, objects, sweep
+from support.copies import check_prefix, everything, grow, objects, small_objects, sweep
 from support.crashes import MortalStore
 from support.forked_histories import copied
 
@@ -340,6 +340,37 @@ def test_a_damaged_key_frame_of_a_copy_stops_no_follower(damage, caplog):
     assert copy(table, store).version == table.refresh().version
     assert scan(reopen(store)).to_table().num_rows == 7
     assert f"other bytes under {key}" in caplog.text
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("leaf", [False, True], ids=["root", "leaf"])
+def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
+    table = create(properties={"keyframe_commits": "3"})
+    store = MemoryStore()
+    with small_objects():
+        for n in range(8):
+            append(table, events(6, first=10 * n, days=6))
+        done = copy(table, store, start="keyframe")
+    lowest, log = done.start, Log(store)
+    base, own = log.header(lowest).keyframe, keys.keyframe_key(lowest)
+    assert not log.has(base)
+    mine = {leaf.sha256 for leaf in log.keyframe(lowest).leaves}
+    unshared = [at.sha256 for at in log.keyframe(base).leaves if at.sha256 not in mine]
+    damaged = keys.frame_key(unshared[0]) if leaf else keys.keyframe_key(base)
+    body = store.get(damaged)
+    replace_object(store, damaged, body[:-5])
+    assert scan(reopen(store), version=lowest).to_table().num_rows == (lowest * 6)
+    assert [f.key for f in fsck(reopen(store)).findings if f.severity == "error"] == [damaged]
+    own_body = store.get(own)
+    store.delete([own])
+    with pytest.raises(errors.Corrupt, match="replicate --backfill") as refused:
+        scan(reopen(store), version=lowest).to_table()
+    assert refused.value.key == damaged
+    found = fsck(Table(store)).findings
+    assert {f.key for f in found if f.severity == "error"} == {damaged}
+    store.put_if_absent(own, own_body)
+    backfill(reopen(table.store), Table(store))
+    assert scan(reopen(store), version=base).to_table().num_rows == base * 6
 
 
 class AnswersOtherwise(MortalStore):
