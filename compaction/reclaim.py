@@ -85,7 +85,8 @@ class VacuumReport:
             which no kept or examined version references: unfinished uploads, and segments dropped
             long before the first vacuum.
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
-            `replica 'name' of owner`, `branch 'name'`, `staging` (also uploads above the fence).
+            `replica 'name' of owner`, `branch 'name'`, `versions that this copy lacks`, `staging`
+            (also uploads above the fence).
     """
 
     table: str
@@ -301,6 +302,8 @@ class _Sweep:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
         self._kept = kept
         self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
+        self._absent = 0  # versions below it may be ones that this copy lacks, and should keep
+        self._of_absent = set[str]()  # keys that are kept for those
         self._candidates = _Candidates()
         self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
         self._said: Sweep | None = None  # the last vacuum's record
@@ -323,6 +326,8 @@ class _Sweep:
         self._found = left or {}
         self._recorded = set(self._found)
         horizon = self._marks.horizon
+        # Before the drops are read: a backfill may close the gap at any time.
+        self._absent = self._t.log.absent_below(horizon)  # against absent-versions-forgotten
         start = horizon if self._last is None else self._last.version
         linked = range(0)
         if horizon > self._head.meta.horizon:  # against horizon-by-another-log
@@ -408,6 +413,8 @@ class _Sweep:
         for waiting in self._candidates.waiting:
             branch = self._of_branches.get(waiting.key)
             why = f"branch {branch!r}" if branch else sweep.reason(waiting, self._marks)
+            if waiting.key in self._of_absent:
+                why = "versions that this copy lacks"
             kept.setdefault(why, Sums()).add(waiting.bytes)
         if self._candidates.young.objects:
             staging = kept.setdefault("staging", Sums())
@@ -473,8 +480,14 @@ class _Sweep:
 
         The record proves nothing (R12.9), neither by what it has nor by what it lacks. Where the
         version that it names does not confirm the drop, or one that is kept shows the segment, all
-        versions above the horizon are asked.
+        versions above the horizon are asked. Versions that a copy lacks cannot be asked: a follower
+        may have stored what they show, or what it restores from them, and come to their commits
+        at any time.
         """
+        absent = {d.key: d for d in dead if not d.version and sweep.epoch_of(d.key) < self._absent}
+        if absent:
+            self._of_absent |= absent.keys()
+            return absent | self._not_dead([d for d in dead if d.key not in absent])
         of_branches = self._kept.of(item.key for item in dead)
         named = {d.key: sweep.drop_of(d.key) for d in dead if d.key not in of_branches}
         shown = self._shown([*named.values()])

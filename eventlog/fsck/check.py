@@ -420,11 +420,12 @@ class _Run:
             # A vacuum of a branch deletes none of its parent's segments.
             own = {k: h.segment for k, h in found.items() if k not in known and self._is_own(k)}
             for key in lacking(own, {k: found[k].version for k in own}, meta, log):
-                message = (
+                self._report_record(
                     "the last vacuum's record lacks this segment, or has it dropped where it was "
-                    "live: the next vacuum would delete it, or examines the whole table"
+                    "live: the next vacuum would delete it, or examines the whole table",
+                    key,
+                    found[key].version,
                 )
-                self._findings.add("error", message, key, found[key].version)
             for fork in forks(self._store):
                 with suppress(VersionNotFound):  # `check_branches` reports such a fork
                     for version in (fork.held, fork.version):
@@ -466,12 +467,24 @@ class _Run:
     def _look_for_in_record(self, key: str) -> None:
         version = self._walk.waiting.lacks(key)
         if version is not None:
-            message = (
+            self._report_record(
                 f"the last vacuum's record lacks this segment, which version {version} dropped: "
-                "the next vacuum would take it for an abandoned upload; "
-                f"{command('vacuum', self._store.uri, '--full', '--run')} replaces the record"
+                "the next vacuum would take it for an abandoned upload",
+                key,
+                version,
             )
-            self._findings.add("error", message, key, version)
+
+    def _report_record(self, problem: str, key: str, version: int) -> None:
+        """Report a record that lacks a segment, unless a backfill brought that after the record."""
+        again = command("vacuum", self._store.uri, "--full", "--run")
+        if self._walk.left_out(version):
+            message = (
+                "the last vacuum's record may be older than the backfill that brought this "
+                f"segment, and then only {again} deletes it when it is due"
+            )
+            self._findings.add("warning", message, key, version)
+        else:
+            self._findings.add("error", f"{problem}; {again} replaces the record", key, version)
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._pending_seen = self._pending_seen or row.key == self._pending()

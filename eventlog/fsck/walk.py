@@ -189,6 +189,10 @@ class Walk:
             self._check_stray(version)
         self._look_at_head()
 
+    def left_out(self, version: int) -> bool:
+        """Return whether this copy began, or went on, above a version: it was filled in later."""
+        return any(start.after + 1 < version < start.version for start in self._starts)
+
     def _look_at_starts(self) -> None:
         """Read the starts; report those that no follower of this log can have left."""
         versions = [*self.log.start_versions()]

@@ -310,6 +310,26 @@ class Log:
         """
         return next((s for s in self.starts() if s.after < version < s.version), None)
 
+    def absent_below(self, horizon: int) -> int:
+        """Return a version below which this copy may lack versions that its horizon keeps.
+
+        0 if it lacks none. One LIST, and three GETs for each start of the copy.
+
+        Args:
+            horizon: of the newest version.
+
+        Raises:
+            Corrupt: a start breaks the format.
+            UnsupportedFormat: a newer reader is needed.
+        """
+        bound = 0
+        for start in () if self.store.forks else self.starts():
+            # The last of them that a backfill copies; the one above `after` comes first (R17.5).
+            last = max(horizon, start.after + 2)
+            if last < start.version and not self.has(last):
+                bound = max(bound, start.version)
+        return bound
+
     def not_replicated(self, version: int) -> VersionNotReplicated | None:
         """Return the error for a version that this replica does not have; None for other reasons.
 

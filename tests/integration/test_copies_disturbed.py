@@ -1,22 +1,24 @@
 """Copies that something happens to: followers that died early, emptied copies, stale knowledge."""
 
+from datetime import timedelta
 from threading import Lock
 
 import pytest
-from support.builders import START_MS, Crash, create, events, reopen, replace_object
+from support.builders import START_MS, Crash, Spy, create, events, reopen, replace_object
 from support.copies import check_prefix, everything, grow, objects, small_objects, sweep
-from support.crashes import MortalStore
+from support.crashes import MortalStore, fresh
 from support.forked_histories import copied
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
 from eventlog.readers import changes, scan
 from eventlog.replication import Follower, backfill, follow, merge, replicas
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 
 def copy(table, store, **options):
@@ -371,6 +373,94 @@ def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
     store.put_if_absent(own, own_body)
     backfill(reopen(table.store), Table(store))
     assert scan(reopen(store), version=base).to_table().num_rows == base * 6
+
+
+def with_old_rows():
+    """A table whose newest key frame is above an overwrite of older rows, which are kept."""
+    table = create(properties={"keyframe_commits": "100"})
+    for n in range(4):
+        append(table, events(1, first=n))
+    overwrite(table, events(1, first=50), start="1970-01-01", end="1970-01-02")
+    append(table, events(1, first=60, day=3))
+    hours = timedelta(hours=1000)
+    vacuum(fresh(table.store, 2), dry_run=False, staging=timedelta(0), retention=hours)
+    table.refresh()
+    table.write_keyframe()
+    append(table, events(1, first=70, day=4))
+    assert (table.head().meta.horizon, table.head().meta.fence) == (0, 6)
+    return table
+
+
+def counts(table):
+    return [scan(table, version=v).to_table().num_rows for v in range(table.refresh().version)]
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("at", ["objects", "commits"])
+def test_v2_a_vacuum_of_a_copy_spares_what_a_backfill_beside_it_has_stored(at, full):
+    table, store = with_old_rows(), MemoryStore()
+    lowest = copy(table, store, start="keyframe").start
+    if full:
+        vacuum(fresh(store, 3), dry_run=False)
+    ended = [keys.commit_key(v) for v in range(1, lowest)]
+    spy, reports = Spy(store), []
+
+    def sweeps(key):
+        if not reports and key == ended[0 if at == "commits" else -1]:
+            reports.append(vacuum(fresh(store, 3), dry_run=False, full=full))
+
+    spy.before_put = sweeps
+    backfill(reopen(table.store), Table(spy))
+    assert [report.gone["unnamed"].objects for report in reports] == [0]
+    mine = counts(reopen(store))
+    assert mine[: lowest + 1] == counts(table)[: lowest + 1]
+    # What nothing names is deleted where nothing is absent any more.
+    store.put_if_absent(keys.segment_key(1, "1970-01-01", "ab" * 16), b"x")
+    assert vacuum(fresh(store, 3), dry_run=False, full=True).gone["unnamed"].objects == 1
+    assert counts(reopen(store))[: len(mine)] == mine
+    assert fsck(reopen(store), objects=True).ok
+
+
+def test_what_a_backfill_brings_after_a_vacuum_is_not_taken_for_missing_in_its_record():
+    table, store = with_old_rows(), MemoryStore()
+    table.pin("old", version=5)
+    copy(table, store, start="keyframe")
+    vacuum(fresh(store, 3), dry_run=False, staging=timedelta(0))
+    backfill(reopen(table.store), Table(store), clock=ManualClock(START_MS, 8))
+    report = fsck(reopen(store), objects=True)
+    assert report.ok, report.findings
+    assert {f.message.split(", and then")[0] for f in report.findings} == {
+        "the last vacuum's record may be older than the backfill that brought this segment"
+    }
+    kept = counts(reopen(store))
+    vacuum(fresh(store, 4), dry_run=False, full=True)
+    assert counts(reopen(store))[: len(kept)] == kept
+    assert not fsck(reopen(store), objects=True).findings
+
+
+@pytest.mark.hazard("V2")
+def test_v2_a_vacuum_of_a_copy_spares_what_a_follower_has_stored_for_a_restore():
+    table, store = with_old_rows(), MemoryStore()
+    copy(table, store, start="keyframe")
+    restored = table.restore(4)
+    spy = Spy(store)
+
+    def dies(key):
+        if key == keys.commit_key(restored):
+            raise Crash("dies")
+
+    spy.before_put = dies
+    with pytest.raises(Crash):
+        copy(table, spy)
+    report = vacuum(fresh(store, 3))
+    assert report.gone["unnamed"].objects == 0
+    assert report.kept["versions that this copy lacks"].objects == 4
+    done = vacuum(fresh(store, 3), dry_run=False)
+    assert done.gone["unnamed"].objects == 0
+    # The next one finds them in the record of this one.
+    assert vacuum(fresh(store, 3), dry_run=False).gone["dropped"].objects == 0
+    assert len([row for row in store.list(keys.SEGMENTS_PREFIX)]) == 4 + 3
 
 
 class AnswersOtherwise(MortalStore):
