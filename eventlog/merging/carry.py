@@ -504,7 +504,7 @@ class Carrier:
                 common=self._common,
                 upper=self._own is not None and self._own > origin,
                 take=self._take,
-                ordered=self._ties not in (None, "none"),
+                ties=self._ties,
                 renamed=lambda name, why: self._moved(name, head.version, why),
             ).united()
         except Conflict as found:

@@ -184,7 +184,7 @@ class Doubles:
         """Return what comes above a log so that nothing lies above a unit that belongs below it.
 
         These are the new rows, and after them the unit and what the log had done above it, once
-        more: a row that is there twice counts as the later one.
+        more: only where a row that is there twice counts as the later one, once.
 
         Args:
             acts: what the log did since the two parted, in order.

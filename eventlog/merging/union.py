@@ -31,6 +31,7 @@ from eventlog.merging.history import (
     union,
 )
 from eventlog.merging.plan import Carried, Conflict
+from eventlog.merging.upserts import Ties
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
     Action,
@@ -169,7 +170,7 @@ class Uniter:
         common: the last version that they share.
         upper: whether the rows of the target come after those of the source in a keyed table,
             where both only added some (R19.8).
-        ordered: whether the order of rows of one key matters (`eventlog.merging.upserts.Ties`).
+        ties: what is done about rows of one key that both wrote; None without a key.
         take: whose state counts where both did something; None: that is a conflict.
         renamed: the id under which a segment is added that is in another place, too, and why.
     """
@@ -181,7 +182,7 @@ class Uniter:
         *,
         common: int,
         upper: bool,
-        ordered: bool,
+        ties: Ties | None,
         take: Take | None,
         renamed: Callable[[str, str], str],
     ) -> None:
@@ -193,7 +194,8 @@ class Uniter:
         self._theirs = _unknown(source, target, self._here)
         self._ours = _unknown(target, source, self._there)
         lower, upper_ = (source, target) if upper else (target, source)
-        self._doubles = Doubles(lower.acts, upper_.acts) if ordered else None
+        self._doubles = Doubles(lower.acts, upper_.acts) if ties not in (None, "none") else None
+        self._repeats = ties == "repeat"
         self._crossed = _crossed(source, self._theirs, target, self._ours)
         # What one of the two dropped by a unit of work that both did, of the rows that both had.
         self._dropped = {
@@ -319,7 +321,9 @@ class Uniter:
         rows: Sequence[Segment] | None = new
         # against rows-united-above-a-unit
         if self._doubles is not None and self._doubles.broken(one.acts, new, chunks):
-            rows = self._doubles.above(one.acts, other.acts, new, chunks)
+            rows = None
+            if self._repeats:  # against unit-repeated-where-rows-count-twice
+                rows = self._doubles.above(one.acts, other.acts, new, chunks)
         repeats = [s for s in rows or () if s.id not in fresh]
         if rows is None or not all(s.id in one.live or one.is_there(s) for s in repeats):
             return None

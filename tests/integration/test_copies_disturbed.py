@@ -460,7 +460,7 @@ def test_v2_a_vacuum_of_a_copy_spares_what_a_follower_has_stored_for_a_restore()
     assert done.gone["unnamed"].objects == 0
     # The next one finds them in the record of this one.
     assert vacuum(fresh(store, 3), dry_run=False).gone["dropped"].objects == 0
-    assert len([row for row in store.list(keys.SEGMENTS_PREFIX)]) == 4 + 3
+    assert len(list(store.list(keys.SEGMENTS_PREFIX))) == 4 + 3
 
 
 class AnswersOtherwise(MortalStore):

@@ -11,6 +11,13 @@ COPIES = (
         "test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon",
     ),
     mutant(
+        "absent-versions-forgotten",
+        "V2 W11",
+        "what the versions that a copy lacks may show is kept",
+        becomes("0"),
+        "test_v2_a_vacuum_of_a_copy_spares_what_a_backfill_beside_it_has_stored",
+    ),
+    mutant(
         "start-without-its-version",
         "G1",
         "a start whose version is not in the log means nothing",

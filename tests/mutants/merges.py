@@ -144,6 +144,13 @@ MERGES = (
         "test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third",
     ),
     mutant(
+        "unit-repeated-where-rows-count-twice",
+        "R19.10 G4",
+        "no unit of work is repeated where a row that is there twice counts twice",
+        always,
+        "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
+    ),
+    mutant(
         "rows-of-before-repeated-above-a-unit",
         "R19.8 G4",
         "what both had when they parted lies below the units of work that both did",
