@@ -247,7 +247,7 @@ class Planner:
             return None
         try:
             # against rows-before-a-unit-kept
-            gone = self._rows.remaining(act, self._live)
+            gone = self._rows.remaining(act, self._unit, self._live)
         except Differs as differs:
             raise Conflict(
                 f"it drops rows by a unit of work that both did, and the target {differs.reason}",

@@ -55,6 +55,7 @@ class Rows:
         self._fresh: dict[str, int] = {}
         self._made: set[str] = set()  # at the target, since they parted
         self._dropped: dict[str, tuple[int, bool]] = {}
+        self._went: dict[str, int] = {}  # what the target dropped first in which version
         there = [act for step in source for act in step.acts]
         here = [act for step in target for act in step.acts]
         both = _rewrites(there).keys() & _rewrites(here).keys()
@@ -73,6 +74,8 @@ class Rows:
     def _at_target(self, act: Act, *, carried: bool) -> None:
         """Note what the target did, by itself or because the source did it."""
         self._note(act)
+        for drop in act.drops:
+            self._went.setdefault(drop.id, act.version)
         for segment in act.adds:
             self._dropped.pop(segment.id, None)
         if not act.restores:
@@ -141,23 +144,30 @@ class Rows:
                 raise Differs("does not have them")
         return found
 
-    def remaining(self, act: Act, live: Collection[str]) -> list[str]:
+    def remaining(self, act: Act, ours: Act, live: Collection[str]) -> list[str]:
         """Return what the target has live of the rows that a unit of work dropped at the source.
 
-        The target did that unit, too, and had not these rows then.
+        The target did that unit, too, and had not these rows then. What it had dropped by then, and
+        restored later, stays.
 
         Args:
             act: what the source did, before it is noted.
+            ours: what did the unit at the target.
             live: ids that the target has live.
 
         Raises:
             Differs: the target has other rows together with them.
         """
-        found = [drop.id for drop in act.drops if drop.id in live]
-        for drop in act.drops:
+        # against restored-above-a-unit-dropped-by-it
+        drops = [d for d in act.drops if self._went.get(d.id, ours.version + 1) > ours.version]
+        stay = {d.id for d in act.drops if d not in drops}
+        found = [drop.id for drop in drops if drop.id in live]
+        for drop in drops:
             group = self._members[self._find(drop.id)]
             rest = [m for m in group if m in live and m not in found and not self._at_source(m)]
             if drop.id not in live and rest:
+                if not stay.isdisjoint(group):
+                    raise Differs("has rewritten them together with rows that it restored")
                 found += self.counterpart(act, [drop.id], live)
         return list(dict.fromkeys(found))
 

@@ -603,9 +603,20 @@ def _crossed(one: Side, its: Sequence[Act], other: Side, others: Sequence[Act]) 
 def _dropped(one: Side, units: Units, other: Side) -> set[str]:
     """Return what one log dropped by units of work that the other one did, too, with its repeats.
 
-    The other one did not have these rows when it did the unit, or has dropped them itself.
+    The other one did not have these rows when it did the unit. What it had dropped by then, and
+    restored later, is not among them.
     """
-    gone = {i for i, act in dropped(one.acts).items() if act.unit and units.shared(act)}
+    went: dict[str, int] = {}
+    for act in other.acts:
+        if not act.is_state:
+            for drop in act.drops:
+                went.setdefault(drop.id, act.version)
+    gone: set[str] = set()
+    for name, act in dropped(one.acts).items():
+        twins = units.shared(act) if act.unit else ()
+        # against restored-above-a-unit-dropped-by-the-other
+        if any(went.get(name, twin.version + 1) > twin.version for twin in twins):
+            gone.add(name)
     return gone | repeated((*other.live, *(s.id for act in one.acts for s in act.adds)), gone)
 
 

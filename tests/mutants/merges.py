@@ -144,6 +144,20 @@ MERGES = (
         "test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_a_third",
     ),
     mutant(
+        "restored-above-a-unit-dropped-by-it",
+        "R19.8 G3",
+        "what one had dropped by a unit and restored later stays when the unit is skipped",
+        becomes("list(act.drops)"),
+        "test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays",
+    ),
+    mutant(
+        "restored-above-a-unit-dropped-by-the-other",
+        "R19.8 G3",
+        "what one had dropped by a unit and restored later stays in a union",
+        always,
+        "test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays",
+    ),
+    mutant(
         "unit-repeated-where-rows-count-twice",
         "R19.10 G4",
         "no unit of work is repeated where a row that is there twice counts twice",

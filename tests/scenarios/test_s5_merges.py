@@ -241,6 +241,30 @@ def test_g3_what_a_unit_of_work_that_both_did_dropped_at_one_of_them_goes(pair, 
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("before", ["", "to", "both"])
+@pytest.mark.parametrize("doers", [1, 2])
+def test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays(pair, doers, before, goes_on):
+    one, two = pair
+    version = one.head().version
+    append(two, events(1, first=300))
+    for table in pair[:doers]:
+        overwrite(table, events(2, first=100), app_id="job", app_seq=2)
+    if before:
+        replication.merge(one, two)
+    if before == "both":
+        replication.merge(two, one)
+    one.refresh()
+    one.restore(version)
+    if goes_on:
+        append(two, events(1, first=200))
+    both_ways(one, two)
+    # What its own unit of work or the restore dropped of it is gone.
+    there = doers == 1 and before != "both"
+    assert names(one) == rows(*range(12), *[200] * goes_on, *[300] * there)
+
+
+@pytest.mark.hazard("G3")
 @pytest.mark.parametrize("version", range(3, 7))
 def test_g3_a_merge_ends_where_a_commit_of_another_log_stands(pair, version):
     """Those of a copy that parted in place of one's own, as after a backup of the wrong root."""
