@@ -27,7 +27,7 @@ from eventlog.model.records import (
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
-from eventlog.table.branching.names import OWNER
+from eventlog.table.branching.names import OWNER, branch_of
 from eventlog.table.leases import Lease, is_silent
 from eventlog.table.ports import OpenTable
 from eventlog.table.writer import writer_name
@@ -46,9 +46,12 @@ def pin(
     wanted = head.version if version is None else whole(version, "version")
     pin_owner = writer_name() if owner is None else owner
     holds.check_names(name, pin_owner)
+    held = held_from(table.store.forks)
+    holds.check_kept(head.meta, head.version, wanted, table.uri, held=held)
     known = head.meta.pins.get(name)
-    same_owner = known is not None and known.owner == pin_owner
-    if known is not None and same_owner and (version is None or wanted == known.version):
+    # against inherited-pin-taken-for-kept
+    mine = known is not None and known.owner == pin_owner and known.version >= held
+    if known is not None and mine and (version is None or wanted == known.version):
         table.verify(WINDOW_S)
         return known.version
     if known is not None:
@@ -57,8 +60,6 @@ def pin(
             "or choose another name",
             table=table.uri,
         )
-    held = held_from(table.store.forks)
-    holds.check_kept(head.meta, head.version, wanted, table.uri, held=held)
     try:
         table.commit(table.transaction("pin", [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
@@ -72,16 +73,21 @@ def unpin(table: OpenTable, name: str, *, owner: str | None = None) -> None:
     """See `Table.unpin`."""
     pin = holds.pin_of(table.refresh().meta, name)
     pin_owner = writer_name() if owner is None else owner
+    broken = command("unpin", table.uri, name, "--break")
     if pin.owner == OWNER != pin_owner:
+        branch = branch_of(table.store, name)
         raise CommitConflict(
-            f"pin {name!r} keeps what a branch reads: deleting the branch removes it (`eventlog "
-            "branch URI NAME --delete`); in the branch itself, break_pin does",
+            f"pin {name!r} keeps what a branch reads: deleting the branch removes it "
+            f"({command('branch', table.uri, branch, '--delete')})"
+            if branch is not None
+            else f"pin {name!r} came with the log of a table that has, or had, such a branch, and "
+            f"keeps nothing that a branch of this one reads: break_pin ({broken}) removes it",
             table=table.uri,
         )
     if pin.owner != pin_owner:
         raise CommitConflict(
             f"pin {name!r} belongs to {pin.owner!r}, not to {pin_owner!r}: break_pin "
-            f"({command('unpin', table.uri, name, '--break')}) removes it regardless of its owner",
+            f"({broken}) removes it regardless of its owner",
             table=table.uri,
         )
     table.commit(table.transaction("unpin", [Unpin(name, pin_owner, pin.token)]))

@@ -53,6 +53,20 @@ BRANCHES = (
         "test_a_pin_that_is_taken_over_never_rises",
     ),
     mutant(
+        "inherited-pin-taken-over",
+        "V2",
+        "a branch of a branch holds no version that its parent does not",
+        never,
+        "test_v2_a_branch_of_a_branch_holds_no_version_that_its_parent_does_not",
+    ),
+    mutant(
+        "inherited-pin-taken-for-kept",
+        "V2",
+        "what was pinned before a branch was made is not kept for it",
+        becomes("known is not None and known.owner == pin_owner"),
+        "test_v2_a_pin_from_before_a_branch_keeps_no_version_there",
+    ),
+    mutant(
         "branch-without-its-pin",
         "V2",
         "a branch that was made is held",

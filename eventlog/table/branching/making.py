@@ -56,16 +56,25 @@ def make(table: OpenTable, name: str, at: int | None) -> BranchStore:
     return BranchStore(table.store, name, fork)
 
 
-def pin_actions(name: str, version: int, known: Pin | None) -> list[Action]:
+def pin_actions(name: str, version: int, known: Pin | None, held: int = 0) -> list[Action]:
     """Return the actions that hold a version for a branch under the pin `name`.
 
     A pin that is there already is of a making that was interrupted, or is under way: the new one
-    protects what that one does, too.
+    protects what that one does, too. But no making pins a version below `held`: such a pin came
+    with the log of the parent, and keeps nothing here.
+
+    Args:
+        name: of the pin.
+        version: to hold; not below `held`.
+        known: the pin of this name that is there.
+        held: where the parent is a branch, the oldest version that its own parent keeps for it.
     """
     if known is None:
         return [SetPin(name, version, OWNER)]
-    held = min(version, known.version)  # against taken-over-pin-rises
-    return [Unpin(name, known.owner, known.token), SetPin(name, held, OWNER)]
+    inherited = known.version < held  # against inherited-pin-taken-over
+    # against taken-over-pin-rises
+    least = version if inherited else min(version, known.version)
+    return [Unpin(name, known.owner, known.token), SetPin(name, least, OWNER)]
 
 
 def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin]:
@@ -77,7 +86,7 @@ def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin
         version = head.version if wanted is None else wanted
         held = held_from(table.store.forks)
         holds.check_kept(head.meta, head.version, version, table.uri, held=held)
-        actions = pin_actions(pin, version, head.meta.pins.get(pin))
+        actions = pin_actions(pin, version, head.meta.pins.get(pin), held=held)
         try:
             committed = table.commit(table.transaction("branch", actions, info={"branch": name}))
         except CommitConflict:

@@ -125,9 +125,22 @@ def check_held(store: ObjectStore, head: int) -> None:
 
 def pinned_names(store: ObjectStore, meta: Meta) -> set[str]:
     """Return the names of the branches that the parent's pins hold, finished or not."""
-    start = pin_name(store, "x").removesuffix("x")
-    rests = (name.removeprefix(start) for name in meta.pins if name.startswith(start))
-    return {rest for rest in rests if keys.is_branch(rest)}
+    found = (branch_of(store, name) for name in meta.pins)
+    return {name for name in found if name is not None}
+
+
+def branch_of(store: ObjectStore, pin: str) -> str | None:
+    """Return the name of the branch that the pin of this name holds in its parent.
+
+    None: it is of no branch, or of one of another table or branch.
+
+    Args:
+        store: of the parent.
+        pin: the name of the pin.
+    """
+    start = pin_name(store, "")
+    rest = pin.removeprefix(start)
+    return rest if pin.startswith(start) and keys.is_branch(rest) else None
 
 
 def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
