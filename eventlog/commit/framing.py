@@ -15,6 +15,7 @@ from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.state import keyframe
+from eventlog.state.keyframe import Frame
 from eventlog.store.parallel import each
 from eventlog.store.retry import put_once
 
@@ -37,6 +38,28 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         UnsupportedFormat: the table requires a newer writer; nothing was written.
     """
     check_writable(head.header)
+    head, frame = built(log, head)
+    objects = list(frame.objects.items())
+    for _ in each(lambda item: put_once(log.store, clock, *item), objects):
+        pass  # the root is written after all of them
+    root_key = keys.keyframe_key(head.version)
+    # against key-frame-overwritten
+    put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
+    log.remember_root(frame.root)
+    return head.on_keyframe(frame.root)
+
+
+def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
+    """Return the key frame of the snapshot's version, and the snapshot to continue with.
+
+    Args:
+        log: the log.
+        head: the snapshot.
+
+    Raises:
+        Corrupt: the state does not add up.
+        Unavailable: the store does not answer.
+    """
     head, leaves = log.touched(head)
     frame = keyframe.build(
         head.base,
@@ -46,14 +69,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
         commit_hash=head.commit_hash,
         meta=head.meta,  # against key-frame-loses-state
     )
-    objects = list(frame.objects.items())
-    for _ in each(lambda item: put_once(log.store, clock, *item), objects):
-        pass  # the root is written after all of them
-    root_key = keys.keyframe_key(head.version)
-    # against key-frame-overwritten
-    put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
-    log.remember_root(frame.root)
-    return head.on_keyframe(frame.root)
+    return head, frame
 
 
 def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:

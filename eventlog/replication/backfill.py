@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.proposal import check_writable
@@ -20,13 +21,15 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
+from eventlog.log import resolve, spills
 from eventlog.log.diff import absent, diff
 from eventlog.log.log import Log
-from eventlog.model.records import Commit, Start
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import Commit, KeyFrame, Start
 from eventlog.replication import contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
-from eventlog.replication.steps import Step, oldest_kept
+from eventlog.replication.steps import Check, Step, oldest_kept
 from eventlog.store.location import open_store
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -176,7 +179,8 @@ class Filler:
         later = log.snapshot(lowest) if lowest - 1 >= horizon else None
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
-                version = commit.header.version
+                version, named = commit.header.version, commit.header.keyframe
+                before = None
                 if later is not None and version >= horizon:
                     # What the next version dropped; it may have come back since.
                     before = log.resolve(commit, body)
@@ -184,9 +188,12 @@ class Filler:
                         yield contents.segment_item(entry, version, maybe_there=True, unnamed=True)
                     later = before
                 yield from contents.of_commit(commit, ())
-                for named in {version, commit.header.keyframe} - framed - {None}:
-                    framed.add(named)  # type: ignore[arg-type]
-                    yield from self._keyframe(named)  # type: ignore[arg-type]
+                yield from self._keyframe(
+                    version, framed, partial(resolve.at_keyframe, commit, body)
+                )
+                if named is not None:
+                    check = partial(self._check_named, commit, body, before)
+                    yield from self._keyframe(named, framed, check)
                 yield self._commit_step(commit, body, above.prev)
                 above = commit.header
 
@@ -207,13 +214,39 @@ class Filler:
 
         return step
 
-    def _keyframe(self, version: int) -> Iterator[Item | Step]:
-        """Yield a key frame that the source has and the target lacks."""
+    def _check_named(
+        self, commit: Commit, body: bytes, state: Snapshot | None, root: KeyFrame
+    ) -> None:
+        """Check that a key frame and the delta of a commit that names it give its state.
+
+        Args:
+            commit: the commit.
+            body: its bytes.
+            state: what the source makes of both, as far as that was asked.
+            root: the key frame.
+
+        Raises:
+            Corrupt: they do not, or the delta's spill is missing or damaged.
+        """
+        if state is None or state.base != root:
+            delta = spills.delta_of(commit, self.source.log.spill)
+            resolve.from_commit(commit, body, root, delta)
+
+    def _keyframe(self, version: int, framed: set[int], check: Check) -> Iterator[Item | Step]:
+        """Yield a key frame that the source has and the target lacks, unless it was looked at."""
+        if version in framed:
+            return
+        framed.add(version)
         key = keys.keyframe_key(version)
         try:
             root = self.source.log.keyframe(version)
             body = self.source.store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
-        except (Corrupt, KeyNotFound, UnsupportedFormat):
+            check(root)  # against key-frame-of-another-log-filled-in
+        except KeyNotFound:
+            return
+        except (Corrupt, UnsupportedFormat) as error:
+            uri = self.source.uri
+            logger.warning("key frame %d of %s is not copied: %s", version, uri, error)
             return
         if self._has(key):
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
@@ -16,7 +16,7 @@ from eventlog.format import keys
 from eventlog.model.actions import Swept
 from eventlog.model.records import Commit, KeyFrame, Leaf, Restore, Segment
 
-Role = Literal["segment", "frame", "pending"]
+Role = Literal["segment", "frame", "leaf", "pending"]
 
 _LOW = 2**64 - 1
 
@@ -27,7 +27,8 @@ class Item:
 
     Attributes:
         key: relative to the root.
-        role: what it is. The vacuum's record of what is `pending` may be missing.
+        role: what it is. The vacuum's record of what is `pending` may be missing, and a leaf of a
+            key frame may be damaged, too: readers do without it.
         version: the version that needs it.
         bytes: its size.
         sha256: of its bytes, as the log says.
@@ -109,23 +110,26 @@ def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bo
     return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there, unnamed)
 
 
-def of_leaves(root: KeyFrame, known: Sequence[Leaf] | None) -> list[Item]:
+def of_leaves(
+    root: KeyFrame, known: Sequence[Leaf] | None, but: Collection[str] = ()
+) -> list[Item]:
     """Return the leaves of a key frame that the target lacks.
 
     Args:
         root: the key frame.
         known: leaves that the target has; None: that is not known.
+        but: keys of leaves that are left out.
     """
     had = {leaf.sha256 for leaf in known or ()}
     return [
         Item(
             keys.frame_key(leaf.sha256),
-            "frame",
+            "leaf",
             root.version,
             leaf.size,
             leaf.sha256,
             maybe_there=known is None,
         )
         for leaf in {leaf.sha256: leaf for leaf in root.leaves}.values()
-        if leaf.sha256 not in had
+        if leaf.sha256 not in had and keys.frame_key(leaf.sha256) not in but
     ]

@@ -8,6 +8,7 @@ repeated, by any number of replicators: objects are created once and never repla
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
@@ -20,6 +21,8 @@ from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import retrying
 from eventlog.store.s3.adapter import S3Store
+
+logger = logging.getLogger(__name__)
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 _THREADS = 16
@@ -110,7 +113,12 @@ class Copier:
             return item.bytes
         try:
             body = self._read(item)
-        except KeyNotFound:
+        except (Corrupt, KeyNotFound) as error:
+            if item.role == "leaf":  # against damaged-leaf-stops-a-follower
+                logger.warning("a leaf of key frame %d is not copied: %s", item.version, error)
+                return 0
+            if isinstance(error, Corrupt):
+                raise
             if item.role == "pending":  # a vacuum starts anew without it (R12.9)
                 return 0
             raise DataLoss(

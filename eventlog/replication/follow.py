@@ -289,6 +289,7 @@ class Follower:
         return Target(
             version=known.version,
             hash=known.commit_hash,
+            header=known.header,
             leaves=base.leaves if base else None,
             framed={base.version} if base else set(),
             headless=headless,

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
+from eventlog.commit import framing
 from eventlog.errors import (
     CommitConflict,
     Corrupt,
@@ -20,13 +22,25 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
-from eventlog.log import spills
+from eventlog.log import resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Add, Commit, Leaf, Segment, Start
+from eventlog.model.records import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    Add,
+    Commit,
+    Header,
+    KeyFrame,
+    Leaf,
+    Segment,
+    Start,
+)
 from eventlog.replication import attachment, contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
+from eventlog.state.delta import Delta
+from eventlog.state.version import VersionState
 from eventlog.store.branching.roots import held_from
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -34,6 +48,7 @@ from eventlog.table.table import Table
 
 From = Literal["oldest", "keyframe"]
 Step = Callable[[], int]  # returns the number of versions that it completed
+Check = Callable[[KeyFrame], object]  # raises Corrupt for a root that is of another commit
 
 _COMMITS_AHEAD = 16
 _ENTRIES = 8192  # of a large state that are looked at together
@@ -48,6 +63,7 @@ class Target:
     Attributes:
         version: its newest version; -1: it has none.
         hash: of that version's commit; None: unknown.
+        header: of that version; None: it has none.
         leaves: of a key frame that it has; None: unknown.
         framed: versions of key frames that it has, as far as is known.
         worth: the newest version copied that does more than to say what replicas have.
@@ -59,6 +75,7 @@ class Target:
 
     version: int = -1
     hash: str | None = None
+    header: Header | None = None
     leaves: tuple[Leaf, ...] | None = None
     framed: set[int] = field(default_factory=set)
     worth: int = -1
@@ -120,7 +137,7 @@ class Steps:
             yield from self._first_of_all()
         framed = self._listed_keyframes(having)
         if having in framed - self._known.framed:  # an earlier pass died before it
-            yield from self._keyframe(having, known=None)
+            yield from self._keyframe(having, None, self._check_newest)
         if first > having + 1:
             self._known.late = True
             yield from self._live(having, first)
@@ -131,7 +148,7 @@ class Steps:
             ):
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
-                    yield from self._keyframe(base, known=None)
+                    yield from self._keyframe(base, None, partial(self._check_named, commit, body))
                 whole = version == first > having + 1  # its segments are among all that is live
                 entries = () if whole else self._entries(commit)
                 yield from contents.of_commit(commit, entries, late=self._known.late)
@@ -139,7 +156,8 @@ class Steps:
                 if whole and having < 0:
                     yield from self._first_of_all()
                 if version in framed:
-                    yield from self._keyframe(version, known=self._known.leaves)
+                    check = partial(resolve.at_keyframe, commit, body)
+                    yield from self._keyframe(version, self._known.leaves, check)
 
     def _entries(self, commit: Commit) -> list[Segment]:
         """Return the entries that a commit made live, by its delta."""
@@ -163,6 +181,7 @@ class Steps:
                 )
             self._copier.create(keys.commit_key(version), body)
             known.version, known.hash = version, codec.sha256(body)
+            known.header = commit.header
             if not attachment.is_bookkeeping(commit):
                 known.worth = version
             return 1
@@ -172,9 +191,6 @@ class Steps:
     def _live(self, having: int, first: int) -> Iterator[Item | Step]:
         """Yield all that is live where a copy starts, and the note that it starts there."""
         snapshot = self._log.snapshot(first)
-        base = snapshot.header.keyframe
-        if base is not None:
-            self._log.keyframe(base)  # the copy cannot open its first version without it
         there = contents.Listed(
             (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
         )
@@ -184,6 +200,8 @@ class Steps:
             seen = place in there
             if not seen or place not in named:
                 yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
+        if snapshot.header.keyframe is not None:
+            yield from self._first_keyframe(snapshot, snapshot.header.keyframe)
         body = codec.encode_start(
             Start(FORMAT_NAME, FORMAT_VERSION, (), snapshot.header.table, first, having)
         )
@@ -250,7 +268,80 @@ class Steps:
         body = self._target.get(keys.start_key(first), length=codec.MAX_START_BYTES + 1)
         return codec.decode_start(body, first, self._head.header.table).after <= having
 
-    def _keyframe(self, version: int, known: tuple[Leaf, ...] | None) -> Iterator[Item | Step]:
+    def _first_keyframe(self, snapshot: Snapshot, named: int) -> Iterator[Item | Step]:
+        """Yield the key frame that the first version names: the copy has nothing below it.
+
+        One that is unusable at the source is made anew, over the one to which the source steps
+        back (FORMAT.md R17.5).
+
+        Args:
+            snapshot: the first version; all of its entries were read.
+            named: the version of the key frame that it names.
+        """
+        base = self._log.usable(snapshot.state).base
+        if base is not None and base.version == named:  # against copy-begins-over-a-bad-key-frame
+            root, objects = base, dict[str, bytes]()
+        else:
+            root, objects = self._made(named)
+        self._known.framed.add(named)
+        yield from contents.of_leaves(root, None, but=objects)
+        self._known.leaves = root.leaves
+
+        def step() -> int:
+            for key, body in objects.items():
+                self._copier.create(key, body)
+            try:
+                self._copier.create(keys.keyframe_key(named), codec.encode_keyframe(root))
+            except CommitConflict as conflict:
+                conflict.message = (
+                    "the target has other bytes under this key, a key frame that its first "
+                    f"version, {snapshot.version}, needs: remove this object, and follow again"
+                )
+                raise
+            return 0
+
+        yield step
+
+    def _made(self, version: int) -> tuple[KeyFrame, dict[str, bytes]]:
+        """Return the key frame of a version whose own is unusable, and the leaves that are new."""
+        key = keys.keyframe_key(version)
+        try:
+            below = self._log.snapshot(version)
+        except VersionNotFound:
+            raise Corrupt(
+                f"the key frame of version {version}, which a copy of {self._store.uri} has to "
+                "begin with, is unusable, and the versions are missing that could replace it: put "
+                "the object back, or copy them there with `eventlog replicate --backfill`",
+                table=self._store.uri,
+                key=key,
+                version=version,
+            ) from None
+        below.entries()  # a damaged leaf is noticed
+        made = framing.built(self._log, below)[1]
+        logger.warning("the copy gets key frame %d anew: %s is unusable", version, key)
+        return made.root, made.objects
+
+    def _check_newest(self, root: KeyFrame) -> None:
+        """Check that a key frame is that of the target's newest version.
+
+        Raises:
+            Corrupt: it is of another commit.
+        """
+        known = self._known
+        if known.header is not None and known.hash is not None:
+            VersionState(known.header, known.hash, root.state, None, Delta()).on_keyframe(root)
+
+    def _check_named(self, commit: Commit, body: bytes, root: KeyFrame) -> None:
+        """Check that a key frame and the delta of a commit that names it give its state.
+
+        Raises:
+            Corrupt: they do not, or the delta's spill is missing or damaged.
+        """
+        resolve.from_commit(commit, body, root, spills.delta_of(commit, self._log.spill))
+
+    def _keyframe(
+        self, version: int, known: tuple[Leaf, ...] | None, check: Check
+    ) -> Iterator[Item | Step]:
         """Yield a key frame, unless the source has none that is sound."""
         self._known.framed.add(version)
         key = keys.keyframe_key(version)
@@ -258,6 +349,7 @@ class Steps:
             root = self._log.keyframe(version)
             body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
             same = codec.decode_keyframe(body, version) == root
+            check(root)  # against key-frame-of-another-log-copied
         except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
             logger.warning("key frame %d of %s is not copied: %s", version, self._store.uri, error)
             return

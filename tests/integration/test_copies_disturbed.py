@@ -375,6 +375,114 @@ def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
     assert scan(reopen(store), version=base).to_table().num_rows == base * 6
 
 
+def parted(store, at):
+    """A copy of a table that took writes of its own after a version, as many as the table has."""
+    head, other = Log(store).head_version(), MemoryStore()
+    for row in store.list(""):
+        parsed = keys.parse_log_key(row.key)
+        if parsed is None or parsed[0] <= at:
+            other.put_if_absent(row.key, store.get(row.key))
+    table = reopen(other, 5)
+    with small_objects():
+        for n in range(at, head):
+            append(table, events(3, first=500 + 10 * n, days=3))
+    return other
+
+
+def framed(versions=9, horizon=False):
+    """A table with key frames of leaves at versions 3 and 7; return it, and its horizon."""
+    table = create(properties={"keyframe_commits": "4"})
+    with small_objects():
+        for n in range(versions):
+            append(table, events(3, first=10 * n, days=3))
+        return table, sweep(table.store, 2) if horizon else 0
+
+
+def check_read(source, store, versions):
+    for version in versions:
+        same = reopen(source.store).snapshot(version).segments()
+        assert reopen(store).snapshot(version).segments() == same
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("how", ["all", "late", "backfill"])
+def test_a_key_frame_of_another_log_is_not_copied(how, caplog):
+    source, _ = framed(7 if how == "late" else 9)
+    key, store = keys.keyframe_key(7), MemoryStore()
+    own = source.store.get(key)
+    if how == "late":  # it was written after the pass that copied its commit
+        source.store.delete([key])
+        copy(source, store)
+        source.store.put_if_absent(key, own)
+    if how == "backfill":
+        with small_objects():
+            for n in range(9, 15):
+                append(source, events(3, first=10 * n, days=3))
+        assert copy(source, store, start="keyframe").start == 15
+    replace_object(source.store, key, parted(source.store, 5).get(key))
+    if how == "late":
+        append(source, events(1, first=80))
+    if how == "backfill":
+        backfill(reopen(source.store), Table(store))
+    else:
+        copy(source, store)
+    assert key not in objects(store)
+    assert f"key frame 7 of {source.uri} is not copied" in caplog.text
+    check_read(source, store, range(1, Log(store).head_version() + 1))
+    with small_objects():
+        assert not fsck(Table(store), repair=True).errors
+    assert store.get(key) == own
+
+
+def no_more(store, key):
+    store.delete([key])
+
+
+def cut(store, key):
+    replace_object(store, key, store.get(key)[:-5])
+
+
+def foreign(store, key):
+    replace_object(store, key, parted(store, 5).get(key))
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("leaf", [False, True], ids=["root", "leaf"])
+@pytest.mark.parametrize("damage", [no_more, cut, foreign])
+def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damage, leaf):
+    if leaf and damage is foreign:
+        return
+    source, horizon = framed(horizon=True)
+    root = source.log.keyframe(7)
+    assert (horizon, source.head().header.keyframe) == (9, 7)
+    kept = objects(source.store)
+    older = {leaf.sha256 for leaf in source.log.keyframe(3).leaves}
+    unshared = next(leaf.sha256 for leaf in root.leaves if leaf.sha256 not in older)
+    damage(source.store, keys.frame_key(unshared) if leaf else keys.keyframe_key(7))
+    store = MemoryStore()
+    with small_objects():
+        assert copy(source, store, name="us").start == horizon
+    check_read(source, store, range(horizon, source.refresh().version + 1))
+    assert not fsck(Table(store), objects=True).errors
+    assert all(kept[key] == body for key, body in objects(store).items() if key in kept)
+    assert store.get(keys.keyframe_key(7)) == kept[keys.keyframe_key(7)]
+
+
+@pytest.mark.hazard("P1")
+@pytest.mark.parametrize("damage", [no_more, cut])
+def test_a_damaged_leaf_of_the_source_stops_no_follower(damage, caplog):
+    source, _ = framed()
+    older = {leaf.sha256 for leaf in source.log.keyframe(3).leaves}
+    leaves = (leaf.sha256 for leaf in source.log.keyframe(7).leaves)
+    key, store = keys.frame_key(next(one for one in leaves if one not in older)), MemoryStore()
+    damage(source.store, key)
+    assert copy(source, store).version == 9
+    assert key in caplog.text
+    check_read(source, store, range(1, 10))
+    with small_objects():
+        assert not fsck(Table(store), repair=True).errors
+
+
 def with_old_rows():
     """A table whose newest key frame is above an overwrite of older rows, which are kept."""
     table = create(properties={"keyframe_commits": "100"})
