@@ -93,6 +93,8 @@ class KeyedPlanner(Planner):
                 self._by.update((name, act) for name in _added(act))
         for step in () if past is None else past.source:
             self._note(step)
+            for act in step.acts:
+                self._note_twins(act)
         self._last = Carried(pair.common, "")
         self._steps = [] if past is None else list(past.source)  # what the source did, so far
 
@@ -122,6 +124,15 @@ class KeyedPlanner(Planner):
                 self._gone.discard(segment.id)
                 self._firsts.note(segment.id)
                 self._arrive(segment.id, [segment.id])
+
+    def _note_twins(self, act: Act) -> None:
+        """Note in which segments the source has the rows of units that the target did, too."""
+        for ours in self._units.shared(act) if act.unit is not None else ():
+            # against own-unit-kept-from-a-later-overwrite
+            if ours.unit is not None and not self._has_already(act):
+                for segment in ours.adds:
+                    there = (s.id for s in act.adds if s.chunk == segment.chunk)
+                    self._arrive(segment.id, [*there])
 
     def _arrive(self, name: str, there: Sequence[str]) -> None:
         self._arrived.setdefault(self._firsts.of(name), []).extend(there)

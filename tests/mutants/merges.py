@@ -158,6 +158,13 @@ MERGES = (
         "test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays",
     ),
     mutant(
+        "own-unit-kept-from-a-later-overwrite",
+        "R19.8 G4",
+        "an overwrite drops the rows of a unit that both did also after they were merged",
+        never,
+        "test_g4_what_was_dropped_beside_a_unit_of_work_that_both_did_stays_away",
+    ),
+    mutant(
         "unit-repeated-where-rows-count-twice",
         "R19.10 G4",
         "no unit of work is repeated where a row that is there twice counts twice",

@@ -189,15 +189,23 @@ class DoubledHistory:
         return {self.rows[name][key] for name in newest} or {None}
 
     def play(self, steps):
-        for _ in range(self.chance.randrange(4, steps)):
-            name = self.chance.choices([*CHOICES], [*CHOICES.values()])[0]
+        """Play, make all one, and once more from there on."""
+        whole = self.played(self.chance.randrange(4, steps), CHOICES)
+        if whole and self.rule != "aggregate":
+            self.played(self.chance.randrange(1, 5), {**CHOICES, "replace": 4})
+        self.counts["histories"] += 1
+
+    def played(self, steps, choices):
+        """Return whether nobody had to choose."""
+        for _ in range(steps):
+            name = self.chance.choices([*choices], [*choices.values()])[0]
             getattr(self, name)(self.chance.randrange(len(self.sides)))
         whole = self.make_one()
         first, *others = [self.shown(side) for side in self.sides]
         assert all(other == first for other in others)
         for key in range(KEYS) if whole and self.rule != "first" else ():
             assert first.get(key) in self.right(key), (key, first)
-        self.counts["histories"] += 1
+        return whole
 
 
 def play_doubled(seed):

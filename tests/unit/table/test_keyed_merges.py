@@ -612,8 +612,8 @@ def test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away(replaced, way):
 def told(sides, story):
     """Have copies do what a story says: "a x" upserts x for key 1, "a>b" merges a into b.
 
-    A word in capitals is a unit of work. "a =x" overwrites the table, "a =" with no rows, and "a 7"
-    upserts another key.
+    A word in capitals is a unit of work. "a =x" overwrites the table, "a =" with no rows; "a 7"
+    and "a =7" do so with another key.
     """
     for event in story.split(", "):
         if event.endswith("restore"):
@@ -624,7 +624,7 @@ def told(sides, story):
         else:
             name, word = event.split()
             unit = {"app_id": word, "app_seq": 1} if word.isupper() else {}
-            key = int(word) if word.isdecimal() else 1
+            key = int(word.strip("=")) if word.strip("=").isdecimal() else 1
             given = pa.Table.from_pylist([{"k": key, "at": 0, "v": word, "w": None}], SCHEMA)
             write = overwrite if word.startswith("=") else upsert
             write(sides[name], given.slice(0, 0) if word == "=" else given, **unit)
@@ -658,6 +658,7 @@ def test_g4_what_a_unit_of_work_that_both_did_has_replaced_stays_replaced(story,
         ("b 5, b =UNIT, a =UNIT, a 9", {1: "=UNIT", 9: "9"}),
         ("a 5, b 9, b =UNIT, a =UNIT", {1: "=UNIT"}),
         ("b =UNIT, b 5, a =UNIT", {1: "=UNIT", 5: "5"}),
+        ("b UNIT, a 4, a UNIT, a>b, a =7", {7: "=7"}),
     ],
 )
 def test_g4_what_was_dropped_beside_a_unit_of_work_that_both_did_stays_away(story, wanted):
