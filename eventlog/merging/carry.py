@@ -324,10 +324,11 @@ class Carrier:
             if origin is None:
                 return self._merged(head)
             mark = self._mark(head, origin)
-            self._check_parted(mark)
             first = max(self._looked, self._common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
+            if not self._at_once:  # a fork tells where a branch and its parent parted
+                self._check_parted()
             commits = self._done.commits
             try:
                 self._round(head, origin, mark, first)
@@ -361,22 +362,21 @@ class Carrier:
         self._common += more
         self._looked = max(self._looked, self._common)
         self._own = mine.hash_at(head, self._common + 1)
+        self._check_parted()  # against commit-of-another-log-taken-for-followed
         return theirs.hash_at(self._from, self._common + 1)
 
-    def _check_parted(self, mark: _Mark) -> None:
+    def _check_parted(self) -> None:
         """Check that the target's first own commit is the one that its next commit names.
 
-        Another log's in its place would have the two part later than they did, unless a fork tells
-        where they parted. The source's are all compared when they are read.
+        Another log's in its place would have the two part later than they did. The source's are all
+        compared when they are read.
 
         Raises:
             Corrupt: it is another one.
         """
         own = self._common + 1
-        if mark.old is not None or self._own is None or self._at_once:
-            return
         # against commit-of-another-log-where-they-parted
-        if self._here.steps(own, own)[0].commit != self._own:
+        if self._own is not None and self._here.steps(own, own)[0].commit != self._own:
             raise chain.forked(own + 1, self._target.uri)
 
     def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:

@@ -1,6 +1,6 @@
 """Mutants of merging histories: nothing twice, nothing lost, conflicts are told."""
 
-from mutants.swap import always, becomes, mutant, never
+from mutants.swap import always, becomes, mutant, never, skip
 
 MERGES = (
     mutant(
@@ -205,6 +205,13 @@ MERGES = (
         "a merge finds where two parted by commits that their logs name",
         never,
         "test_g3_a_merge_ends_where_a_commit_of_another_log_stands",
+    ),
+    mutant(
+        "commit-of-another-log-taken-for-followed",
+        "R6.2 G3",
+        "a branch's commit in its parent's log is not taken for one that this followed",
+        skip,
+        "test_g3_a_commit_of_the_branch_in_its_parents_log_hides_no_other_one",
     ),
     mutant(
         "transaction-sought-in-another-log",

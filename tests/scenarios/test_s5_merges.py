@@ -287,6 +287,33 @@ def test_g3_a_merge_ends_where_a_commit_of_another_log_stands(pair, version):
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("before", [False, True])
+def test_g3_a_commit_of_the_branch_in_its_parents_log_hides_no_other_one(number, before):
+    table = create()
+    append(table, events(1))
+    branch = table.branch("b")
+    fork = branch.head().version
+    append(branch, events(1, first=99))
+    if before:
+        table.merge("b")
+        branch.refresh()
+    for n in range(5):
+        append(table, events(1, first=100 + n))
+        append(branch, events(1, first=200 + n))
+    key = keys.commit_key(fork + number)
+    sound = table.store.get(key)
+    opened = lambda: Table(table.store, ManualClock(START_MS + 10**8, 9))
+    replace_object(table.store, key, branch.store.get(key))
+    with suppress(errors.Corrupt):
+        opened().merge("b")
+    replace_object(table.store, key, sound)
+    opened().merge("b")
+    wanted = rows(0, 99, *range(100, 105), *range(200, 205))
+    assert names(opened()) == wanted
+
+
+@pytest.mark.hazard("G3")
 def test_g3_two_that_did_one_unit_of_work_are_merged_at_the_same_time(pair):
     one, two = pair
     three = copied(one.store)
