@@ -492,6 +492,18 @@ def test_a_branch_of_a_copy_that_lacks_versions():
     assert fsck(branch).errors == fsck(copy).errors == 0
 
 
+def test_a_branch_that_is_refused_leaves_the_copy_as_it_is():
+    source, store = filled(appends=7), MemoryStore()
+    replication.follow(source, Table(store), start="keyframe")
+    had = stored(store)
+    for version, error in ((2, errors.VersionNotReplicated), (99, errors.VersionNotFound)):
+        with pytest.raises(error):
+            on(store).branch("audit", at=version)
+    assert stored(store) == had
+    append(source, events(1, first=100))
+    assert replication.follow(source, Table(store)).versions == 1
+
+
 @pytest.mark.parametrize("at", [None, 0])
 def test_a_branch_of_a_table_without_rows(at):
     store = MemoryStore()

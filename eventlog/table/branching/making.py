@@ -27,17 +27,17 @@ def make(table: OpenTable, name: str, at: int | None) -> BranchStore:
     keys.check_branch(name)
     wanted = None if at is None else whole(at, "at")
     _check_free(table, name)
+    begun = None if wanted is None else _kept(table, wanted)  # what is refused writes no pin
     pinned, pin = _pin(table, name, wanted)
     _check_free(table, name)
-    version = pin.token if wanted is None else wanted
-    head = pinned if pinned.version == version else table.log.snapshot(version)
+    head = pinned if begun is None else begun
     fork = Fork(
         FORMAT_NAME,
         FORMAT_VERSION,
         head.header.table,
         table.clock.token(),
         name,
-        version,
+        head.version,
         head.commit_hash,
         pin.version,
     )
@@ -84,8 +84,7 @@ def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin
     for tries in range(_MAX_CONFLICTS):
         head = table.refresh()
         version = head.version if wanted is None else wanted
-        held = held_from(table.store.forks)
-        holds.check_kept(head.meta, head.version, version, table.uri, held=held)
+        held = _check_kept(table, head, version)
         actions = pin_actions(pin, version, head.meta.pins.get(pin), held=held)
         try:
             committed = table.commit(table.transaction("branch", actions, info={"branch": name}))
@@ -97,6 +96,19 @@ def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin
         snapshot = known if known.version == committed else table.log.snapshot(committed)
         return snapshot, snapshot.meta.pins[pin]
     raise AssertionError("unreachable")
+
+
+def _kept(table: OpenTable, version: int) -> Snapshot:
+    """Return a version from which a branch may begin; see `Table.branch` for the errors."""
+    _check_kept(table, table.refresh(), version)
+    return table.log.snapshot(version)
+
+
+def _check_kept(table: OpenTable, head: Snapshot, version: int) -> int:
+    """Check that a version is kept, and return the oldest one that the table's parent keeps."""
+    held = held_from(table.store.forks)
+    holds.check_kept(head.meta, head.version, version, table.uri, held=held)
+    return held
 
 
 def _check_free(table: OpenTable, name: str) -> None:
