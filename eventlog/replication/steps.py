@@ -6,16 +6,18 @@ What a version needs comes before its commit, its commit before its key frame (F
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from eventlog.commit import framing
+from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
     Corrupt,
+    InvalidInput,
     KeyNotFound,
     UnsupportedFormat,
     VersionNotFound,
@@ -41,9 +43,10 @@ from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
-from eventlog.store.branching.roots import held_from
+from eventlog.store.branching.roots import held_from, is_inherited
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
+from eventlog.table.branching.keeping import Kept
 from eventlog.table.table import Table
 
 From = Literal["oldest", "keyframe"]
@@ -151,6 +154,7 @@ class Steps:
                     yield from self._keyframe(base, None, partial(self._check_named, commit, body))
                 whole = version == first > having + 1  # its segments are among all that is live
                 entries = () if whole else self._entries(commit)
+                self._check_kept(entries, version)
                 yield from contents.of_commit(commit, entries, late=self._known.late)
                 yield self._commit_step(commit, body)
                 if whole and having < 0:
@@ -166,6 +170,27 @@ class Steps:
             return []  # a transaction adds them, so that the spill need not be read
         delta = spills.delta_of(commit, self._log.spill)
         return [s for s in delta.adds.values() if s.version == commit.header.version]
+
+    def _check_kept(self, entries: Collection[Segment], version: int) -> None:
+        """Check that the parent of a branch keeps what of its time a version makes live (R17.2).
+
+        Raises:
+            InvalidInput: it need not; a merge copies such segments.
+        """
+        for fork in self._target.forks[:1]:
+            older = [k for e in entries if is_inherited(k := keys.key_of(e), fork.version)]
+            if not older:
+                continue
+            kept = Kept(Log(self._target), [fork], fork.held + 1).of(older)
+            if len(kept) < len(older):  # against followed-into-what-the-parent-deletes
+                source, target = self._store.uri, self._target.uri
+                raise InvalidInput(
+                    f"version {version} of {source} has segments that were stored before branch "
+                    f"{fork.name!r} forked, and that its parent need not keep for it: "
+                    f"{command('merge', source, target)} copies them to the branch",
+                    table=target,
+                    version=version,
+                )
 
     def _commit_step(self, commit: Commit, body: bytes) -> Step:
         version, known = commit.header.version, self._known
@@ -199,6 +224,7 @@ class Steps:
             place = keys.key_of(entry), entry.bytes
             seen = place in there
             if not seen or place not in named:
+                self._check_kept((entry,), first)
                 yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
         if snapshot.header.keyframe is not None:
             yield from self._first_keyframe(snapshot, snapshot.header.keyframe)

@@ -285,6 +285,67 @@ def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
     assert not fsck(Table(target), objects=True).errors
 
 
+def restores_what_the_branch_does_not_hold(table, old):
+    other = MemoryStore()
+    copy(table, other)
+    reopen(other).restore(2)
+    return reopen(other)
+
+
+def gives_up_the_versions_below_such_a_restore(table, old):
+    other = restores_what_the_branch_does_not_hold(table, old)
+    other.break_pin("branch:audit")
+    append(other, events(1, day=9))
+    assert sweep(other.store, 20) > table.head().version + 1
+    return reopen(other.store)
+
+
+def appends_what_was_staged_before_the_fork(table, old):
+    append(old, events(1, first=300))
+    return table
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize(
+    "goes_on",
+    [
+        restores_what_the_branch_does_not_hold,
+        gives_up_the_versions_below_such_a_restore,
+        appends_what_was_staged_before_the_fork,
+    ],
+)
+def test_v2_a_branch_that_follows_shows_nothing_that_its_parent_may_delete(goes_on):
+    table = create()
+    old = reopen(table.store)
+    old.head()
+    append(table, events(2))
+    append(table, events(2, first=10))
+    overwrite(table, events(1, first=20), start="1970-01-01", end="1970-01-03")
+    branch = table.branch("audit")
+    source = goes_on(table, old)
+    with pytest.raises(errors.InvalidInput, match=r"eventlog merge .*_branches/audit"):
+        follow(source, branch)
+    merge(source, branch)
+    wanted = sorted(scan(source).to_table()["name"].to_pylist())
+    grow(table, 500)
+    sweep(table.store, 40)
+    reread = Table(branch.store)
+    assert sorted(scan(reread).to_table()["name"].to_pylist()) == wanted
+    assert fsck(reread, objects=True).errors == 0
+
+
+def test_a_branch_follows_a_restore_of_what_it_holds():
+    table = create()
+    append(table, events(2))
+    branch = table.branch("audit")
+    overwrite(table, events(1, first=20), start="1970-01-01", end="1970-01-03")
+    table.restore(branch.head().version)
+    follow(table, branch)
+    sweep(table.store, 40)
+    assert scan(Table(branch.store)).count() == 2
+    assert fsck(Table(branch.store), objects=True).errors == 0
+
+
 def test_what_reads_commits_across_a_gap_says_that_the_copy_lacks_them():
     source, target = everything(), MemoryStore()
     copy(source, target, start="keyframe")

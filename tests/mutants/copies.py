@@ -192,4 +192,11 @@ COPIES = (
         never,
         "test_a_backfill_fills_a_hole_between_versions_that_are_there",
     ),
+    mutant(
+        "followed-into-what-the-parent-deletes",
+        "V2",
+        "a branch follows no restore of what its parent need not keep for it",
+        never,
+        "test_v2_a_branch_that_follows_shows_nothing_that_its_parent_may_delete",
+    ),
 )
