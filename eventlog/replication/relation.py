@@ -86,8 +86,9 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
                 return None
         return hashes[0] == hashes[1]
 
-    common = shorter if agree(shorter) else last_common(agree, shorter)
-    if common is None:
+    agreed = agree(shorter)
+    common = shorter if agreed else last_common(agree, shorter)
+    if common is None or (agreed is None and not shorter):  # not known to differ
         raise InvalidInput(_nothing_known(other.store.uri, log.store.uri, young[-1]))
     if common < 0:
         raise InvalidInput(

@@ -97,6 +97,26 @@ def test_a_copy_that_began_above_what_it_shares_is_filled_in_by_the_command_that
     assert numbers(copy) == numbers(other) == [*range(16), 100, 200]
 
 
+@pytest.mark.hazard("W18")
+def test_a_copy_and_a_branch_that_share_version_0_alone_are_merged_by_what_is_named():
+    t = table_of(0)
+    branch = t.branch("audit", at=0)
+    for number in range(8):
+        one_more(t, number)
+    copy = copy_of(t, 3, start="keyframe")
+    one_more(copy, 200)
+    for source, target in ((branch, copy), (copy, branch)):
+        with pytest.raises(errors.InvalidInput) as refused:
+            merge(source, target)
+        assert f"eventlog replicate TABLE {shlex.quote(copy.uri)} --backfill" in str(refused.value)
+    replication.backfill(t, copy)
+    merge(copy, branch)
+    assert numbers(branch) == numbers(copy) == [*range(8), 200]
+    other = create(properties={"keyframe_commits": "5"})  # the same id, and another first commit
+    with pytest.raises(errors.InvalidInput, match="no common history"):
+        merge(other, branch)
+
+
 DAY_0 = {"start": "1970-01-01", "end": "1970-01-02"}
 
 
