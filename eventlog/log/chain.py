@@ -52,26 +52,25 @@ def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) 
         raise forked(commit.header.version, table)
 
 
-def check_named(commit: Commit, body: bytes, above: Header, table: str) -> None:
+def check_named(header: Header, commit_hash: str, above: Header, table: str) -> None:
     """Check that a commit is the one that the header of the next version names.
 
     Args:
-        commit: the commit.
-        body: its bytes.
+        header: of the commit.
+        commit_hash: of the commit.
         above: the header of the version after it.
         table: the root URI, for the error.
 
     Raises:
-        Corrupt: it is not, so that what its header says, such as its time, proves nothing.
+        Corrupt: it is not, so that what it says, such as its time, proves nothing.
     """
-    if above.prev != sha256(body) or above.table != commit.header.table:
-        version = commit.header.version
+    if above.prev != commit_hash or above.table != header.table:
         raise Corrupt(
-            f"version {version} is not the one that version {above.version} follows, so that one "
-            f"of the two is of another log, or damaged, and so may be its time: run "
-            f"{command('fsck', table)}",
+            f"version {header.version} is not the one that version {above.version} follows, so "
+            "that one of the two is of another log, or damaged: run "
+            f"{command('fsck', table)}, and put the right one back from a copy",
             table=table,
-            version=version,
+            version=header.version,
         )
 
 

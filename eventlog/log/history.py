@@ -5,17 +5,21 @@ A history reads headers only, with ranged GETs of 2 KB, one page ahead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
-from eventlog.errors import CommitUnknown, VersionNotFound
+from eventlog.display import command
+from eventlog.errors import CommitUnknown, Corrupt, VersionNotFound
+from eventlog.format.codec import sha256
 from eventlog.log import chain
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
 from eventlog.model.records import Commit, Correction, Header
 from eventlog.state.small.timing import effective
+from eventlog.store.branching.roots import unless_deleted
 from eventlog.store.parallel import HEADER_THREADS, each
 
 PAGE = 32  # headers read ahead
@@ -85,7 +89,8 @@ def history(
 def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     """Return the newest version committed at or before `time_ms`, by bisection over headers.
 
-    Of what the headers say nothing is checked: `checked_version_at` does, with one GET more.
+    Of what the headers say nothing is checked: `checked_version_at` does, with up to three GETs
+    more.
 
     Args:
         log: the log.
@@ -101,10 +106,11 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
 
 
 def checked_version_at(log: Log, head: Snapshot, time_ms: int) -> int:
-    """Return `version_at`, and read that commit: its header alone may be of another log.
+    """Return `version_at`, and read its commit and the next one: headers may be of another log.
 
     Raises:
-        Corrupt: it is not the one that the version above it names, which is later.
+        Corrupt: it is not the one that the version above it names, which is later; or that one is
+            not the one that the version above that names; or times fall.
         VersionNotFound: the table was created after that time.
         VersionNotReplicated: this replica does not have the versions of that time.
     """
@@ -116,8 +122,7 @@ def snapshot_at(log: Log, head: Snapshot, time_ms: int) -> Snapshot:
     """Return the newest version committed at or before `time_ms`.
 
     Raises:
-        Corrupt: it is not the one that the version above it names, which is later; or the commits
-            do not add up.
+        Corrupt: as `checked_version_at`; or the commits do not add up.
         VersionNotFound: the table was created after that time.
         VersionNotReplicated: this replica does not have the versions of that time.
     """
@@ -126,49 +131,79 @@ def snapshot_at(log: Log, head: Snapshot, time_ms: int) -> Snapshot:
 
 
 def _commit_at(log: Log, head: Snapshot, time_ms: int) -> tuple[Commit, bytes] | None:
-    """Return the commit of that time, which the one above names; None: it is that of the head."""
-    version, above = _bisected(log, head, time_ms, -1)
-    if version == head.version:
-        return None
-    commit, body = log.read_below(version)
-    chain.check_named(commit, body, above, log.store.uri)  # against time-of-another-log
-    return commit, body
+    """Return the commit of that time, which the one above names; None: it is that of the head.
+
+    Between the two lies the time, by what their headers say. So both must be of this log: the one
+    above, too, is compared with the one that names it.
+    """
+    version, seen = _bisected(log, head, time_ms, -1)
+    with unless_deleted(log.store):
+        _check_times(log, head, seen)
+        if version == head.version:
+            return None
+        read = range(version, min(version + 2, head.version))
+        found, *above = each(log.read_below, read, count=len(read))
+        (commit, body), later = found, seen[version + 1]
+        # against time-of-another-log
+        chain.check_named(commit.header, sha256(body), later, log.store.uri)
+        for commit, body in above:
+            named_by = seen.get(version + 2) or log.above(head, version + 1)
+            if named_by is not None:  # against time-above-of-another-log
+                chain.check_named(commit.header, sha256(body), named_by, log.store.uri)
+    return found
 
 
-def _bisected(log: Log, head: Snapshot, time_ms: int, known: int) -> tuple[int, Header]:
-    """Return the version of that time, and the header of the one above it (or of the head)."""
+def _check_times(log: Log, head: Snapshot, seen: Mapping[int, Header]) -> None:
+    """Check that no version has a time before that of a version below it (R10.4)."""
+    for below, above in pairwise(seen[version] for version in sorted(seen)):
+        if _time_of(head, below) > _time_of(head, above):  # against times-that-fall
+            raise Corrupt(
+                f"the time of version {below.version} is after that of version {above.version}, so "
+                "that one of the two is of another log, or damaged: run "
+                f"{command('fsck', log.store.uri)}, and put the right one back from a copy",
+                table=log.store.uri,
+                version=below.version,
+            )
+
+
+def _time_of(head: Snapshot, header: Header) -> int:
+    return effective(head.meta.clock, header.version, header.time)
+
+
+def _bisected(
+    log: Log, head: Snapshot, time_ms: int, known: int
+) -> tuple[int, Mapping[int, Header]]:
+    """Return the version of that time, and the headers read, that of the one above it included."""
     absent = -1  # versions up to this one are not in this replica
+    seen = {head.version: head.header}
 
-    def is_later(header: Header) -> bool:
-        return effective(head.meta.clock, header.version, header.time) > time_ms
+    def is_later(version: int) -> bool:
+        seen[version] = log.header(version)
+        return _time_of(head, seen[version]) > time_ms
 
     if head.header.time <= time_ms:
-        return head.version, head.header
-    low, high, above = known, head.version, head.header  # time(low) <= time_ms < time(high)
+        return head.version, seen
+    low, high = known, head.version  # time(low) <= time_ms < time(high)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            header = log.header(middle)
-            later = is_later(header)
+            later = is_later(middle)
         except VersionNotFound:
             edge = log.start_above(middle)
             if edge is None:
                 raise
-            later = False
-            if low < edge.after:
-                header = log.header(edge.after)
-                later = is_later(header)
+            later = low < edge.after and is_later(edge.after)
             if later:
                 middle = edge.after
             else:
                 absent = middle
         if later:
-            high, above = middle, header
+            high = middle
         else:
             low = middle
     if low == absent:
         raise _not_there(log, head, low)
-    return low, above
+    return low, seen
 
 
 def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:

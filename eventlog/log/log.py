@@ -248,6 +248,29 @@ class Log:
             return head.commit_hash
         return None if version > head.version else self.header(version + 1).prev
 
+    def above(self, head: Snapshot, version: int) -> Header | None:
+        """Return the header of the version after one that is below the head. One small GET.
+
+        None where this replica lacks it. Nothing is sent if it is the head.
+
+        Raises:
+            Corrupt: it is missing, or breaks the format.
+        """
+        if version + 1 == head.version:
+            return head.header
+        try:
+            return self.header(version + 1)
+        except VersionNotFound:
+            if self.not_replicated(version + 1) is not None:
+                return None
+            raise Corrupt(
+                f"version {version + 1} is missing, which tells whether version {version} is of "
+                f"this log: run {command('fsck', self.store.uri)}, and put it back from a copy",
+                table=self.store.uri,
+                key=keys.commit_key(version + 1),
+                version=version + 1,
+            ) from None
+
     def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.
 

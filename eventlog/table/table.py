@@ -201,8 +201,8 @@ class Table:
                 see `eventlog.query.moments.to_ms`.
 
         Raises:
-            Corrupt: the commits do not add up; or that of `timestamp` is not the one that the
-                version above it follows, so that its time proves nothing.
+            Corrupt: the commits do not add up; or that of `timestamp`, or the one above it, is not
+                the one that the next version follows, so that its time proves nothing.
             InvalidInput: both `version` and `timestamp` were given.
             VersionNotFound: there is no such version, or the table did not exist at `timestamp`.
         """

@@ -130,6 +130,20 @@ COMMITS = (
         "test_a_commit_of_another_log_is_no_version_of_a_time",
     ),
     mutant(
+        "time-above-of-another-log",
+        "R6.2",
+        "the version above that of a time is the one that the next one names",
+        never,
+        "test_a_time_selects_the_right_version_or_none",
+    ),
+    mutant(
+        "times-that-fall",
+        "R10.4",
+        "times that fall prove nothing",
+        never,
+        "test_neighbours_whose_times_fall_are_no_versions_of_a_time",
+    ),
+    mutant(
         "chain-not-checked",
         "C5 C6",
         "the next commit names the hash of the one known",

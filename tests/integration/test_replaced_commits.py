@@ -1,0 +1,97 @@
+"""One commit of a log is that of a copy that parted from it, as after a sync of two roots.
+
+The versions above it are sound, and the next one names another commit. So nothing is built on it,
+and what was put right goes on.
+"""
+
+from contextlib import suppress
+
+import pytest
+from support.builders import create, events, reopen, replace_object
+from support.forked_histories import copied
+from support.parted_logs import take_over
+
+from eventlog import errors
+from eventlog.writers import append
+
+HOUR_MS = 3_600_000
+HEAD = 8
+FIRST_DAY = {"start": "1970-01-01", "end": "1970-01-02"}
+
+
+def row(table, number):
+    table.clock.advance(HOUR_MS)
+    append(table, events(1, first=number))
+
+
+def note(table, number):
+    table.clock.advance(HOUR_MS)
+    table.set_properties({"user.note": str(number)})
+
+
+def replaced(version, *, common=None, shift_ms=0, write=row, versions=1):
+    """A store whose one commit is that of a copy that parted from it, and what puts it right.
+
+    Args:
+        version: which one.
+        common: the last version that they share; the one before it if None.
+        shift_ms: by how much later the copy wrote its own than the table.
+        write: what each version does, by its number.
+        versions: how many to replace, up to `version`.
+    """
+    table = create(properties={"keyframe_commits": "5"})
+    common = version - versions if common is None else common
+    for number in range(1, common + 1):
+        write(table, number)
+    copy = reopen(copied(table.store))
+    copy.clock.advance(table.clock.now_ms() + shift_ms - copy.clock.now_ms())
+    for number in range(common + 1, HEAD + 1):
+        write(table, number)
+    for number in range(common + 1, version + 1):
+        write(copy, 1000 + number)
+    for listed in copy.store.list("data/"):
+        table.store.put_if_absent(listed.key, copy.store.get(listed.key))
+    own = take_over(table.store, copy.store, range(version - versions + 1, version + 1))
+
+    def put_right():
+        for key, body in own.items():
+            replace_object(table.store, key, body)
+
+    return table.store, put_right
+
+
+def asked_by_time(table):
+    """What a table answers to the times of its versions, by what is right; None: refused."""
+    last, answers = table.head().header.time, {}
+    for version in range(HEAD, 0, -1):
+        # A quarter of an hour after the version.
+        time_ms = last - (HEAD - version) * HOUR_MS + HOUR_MS // 4
+        answers[version] = None
+        with suppress(errors.Corrupt):
+            answers[version] = table.snapshot(timestamp=time_ms).version
+    return answers
+
+
+SHIFTS = {"earlier": -HOUR_MS // 2, "a little later": HOUR_MS // 2, "last": 100 * HOUR_MS}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("version", [1, 3, 5, 6, 7])
+def test_a_time_selects_the_right_version_or_none(version, shift):
+    store, put_right = replaced(version, shift_ms=SHIFTS[shift], write=note)
+    answers = asked_by_time(reopen(store))
+    wrong = {v: answer for v, answer in answers.items() if answer not in (v, None)}
+    assert not wrong
+    assert None in answers.values()
+    put_right()
+    assert all(v == answer for v, answer in asked_by_time(reopen(store)).items())
+
+
+def test_neighbours_whose_times_fall_are_no_versions_of_a_time():
+    """The lower one seems later than the head, so that the two above what is found fit."""
+    store, _ = replaced(4, shift_ms=100 * HOUR_MS, write=note, versions=2)
+    answers = asked_by_time(reopen(store))
+    time_ms = reopen(store).head().header.time - 5 * HOUR_MS
+    with pytest.raises(errors.Corrupt, match=r"time of version 3 is after .* `eventlog fsck"):
+        reopen(store).snapshot(timestamp=time_ms)
+    assert not {v: answer for v, answer in answers.items() if answer not in (v, None)}
