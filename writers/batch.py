@@ -156,6 +156,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
             added to the range; or, in a keyed table, a compaction, a restore or a merge of another
             log has changed what the rows would lie below. Read again, and overwrite again.
+        Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
@@ -167,7 +168,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     if done is not None:
         return done
     low, high = to_range(start, end)
-    before = head if read_version is None else t.snapshot(read_version)
+    before = read_at(t, read_version)
     drops = range_drops(before, low, high)
     rows = to_reader(data)
     if drops:
@@ -175,8 +176,22 @@ def overwrite(  # noqa: PLR0913 - the public API
     adds = stage(t, head, rows, memory_bytes, "null")
     seen = before.version
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
-    transaction = t.transaction("overwrite", actions, read_version=seen, app=app)
-    return commit_staged(t, transaction)
+    return commit_staged(t, t.transaction("overwrite", actions, read_version=seen, app=app))
+
+
+def read_at(t: Table, version: int | None) -> Snapshot:
+    """Return the version that rows were computed from; the newest that is known if None.
+
+    Raises:
+        Corrupt: it is not the one that the next version follows.
+        VersionNotFound: there is no such version.
+    """
+    head = t.head()
+    if version is None:
+        return head
+    before = t.snapshot(version)
+    t.log.check_linked(head, before)  # against overwritten-as-of-another-log
+    return before
 
 
 def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None) -> None:

@@ -271,6 +271,27 @@ class Log:
                 version=version + 1,
             ) from None
 
+    def check_linked(self, head: Snapshot, old: Snapshot) -> None:
+        """Check that an old version is the one that the version after it names, before it is used.
+
+        What is committed on the strength of it stays, whatever is put right later. One small GET;
+        none if it is the head, or the version below.
+
+        Args:
+            head: a version that is known, not below the other one.
+            old: the other one.
+
+        Raises:
+            Corrupt: it is of another log, or the version after it is, or is missing.
+            TableNotFound: the branch was deleted.
+        """
+        if old.version >= head.version:
+            return
+        with unless_deleted(self.store):
+            above = self.above(head, old.version)
+            if above is not None:
+                chain.check_named(old.header, old.commit_hash, above, self.store.uri)
+
     def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.
 

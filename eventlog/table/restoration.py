@@ -172,8 +172,10 @@ def prepared(
     """Return what restoring `target` does; see `restoration`.
 
     Raises:
+        Corrupt: the target is not the one that the version after it names.
         VersionVacuumed: the target is below the horizon.
     """
+    table.log.check_linked(head, target)  # against restored-from-another-log
     held = held_from(table.store.forks)
     actions = restoration(head, target, table.uri, held, forget_units=forget_units)
     return Prepared(head, target, actions, undone(head, target))

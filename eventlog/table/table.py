@@ -358,6 +358,7 @@ class Table:
 
         Raises:
             CommitConflict: another writer committed rows in the meantime; nothing was changed.
+            Corrupt: the version is not the one that the next version follows; nothing was changed.
             DataLoss: a segment to bring back is missing; nothing was changed.
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
@@ -459,6 +460,7 @@ class Table:
         Raises:
             AlreadyExists: there is a branch of this name, or what a deletion has left of one.
             CommitConflict: another program deleted or made it at the same moment.
+            Corrupt: version `at` is not the one that the next version follows; nothing was changed.
             InvalidInput: no branch may have this name.
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon, or below what this branch holds.

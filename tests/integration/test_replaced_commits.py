@@ -12,7 +12,10 @@ from support.forked_histories import copied
 from support.parted_logs import take_over
 
 from eventlog import errors
-from eventlog.writers import append
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
+from eventlog.readers import scan
+from eventlog.writers import append, overwrite
 
 HOUR_MS = 3_600_000
 HEAD = 8
@@ -60,6 +63,14 @@ def replaced(version, *, common=None, shift_ms=0, write=row, versions=1):
     return table.store, put_right
 
 
+def names(table, **version):
+    return sorted(scan(table, **version).to_table().column("name").to_pylist())
+
+
+def rows(*numbers):
+    return sorted(f"row {number}" for number in numbers)
+
+
 def asked_by_time(table):
     """What a table answers to the times of its versions, by what is right; None: refused."""
     last, answers = table.head().header.time, {}
@@ -95,3 +106,47 @@ def test_neighbours_whose_times_fall_are_no_versions_of_a_time():
     with pytest.raises(errors.Corrupt, match=r"time of version 3 is after .* `eventlog fsck"):
         reopen(store).snapshot(timestamp=time_ms)
     assert not {v: answer for v, answer in answers.items() if answer not in (v, None)}
+
+
+def logged(store):
+    return {row.key: store.get(row.key) for row in store.list("_log/")}
+
+
+FOREIGN = {"a row": row, "no row": lambda t, n: (row if n < 1000 else note)(t, n)}
+BUILT = {
+    "a restore": lambda table: table.restore(5),
+    "a branch": lambda table: table.branch("audit", at=5),
+    "an overwrite": lambda table: overwrite(
+        table, events(5, first=500), **FIRST_DAY, read_version=5
+    ),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("build", BUILT)
+def test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name(build, foreign):
+    store, put_right = replaced(5, write=FOREIGN[foreign])
+    before = logged(store)
+    with pytest.raises(errors.Corrupt, match=r"version 5 .* version 6 .* `eventlog fsck"):
+        BUILT[build](reopen(store))
+    assert logged(store) == before
+    put_right()
+    made = BUILT[build](reopen(store))
+    if build == "an overwrite":  # what came after the version that the rows are made from stays
+        assert names(reopen(store)) == rows(*range(500, 505), 6, 7, 8)
+        return
+    assert names(made if build == "a branch" else reopen(store)) == rows(*range(1, 6))
+    if build == "a branch":
+        append(made, events(1, first=600))
+        reopen(store).merge("audit")
+        assert names(reopen(store)) == rows(*range(1, 9), 600)
+    assert not fsck(reopen(store)).findings
+
+
+@pytest.mark.parametrize("build", BUILT)
+def test_a_lost_commit_is_named_where_it_would_tell_what_may_be_built_on(build):
+    table = reopen(replaced(5)[0])
+    table.store.delete([keys.commit_key(6)])
+    with pytest.raises(errors.Corrupt, match=r"version 6 is missing.* put it back"):
+        BUILT[build](table)
+    assert table.refresh().version == HEAD

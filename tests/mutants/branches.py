@@ -32,6 +32,13 @@ BRANCHES = (
         "test_a_parent_that_is_another_log_by_now_is_noticed",
     ),
     mutant(
+        "forked-from-another-log",
+        "R16.6",
+        "a version to fork at is the one that the next one names",
+        skip,
+        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+    ),
+    mutant(
         "head-below-the-fork",
         "C5",
         "a branch whose parent lost the version that was forked is refused",

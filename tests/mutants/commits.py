@@ -144,6 +144,21 @@ COMMITS = (
         "test_neighbours_whose_times_fall_are_no_versions_of_a_time",
     ),
     mutant(
+        "restored-from-another-log",
+        "R12.3",
+        "a version to restore is the one that the next one names",
+        skip,
+        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+    ),
+    mutant(
+        "overwritten-as-of-another-log",
+        "R6.2",
+        "what an overwrite takes away is of a version that the next one names",
+        skip,
+        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+        "test_a_job_replaces_nothing_as_of_a_commit_of_another_log",
+    ),
+    mutant(
         "chain-not-checked",
         "C5 C6",
         "the next commit names the hash of the one known",

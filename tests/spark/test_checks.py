@@ -7,9 +7,12 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import types
 from pyspark.sql.types import LongType, StructField, StructType
+from support.builders import reopen, replace_object
+from support.forked_histories import copied
+from support.parted_logs import take_over
 
 from eventlog import Table, readers
-from eventlog.errors import CommitConflict, InvalidInput, NotFound, TableNotFound
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput, NotFound, TableNotFound
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.model.records import Segment
 from eventlog.readers.spark.expressions import pack_expression
@@ -267,6 +270,27 @@ def test_a_task_asks_the_store_for_nothing_but_its_segments(s3, bucket):
     with s3.measure() as counts:
         writer.write(iter(events(30).to_batches()))
     assert (counts.put, counts.total) == (3, 3)
+
+
+def test_a_job_replaces_nothing_as_of_a_commit_of_another_log(table):
+    """The other's version lacks a row that the job's rows take the place of."""
+    other = reopen(copied(table.store))
+    append(table, events(1, first=12))
+    other.set_properties({"user.note": "there"})
+    table.set_properties({"user.note": "here"})
+    table.set_properties({"user.note": "newer"})
+    options = {"overwrite": True, "readVersion": "2", **OVERWRITE_DAY}
+    begun = writer_of(table, **options)
+    own = take_over(table.store, other.store, [2])
+    staged = [begun.write(iter(events(5, first=12).to_batches()))]
+    for job in (lambda: begun.commit(staged), lambda: writer_of(table, **options)):
+        with pytest.raises(Corrupt, match=r"version 2 .* version 3 "):
+            job()
+    assert table.refresh().version == 4
+    for key, body in own.items():
+        replace_object(table.store, key, body)
+    begun.commit(staged)
+    assert ids(table) == [*range(10), *range(12, 17), *range(20, 30)]
 
 
 def test_storage_options_travel_with_the_job(s3, bucket, monkeypatch):

@@ -40,6 +40,7 @@ from eventlog.writers.batch import (
     check_replacing,
     overwrite_actions,
     range_drops,
+    read_at,
     to_range,
     warn_restored,
 )
@@ -160,7 +161,7 @@ class Job:
         if self.replaces is None:
             return list(adds)
         # What was live when the job began. A version never changes, so it is read again, not sent.
-        before = self.table.snapshot(version=self.transaction.read_version)
+        before = read_at(self.table, self.transaction.read_version)
         drops = range_drops(before, *self.replaces)
         seen = before.version
         return overwrite_actions(
@@ -285,8 +286,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     done = _done(table, head, app)
     before, replaces = head, None
     if replacement is not None:
-        if replacement.read_version is not None:
-            before = table.snapshot(version=replacement.read_version)
+        before = read_at(table, replacement.read_version)
         replaces = _range_of(replacement, before)
         if done is None and range_drops(before, *replaces):
             check_replacing(head.schema, incoming, missing)

@@ -100,8 +100,11 @@ def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin
 
 def _kept(table: OpenTable, version: int) -> Snapshot:
     """Return a version from which a branch may begin; see `Table.branch` for the errors."""
-    _check_kept(table, table.refresh(), version)
-    return table.log.snapshot(version)
+    head = table.refresh()
+    _check_kept(table, head, version)
+    old = table.log.snapshot(version)
+    table.log.check_linked(head, old)  # against forked-from-another-log
+    return old
 
 
 def _check_kept(table: OpenTable, head: Snapshot, version: int) -> int:
