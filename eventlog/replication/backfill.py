@@ -176,7 +176,11 @@ class Filler:
         log, lowest = self.source.log, wanted.start + 1
         above = Log(self.target).header(lowest)
         framed: set[int] = set()
-        later = log.snapshot(lowest) if lowest - 1 >= horizon else None
+        later = None
+        if lowest - 1 >= horizon:
+            later = log.snapshot(lowest)
+            # What it dropped goes with the version below, whose commit says nothing of that.
+            log.check_linked(self.source.head(), later)  # against backfill-below-another-log
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from eventlog.arguments import choice, text
@@ -23,6 +24,7 @@ from eventlog.errors import (
     InvalidInput,
     KeyNotFound,
     TableNotFound,
+    VersionNotFound,
     VersionNotReplicated,
     VersionVacuumed,
 )
@@ -113,6 +115,8 @@ def follow(
     Raises:
         CommitConflict: the target took writes of its own (see `merge`), or another replica has
             the name; or the source is attached as a copy itself, which a name would write to.
+        Corrupt: a version of the source is not the one that the version after it names: it and
+            those above were not copied.
         DataLoss: an object of the source is missing or damaged; the target has all versions below.
         InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
         TableNotFound: there is no table at the source; or the target is a branch, and was deleted.
@@ -380,6 +384,8 @@ class Follower:
         found = relation(log, known, self._source.log, head)
         if found.kind not in ("ahead", "diverged"):
             return
+        if found.kind == "diverged":
+            self._check_parted(log, known, head)
         source, target = self._source.uri, self._target.uri
         if found.kind == "ahead":
             why = (
@@ -409,6 +415,20 @@ class Follower:
                 f"{command('replicas', source, '--break', str(self._name))}"
             )
         raise CommitConflict(why, table=target, version=found.common)
+
+    def _check_parted(self, log: Log, known: Snapshot, head: Snapshot) -> None:
+        """Check that logs have parted which seem so by what the header above the lower head names.
+
+        Raises:
+            Corrupt: that header is of another log, or damaged: the lower head is in both logs.
+        """
+        longer, top, lower = self._source.log, head, known
+        if known.version > head.version:
+            longer, top, lower = log, known, head
+        with suppress(VersionNotFound, VersionNotReplicated):
+            _, body = longer.read_below(lower.version)
+            if codec.sha256(body) == lower.commit_hash:  # against damage-taken-for-a-fork
+                longer.check_linked(top, lower)
 
 
 def _missing(log: Log, starts: list[Start], newest: int) -> tuple[bool, list[Start]]:

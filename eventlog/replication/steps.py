@@ -6,7 +6,7 @@ What a version needs comes before its commit, its commit before its key frame (F
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
-from eventlog.log import resolve, spills
+from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import (
@@ -146,9 +146,8 @@ class Steps:
             yield from self._live(having, first)
         with threads() as pool:
             versions = range(first, self._head.version + 1)
-            for commit, body in read_ahead(
-                pool, versions, self._log.read_below, window=_COMMITS_AHEAD
-            ):
+            read = read_ahead(pool, versions, self._log.read_below, window=_COMMITS_AHEAD)
+            for (commit, body), above in _with_next(read):
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
                     yield from self._keyframe(base, None, partial(self._check_named, commit, body))
@@ -156,7 +155,7 @@ class Steps:
                 entries = () if whole else self._entries(commit)
                 self._check_kept(entries, version)
                 yield from contents.of_commit(commit, entries, late=self._known.late)
-                yield self._commit_step(commit, body)
+                yield self._commit_step(commit, body, above)
                 if whole and having < 0:
                     yield from self._first_of_all()
                 if version in framed:
@@ -192,20 +191,20 @@ class Steps:
                     version=version,
                 )
 
-    def _commit_step(self, commit: Commit, body: bytes) -> Step:
-        version, known = commit.header.version, self._known
+    def _commit_step(self, commit: Commit, body: bytes, above: Header | None) -> Step:
+        version, known, digest = commit.header.version, self._known, codec.sha256(body)
 
         def step() -> int:
             # against commit-of-another-chain
             if known.hash is not None and commit.header.prev != known.hash:
-                raise Corrupt(
-                    f"version {version} does not follow the version before: the log was forked "
-                    "or changed; run `eventlog fsck`",
-                    table=self._store.uri,
-                    version=version,
-                )
+                raise chain.forked(version, self._store.uri)
+            # A copy that has a commit of another log has parted for good.
+            if above is not None:  # against commit-copied-before-it-is-named
+                chain.check_named(commit.header, digest, above, self._store.uri)
+            elif digest != self._head.commit_hash:  # against copied-head-of-another-log
+                raise chain.forked(version, self._store.uri)
             self._copier.create(keys.commit_key(version), body)
-            known.version, known.hash = version, codec.sha256(body)
+            known.version, known.hash = version, digest
             known.header = commit.header
             if not attachment.is_bookkeeping(commit):
                 known.worth = version
@@ -412,6 +411,19 @@ class Steps:
             if framed and version <= self._head.version:
                 found.add(version)
         return found
+
+
+def _with_next(
+    commits: Iterable[tuple[Commit, bytes]],
+) -> Iterator[tuple[tuple[Commit, bytes], Header | None]]:
+    """Yield commits, each with the header of the next one; None after the last."""
+    before = None
+    for commit in commits:
+        if before is not None:
+            yield before, commit[0].header
+        before = commit
+    if before is not None:
+        yield before, None
 
 
 def _live_at(snapshot: Snapshot) -> Iterator[Segment]:

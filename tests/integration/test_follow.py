@@ -296,14 +296,16 @@ def test_an_acknowledgement_of_an_earlier_attachment_does_not_count():
 
 
 @pytest.mark.hazard("G2")
-def test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed():
+@pytest.mark.parametrize("new", [1, 2])
+def test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed(new):
     source, target, other = everything(), MemoryStore(), MemoryStore()
     copy(source, other)
     for n in range(9):
         append(fresh(other, next(LATER)), events(1, first=300 + n))
     append(source, events(1, first=400))
     copy(source, target)
-    append(source, events(1, first=401))
+    for n in range(new):
+        append(source, events(1, first=401 + n))
     had = objects(target)
     theirs = source.store
 
@@ -313,14 +315,20 @@ def test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed():
         for row in other.list(""):
             theirs.put_if_absent(row.key, other.get(row.key))
 
+    first, last = (keys.commit_key(source.head().version - n) for n in (new - 1, 0))
+    opened, replaced = threading.Event(), threading.Event()
+
     class Reading(MortalStore):
         """Replaced when the first commit to copy is about to be read."""
 
         def get(self, key, **options):
             whole = options.get("length", 0) > limits.HEADER_BYTES
-            whole &= key == keys.commit_key(source.head().version)
-            if whole and self.calls > 4:
+            if whole and key == first and opened.is_set():
                 replace()
+                replaced.set()
+            if whole and key == last:
+                assert not opened.is_set() or replaced.wait(600)
+                opened.set()
             return super().get(key, **options)
 
     clock = ManualClock(START_MS, 7)

@@ -4,17 +4,22 @@ The versions above it are sound, and the next one names another commit. So nothi
 and what was put right goes on.
 """
 
+import itertools
 from contextlib import suppress
 
 import pytest
-from support.builders import create, events, reopen, replace_object
+from support.builders import START_MS, create, events, reopen, replace_object
+from support.crashes import MortalStore
 from support.forked_histories import copied
 from support.parted_logs import take_over
 
-from eventlog import errors
+from eventlog import Table, errors, limits
+from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
+from eventlog.replication import backfill, follow
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
 HOUR_MS = 3_600_000
@@ -63,6 +68,14 @@ def replaced(version, *, common=None, shift_ms=0, write=row, versions=1):
     return table.store, put_right
 
 
+def objects(store, upto):
+    """The objects that versions up to this one need, and some more."""
+    for listed in store.list(""):
+        parsed = keys.parse_log_key(listed.key)
+        if parsed is None or parsed[0] <= upto:
+            yield listed.key, store.get(listed.key)
+
+
 def names(table, **version):
     return sorted(scan(table, **version).to_table().column("name").to_pylist())
 
@@ -108,10 +121,6 @@ def test_neighbours_whose_times_fall_are_no_versions_of_a_time():
     assert not {v: answer for v, answer in answers.items() if answer not in (v, None)}
 
 
-def logged(store):
-    return {row.key: store.get(row.key) for row in store.list("_log/")}
-
-
 FOREIGN = {"a row": row, "no row": lambda t, n: (row if n < 1000 else note)(t, n)}
 BUILT = {
     "a restore": lambda table: table.restore(5),
@@ -150,3 +159,102 @@ def test_a_lost_commit_is_named_where_it_would_tell_what_may_be_built_on(build):
     with pytest.raises(errors.Corrupt, match=r"version 6 is missing.* put it back"):
         BUILT[build](table)
     assert table.refresh().version == HEAD
+
+
+def logged(store):
+    return {row.key: store.get(row.key) for row in store.list("_log/")}
+
+
+def copy(store, target, *, fills=False):
+    clock = ManualClock(START_MS, 7)
+    (backfill if fills else follow)(reopen(store), Table(target, clock), clock=clock)
+
+
+@pytest.mark.hazard("G2")
+@pytest.mark.parametrize("version", [1, 5, 7])
+def test_a_copy_gets_no_commit_that_the_next_one_does_not_name(version):
+    store, put_right = replaced(version)
+    target = MemoryStore()
+    for _ in range(2):
+        with pytest.raises(errors.Corrupt, match=rf"version {version} .* version {version + 1} "):
+            copy(store, target)
+        assert reopen(target).head().version == version - 1
+    put_right()
+    copy(store, target)
+    assert logged(target) == logged(store)
+    assert names(reopen(target)) == rows(*range(1, 9))
+
+
+@pytest.mark.hazard("G2")
+def test_a_copy_does_not_start_at_a_commit_that_the_next_one_does_not_name():
+    store, put_right = replaced(4)
+    target, clock = MemoryStore(), ManualClock(START_MS, 7)
+    start = lambda: follow(reopen(store), Table(target, clock), start="keyframe", clock=clock)
+    with pytest.raises(errors.Corrupt, match=r"version 4 .* version 5 "):
+        start()
+    assert not logged(target)
+    put_right()
+    assert start().start == 4
+    assert names(reopen(target)) == rows(*range(1, 9))
+
+
+@pytest.mark.hazard("G2")
+def test_a_source_whose_newest_commit_is_replaced_in_the_middle_of_a_pass_is_noticed():
+    store, put_right = replaced(HEAD)
+    key = keys.commit_key(HEAD)
+    false, reads = store.get(key), itertools.count()
+    put_right()
+
+    class Reading(MortalStore):
+        """Its newest commit is replaced between its being read as the newest one, and copied."""
+
+        def get(self, name, **options):
+            if name == key and options.get("length", 0) > limits.HEADER_BYTES and next(reads) == 1:
+                replace_object(store, key, false)
+            return super().get(name, **options)
+
+    target = MemoryStore()
+    with pytest.raises(errors.Corrupt, match=rf"version {HEAD} does not follow"):
+        copy(Reading(store), target)
+    assert reopen(target).head().version == HEAD - 1
+    put_right()
+    copy(store, target)
+    assert logged(target) == logged(store)
+
+
+@pytest.mark.hazard("G2")
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_commit_that_parted_below_the_copy_is_not_taken_for_writes_of_its_own(taken_over):
+    """What it names is not the newest version of the copy, which is that of the table."""
+    store, put_right = replaced(5, common=3)
+    behind = MemoryStore()
+    for key, body in objects(store, upto=4):
+        behind.put_if_absent(key, body)
+    ends = (behind, store) if taken_over else (store, behind)
+    with pytest.raises(errors.Corrupt, match=r"version 4 .* version 5 "):
+        copy(*ends)
+    put_right()
+    if taken_over:
+        with pytest.raises(errors.CommitConflict, match="it is ahead of"):
+            copy(*ends)
+    else:
+        copy(*ends)
+        assert logged(behind) == logged(store)
+
+
+@pytest.mark.hazard("G2")
+def test_a_version_is_not_filled_in_below_a_commit_that_the_next_one_does_not_name():
+    """What the next version dropped must come with it, and its own commit does not tell that."""
+    drops = lambda t, n: overwrite(t, events(1, first=n), **FIRST_DAY) if n == 4 else row(t, n)
+    store, put_right = replaced(4, write=drops)
+    false = store.get(keys.commit_key(4))
+    put_right()
+    target, clock = MemoryStore(), ManualClock(START_MS, 7)
+    follow(reopen(store), Table(target, clock), start="keyframe", clock=clock)
+    replace_object(store, keys.commit_key(4), false)
+    with pytest.raises(errors.Corrupt, match=r"version 4 .* version 5 "):
+        copy(store, target, fills=True)
+    put_right()
+    copy(store, target, fills=True)
+    assert names(reopen(target)) == rows(*range(4, 9))
+    assert names(reopen(target), version=3) == rows(1, 2, 3)
