@@ -7,9 +7,10 @@ handle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain as chained
 from itertools import islice, zip_longest
 
 from eventlog import limits
@@ -35,6 +36,8 @@ from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
+
+_MANY = 1000  # versions of a gap: each of a smaller one is asked for, since a listing may be stale
 
 # Called with the phase, the number done, and the total.
 Progress = Callable[[str, int, int], None]
@@ -174,8 +177,9 @@ class Walk:
         self._look_at_starts()
         first, end = self._first or 0, self.listed.head + 1
         self._absent = self._gaps()
-        begins = {left_out.stop for left_out in self._absent}
-        wanted = (v for v in range(first, end) if not any(v in gap for gap in self._absent))
+        skipped = self._absent + self._lost()
+        begins = {gap.stop for gap in skipped}
+        wanted = chained.from_iterable(_between(range(first, end), skipped))
         with threads() as pool:
             # A commit has at most 8 MiB, and usually about 32 KB.
             for version, body in read_ahead(pool, wanted, self._fetch):
@@ -238,6 +242,22 @@ class Walk:
                 wanted = "no gap in the log needs it: remove the object by hand"
             self._find("error", f"{problem}; {wanted}", keys.start_key(version), version)
         return absent
+
+    def _lost(self) -> list[range]:
+        """Report gaps that are too large to ask for each version; return them."""
+        lost = []
+        for newer, older in self.listed.gaps:
+            gap = range(older + 1, newer)
+            if len(gap) > _MANY and gap not in self._absent:
+                key = keys.commit_key(newer)
+                message = (
+                    f"the commits of the versions {gap[0]} to {gap[-1]} are missing; or this "
+                    "object is no commit of the table, and can be removed by hand"
+                )
+                self._find("error", message, key, newer)
+                self.broken = True
+                lost.append(gap)
+        return lost
 
     def _look_at_gap(self, newer: int, older: int, after: Sequence[int]) -> None:
         """Report versions that are absent above others that are there, and not left out."""
@@ -463,6 +483,15 @@ class Walk:
 
     def _find(self, severity: Severity, message: str, key: str, version: int | None = None) -> None:
         self._findings.add(severity, message, key, version)
+
+
+def _between(every: range, gaps: Sequence[range]) -> Iterator[range]:
+    """Yield the parts of a range between gaps in it."""
+    start = every.start
+    for gap in sorted(gaps, key=lambda gap: gap.start):
+        yield range(start, max(start, gap.start))
+        start = max(start, gap.stop)
+    yield range(start, every.stop)
 
 
 def _past(snapshot: Snapshot) -> Past:

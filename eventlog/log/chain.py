@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from eventlog.display import command
 from eventlog.errors import Corrupt
+from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, Header, Start
@@ -101,6 +102,7 @@ def check_explained(found: Sequence[tuple[int, int]], starts: Sequence[Start], t
                 f"the log has version {newer} but not {newer - 1}: another program wrote to it, "
                 "or commits were deleted; run `eventlog fsck`",
                 table=table,
+                key=keys.commit_key(newer),
                 version=newer,
             )
 

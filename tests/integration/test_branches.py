@@ -777,3 +777,17 @@ def test_a_branch_that_cannot_be_opened_is_deleted_once_its_branches_are_given_u
     store.delete([key])
     on(store).delete_branch("a")
     assert not stored(store, "_branches/")
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_foreign_keys_in_the_parents_log_mean_nothing_to_a_branch(own):
+    table = filled(appends=18)
+    table.branch("audit")
+    for n in range(own):
+        append(on(table.store, "audit", seed=500 + n), events(1, first=100 + n))
+    for version in range(12, 18):
+        table.store.put_if_absent(f"{keys.commit_key(version)}.bak", b"")
+    expected = [*range(36), *range(100, 100 + own)]
+    assert numbers(on(table.store, "audit")) == expected
+    append(on(table.store, "audit", seed=600), events(1, first=200))
+    assert numbers(on(table.store, "audit")) == [*expected, 200]

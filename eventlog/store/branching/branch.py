@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TypeVar
 
 from pyarrow.fs import FileSystem
@@ -196,10 +196,7 @@ class BranchStore:
             while row is not None and row.key < low:
                 yield row
                 row = next(mine, None)
-            theirs = self.parent.list(max(place, prefix), after=max(after, low), limit=limit)
-            for other in takewhile(lambda listed: listed.key < high, theirs):  # noqa: B023
-                if not is_inherited(other.key, fork):
-                    continue
+            for other in self._theirs(max(place, prefix), max(after, low), high, limit, fork):
                 while row is not None and row.key < other.key:
                     yield row
                     row = next(mine, None)
@@ -207,6 +204,22 @@ class BranchStore:
         while row is not None:
             yield row
             row = next(mine, None)
+
+    def _theirs(
+        self, prefix: str, after: str, high: str, limit: int | None, fork: int
+    ) -> Iterator[ObjectInfo]:
+        """Yield the parent's rows below a key that the branch inherits."""
+        while True:
+            count = 0
+            for row in self.parent.list(prefix, after=after, limit=limit):
+                count, after = count + 1, row.key
+                if row.key >= high:
+                    return
+                if is_inherited(row.key, fork):
+                    yield row
+            # A page that is full may have keys that mean nothing: the rows go on after it.
+            if limit is None or count < limit or not limit:
+                return
 
     def _own(self, prefix: str, after: str, limit: int | None, fork: int) -> Iterator[ObjectInfo]:
         """Yield the branch's own rows, without those that its parent's stand for."""

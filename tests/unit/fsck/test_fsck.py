@@ -9,7 +9,7 @@ from support.damage import Damaged, rows
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.errors import CommitConflict, TableNotFound
+from eventlog.errors import CommitConflict, Corrupt, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
@@ -141,6 +141,19 @@ def test_missing_commit_is_a_gap(damaged):
     assert (gap.version, gap.key) == (6, keys.commit_key(6))
     # The versions behind the gap are audited all the same.
     assert report.versions == 6 + 3
+
+
+@pytest.mark.parametrize("version", [5_000, keys.MAX_VERSION])
+def test_a_stray_commit_far_above_the_others_is_all_that_is_named(damaged, version):
+    key = keys.commit_key(version)
+    assert damaged.store.put_if_absent(key, b"")
+    with pytest.raises(Corrupt, match="eventlog fsck") as refused:
+        Table(damaged.store).refresh()
+    assert refused.value.key == key
+    report = damaged.fsck()
+    assert {f.key for f in report.findings if f.severity == "error"} == {key}
+    damaged.store.delete([key])
+    assert damaged.fsck().ok
 
 
 @pytest.mark.parametrize(
