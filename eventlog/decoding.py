@@ -1,20 +1,42 @@
 """Decoding of row groups within a bound on memory, however far they expand.
 
-Imports nothing of the project. A footer does not say how large decoded rows are: a dictionary
-stores a text once that every row may repeat. So a bound on their size is computed first; if it is
-large, the rows are decoded a few at a time.
+A footer does not say how large decoded rows are, and it may lie: a dictionary stores a text once
+that every row may repeat, and so does DELTA_BYTE_ARRAY, the text before. So a bound on their size
+is computed from the headers of pages first. Where it is large, the rows are decoded a few at a
+time; where it says nothing, as many as take little by those that came before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventlog.pages import DICTIONARY, Page, pages
+
 _VALUE_BYTES = 8  # of a number, or of a value's offset
+# Rows whose size is not known: the first that are decoded at once, by how much more the next may
+# be, and the most.
+_FIRST_ROWS = 16
+_GROWTH = 16
+_MOST_ROWS = 64 * 1024
+_AS_STORED = (0, 6)  # encodings in which texts take what they take once decoded, or more
+_IN_DICTIONARY = (2, 8)
+
+
+class Bound(NamedTuple):
+    """A bound on what rows take once decoded.
+
+    Attributes:
+        size: bytes.
+        sure: it holds; otherwise nothing but decoding shows what they take.
+    """
+
+    size: int
+    sure: bool
 
 
 def leaves(schema: pa.Schema, names: frozenset[str]) -> list[int]:
@@ -45,7 +67,9 @@ def most_bytes(
     groups: Iterable[int],
     columns: Sequence[int],
     enough: int,
-) -> int:
+    *,
+    said: int | None = None,
+) -> Bound:
     """Return a bound on the memory that columns of row groups take once decoded.
 
     Args:
@@ -54,30 +78,45 @@ def most_bytes(
         groups: numbers of the row groups.
         columns: indexes of Parquet columns.
         enough: a bound in bytes. An estimate at or below it may be loose, which is cheaper.
+        said: what the writer says that they take, which is not sure; None if it says nothing.
+
+    Raises:
+        pa.ArrowException: headers of pages are damaged.
+        OSError: a column is not within the file.
     """
     size = 0
-    doubtful: list[tuple[int, int, Any]] = []
+    doubtful: list[tuple[int, int, _Texts]] = []
     for group in groups:
         described = footer.row_group(group)
         for place in columns:
-            column = described.column(place)
-            size += _encoded_bytes(column)
-            if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-                size += column.num_values * footer.schema.column(place).length
-            if column.has_dictionary_page and column.physical_type == "BYTE_ARRAY":
-                doubtful.append((group, place, column))
-    # No value is longer than its whole column chunk.
-    loose = [column.num_values * column.total_uncompressed_size for _, _, column in doubtful]
-    if size + sum(loose) <= enough:
-        return size + int(sum(loose))
-    for most, (group, place, column) in zip(loose, doubtful, strict=True):
-        close = most <= enough // (8 * len(doubtful))
-        size += most if close else column.num_values * _longest(source, footer, group, place)
-    return size
+            numbers, texts = _taken(source, footer, described, place)
+            size += numbers + texts.stored
+            if texts.most:
+                doubtful.append((group, place, texts))
+    loose = sum(texts.most for _, _, texts in doubtful)
+    if size + loose <= enough:
+        return Bound(size + loose, True)
+    if said is not None:
+        return Bound(said, False)
+    sure = True
+    for group, place, texts in doubtful:
+        if texts.most <= enough // (8 * len(doubtful)):
+            size += texts.most
+        elif texts.repeating:
+            size += texts.repeating * _longest(source, footer, group, place)
+        else:
+            sure = False
+    return Bound(size, sure)
 
 
 def decode(
-    source: pa.NativeFile, footer: Any, groups: Sequence[int], columns: Sequence[int], rows: int
+    source: pa.NativeFile,
+    footer: Any,
+    groups: Sequence[int],
+    columns: Sequence[int],
+    rows: int,
+    *,
+    once: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of row groups in batches; memory is proportional to a batch.
 
@@ -87,13 +126,98 @@ def decode(
         groups: numbers of row groups.
         columns: indexes of Parquet columns.
         rows: the largest number of rows in a batch.
+        once: bytes that a batch may take. There may be fewer rows in it then, as many as fit by
+            what those before took: for rows whose bound is not sure. None: they are not measured.
     """
     # Columns by index: names with dots are ambiguous in a Parquet file. Not with Arrow's dataset,
     # which decodes a whole row group however small the batches are.
     reader = _opened(source, footer).reader
-    yield from reader.iter_batches(
-        rows, row_groups=list(groups), column_indices=list(columns), use_threads=False
-    )
+    portion = Portion([reader], rows, once)
+    for batch in reader.iter_batches(
+        portion.rows, row_groups=list(groups), column_indices=list(columns), use_threads=False
+    ):
+        portion.came(batch)
+        yield batch
+
+
+class Portion:
+    """How many rows are decoded next: as many as fit by what those before took.
+
+    Attributes:
+        rows: that number.
+        most: the largest that it may become.
+
+    Args:
+        readers: Arrow's Parquet readers, whose batches of rows they are.
+        most: the largest number.
+        once: bytes that they may take. None: the number stays as it is.
+    """
+
+    def __init__(self, readers: Sequence[Any], most: int, once: int | None) -> None:
+        self._readers, self._once = readers, once
+        self.most = most if once is None else min(most, _MOST_ROWS)
+        self.rows = most if once is None else min(most, _FIRST_ROWS)
+
+    def came(self, batch: pa.RecordBatch) -> None:
+        """Take note of a batch that was decoded."""
+        if self._once is None or not batch.num_rows:
+            return
+        fit = self._once * batch.num_rows // max(1, batch.nbytes)
+        rows = max(1, min(fit, _GROWTH * batch.num_rows, self.most))
+        if rows != self.rows:
+            self.rows = rows
+            for reader in self._readers:
+                reader.set_batch_size(rows)  # from their next batch on
+
+
+class _Texts(NamedTuple):
+    """What the texts of a column chunk take.
+
+    Attributes:
+        stored: bytes of those that are stored one by one.
+        most: a bound on the bytes of all others.
+        repeating: the number of those, if all are in a dictionary that the first page has.
+    """
+
+    stored: int
+    most: int
+    repeating: int
+
+
+_NO_TEXTS = _Texts(0, 0, 0)
+
+
+def _taken(source: pa.NativeFile, footer: Any, group: Any, place: int) -> tuple[int, _Texts]:
+    """Return a bound on the bytes of a column's numbers, or of its texts' offsets; and its texts.
+
+    Args:
+        source: see `most_bytes`.
+        footer: see there.
+        group: the row group's metadata.
+        place: index of the column.
+    """
+    column, kind = group.column(place), footer.schema.column(place)
+    values = max(int(column.num_values), int(group.num_rows))
+    if column.physical_type == "BYTE_ARRAY":
+        return _VALUE_BYTES * values, _texts(pages(source, column))
+    if kind.max_repetition_level:
+        list(pages(source, column))  # which refuses more values than the footer says
+    width = int(kind.length) if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
+    return (_VALUE_BYTES + width) * values, _NO_TEXTS
+
+
+def _texts(chunk: Iterable[Page]) -> _Texts:
+    found = list(chunk)
+    kept = max((page.size for page in found if page.kind == DICTIONARY), default=0)
+    data = [page for page in found if page.kind != DICTIONARY]
+    stored = sum(page.size for page in data if page.encoding in _AS_STORED)
+    repeating = sum(page.values for page in data if page.encoding in _IN_DICTIONARY)
+    # No text is longer than its page; one that repeats that before is no longer than all of them.
+    largest = sum(page.size for page in data)
+    others = sum(page.values for page in data if page.encoding not in _AS_STORED) - repeating
+    plain = found[:1] and found[0].kind == DICTIONARY and data[:1] and not others
+    shown = bool(plain) and data[0].encoding in _IN_DICTIONARY
+    return _Texts(stored, repeating * kept + others * largest, repeating if shown else 0)
 
 
 def _opened(source: pa.NativeFile, footer: Any, **options: Any) -> pq.ParquetFile:

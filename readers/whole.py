@@ -29,7 +29,7 @@ from eventlog.store.parallel import WINDOW, read_ahead, threads
 # Larger segments are read in pieces, and their parts are checked instead of the whole.
 WHOLE_BYTES = 2**20
 _DECODERS = 2  # decoding is bound by the cores; more only slow each other down
-_LOOK_BYTES = 64 * 2**20  # rows that may expand beyond this get a closer bound on their texts
+_LOOSE = 8  # a bound on what rows take that is cheap is larger than that by far
 _MOST_SEGMENTS = 32  # per task: enough to make the cost of a thread switch negligible
 
 Runs = Iterable[tuple[str, Sequence[Segment]]]
@@ -137,11 +137,11 @@ def _rows_in(body: bytes, segment: Segment, reading: Reading, most: int) -> pa.T
         least = 8 * footer.num_rows * footer.num_columns
         if footer.num_rows != segment.rows or max(encoded, least) > most:
             return None
-        # A dictionary stores a long text once: a few encoded bytes may decode to many.
-        if footer.num_rows * encoded > _LOOK_BYTES:
-            columns = range(footer.num_columns)
-            if most_bytes(source, footer, range(len(groups)), columns, most) > most:
-                return None
+        # A few encoded bytes may decode to many.
+        columns = range(footer.num_columns)
+        bound = most_bytes(source, footer, range(len(groups)), columns, _LOOSE * most)
+        if not bound.sure or bound.size > _LOOSE * most:
+            return None
         rows = conform(file.read(use_threads=False), schema)
         return None if any(rows.column(name).null_count for name in reading.required) else rows
     except (DataLoss, pa.ArrowException, OSError, ValueError):

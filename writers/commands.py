@@ -194,6 +194,7 @@ def _write(
     head = table.head()
     done = already(head, make_app(given.app_id, given.app_seq))
     read, opened = 0, done is None
+    memory_bytes = given.memory_mb * _MEGABYTE
     if done is None:
         columns, time_column = head.schema, head.layout.time_column
         if keys is not None:
@@ -207,6 +208,7 @@ def _write(
             given.file_format,
             nulls=given.nulls,
             complete=complete,
+            memory_bytes=memory_bytes,
         )
         reader = rows.reader if given.expected is None else exactly(rows.reader, given.expected)
         with terminal.progress() as advance:
@@ -221,7 +223,7 @@ def _write(
                 counted(reader, count),
                 app_id=given.app_id,
                 app_seq=given.app_seq,
-                memory_bytes=given.memory_mb * _MEGABYTE,
+                memory_bytes=memory_bytes,
             )
     with committed(done):
         if opened and not read and done == head.version and not place.as_json:

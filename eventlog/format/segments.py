@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, UnsetType
 
 from eventlog import limits
-from eventlog.decoding import most_bytes
+from eventlog.decoding import decode, most_bytes
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.chunks import chunk_name, parse_chunk
@@ -251,12 +251,13 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
     footer = file.metadata
     groups, columns = range(footer.num_row_groups), range(footer.num_columns)
     enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
-    most = max(1, most_bytes(source, footer, groups, columns, enough))
-    few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // most))
+    most = most_bytes(source, footer, groups, columns, enough)
+    few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // max(1, most.size)))
+    once = None if most.sure else _ONCE_BYTES
     # Other programs note types of their own beside those of Parquet.
     foreign = file.schema_arrow.types != plain.types
     size, held = 0, []
-    for batch in file.iter_batches(few, use_threads=False):
+    for batch in decode(source, footer, groups, columns, few, once=once):
         piece = batch.cast(plain) if foreign else batch
         # The first is quicker, but counts what pieces share in each of them.
         size += piece.get_total_buffer_size() if size <= _ONCE_BYTES else piece.nbytes

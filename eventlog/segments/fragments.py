@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import chain
 from threading import BoundedSemaphore
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog import limits
-from eventlog.decoding import decode, encoded_bytes, leaves, most_bytes
+from eventlog.decoding import Bound, decode, encoded_bytes, leaves, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
@@ -31,9 +32,11 @@ from eventlog.segments.batches import (
     counted,
     exactly,
     filtered,
+    given_up,
     holds_floats,
     joined,
     predicate_error,
+    taken,
 )
 from eventlog.segments.objects import SegmentObject
 from eventlog.segments.together import better_together, together
@@ -298,28 +301,41 @@ class _Piece:
             chunk_span(group.column(place)) for group in groups for place in source.columns
         )
         most = self._most_bytes(file, 4 * once)
-        if most <= 4 * once:
+        rows = source.reading.batch_rows
+        if most.size > 4 * once:
+            rows = min(max(1, count * once // most.size), rows)
+        tables = self._decoded(file, count, rows, None if most.sure else once)
+        held: list[pa.Table] = []
+        if most.size <= 4 * once:
             with _decoders:
-                return list(self._wanted(self._decoded(file, count, source.reading.batch_rows)))
-        few = min(max(1, count * once // most), source.reading.batch_rows)
-        return (
-            batch for table in self._decoded(file, count, few) for batch in self._wanted([table])
-        )
+                held, more = taken(tables, 4 * once)
+                if not more:
+                    return list(self._wanted(held))
+        waiting = chain(given_up(held), tables)
+        return (batch for table in waiting for batch in self._wanted([table]))
 
-    def _most_bytes(self, file: pa.NativeFile, enough: int) -> int:
+    def _most_bytes(self, file: pa.NativeFile, enough: int) -> Bound:
         source = self.source
-        if source.sizes is not None:
-            return self.size
+        said = None if source.sizes is None else self.size
         try:
-            return most_bytes(file, source.footer, self.groups, source.columns, enough)
+            return most_bytes(file, source.footer, self.groups, source.columns, enough, said=said)
         except _FAILURES as error:
             raise self.source.undecodable(error) from error
 
-    def _decoded(self, file: pa.NativeFile, count: int, rows: int) -> Iterator[pa.Table]:
-        """Yield the needed columns in the table's types, in tables of up to `rows` rows."""
+    def _decoded(
+        self, file: pa.NativeFile, count: int, rows: int, once: int | None
+    ) -> Iterator[pa.Table]:
+        """Yield the needed columns in the table's types, in tables of up to `rows` rows.
+
+        Args:
+            file: has the bytes of the columns.
+            count: the number of all rows.
+            rows: the largest number in a table.
+            once: see `decode`.
+        """
         source, seen = self.source, 0
         try:
-            for batch in self._read(file, count, rows):
+            for batch in self._read(file, count, rows, once):
                 seen += batch.num_rows
                 if not batch.num_rows:
                     break
@@ -334,10 +350,12 @@ class _Piece:
         if seen != count:
             raise source.object.loss(f"row groups of {count} rows decode to {seen}")
 
-    def _read(self, file: pa.NativeFile, count: int, rows: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, file: pa.NativeFile, count: int, rows: int, once: int | None
+    ) -> Iterator[pa.RecordBatch]:
         source = self.source
         if source.columns:
-            return decode(file, source.footer, self.groups, source.columns, rows)
+            return decode(file, source.footer, self.groups, source.columns, rows, once=once)
         return (counted(min(rows, count - start)) for start in range(0, count, rows))
 
     def _wanted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from support.peaks import grown
 
 from eventlog import Table
 from eventlog.format import codec, keys
-from eventlog.model.records import Spill, Sweep, Swept
+from eventlog.model.records import Add, Spill, Sweep, Swept
 from eventlog.replication import follow
 from eventlog.store.location import place_of
 from eventlog.writers import append, delete, overwrite, upsert
@@ -138,6 +138,73 @@ def test_of_what_two_copies_wrote_that_are_merged(tables, tmp_path, name, write)
     for shift, root in enumerate(roots, 1):
         write(Table.open(root), rows(shift), memory_bytes=MEMORY)
     assert bounded("merged", roots[0]) == ROWS
+
+
+# Rows of 300 MB whose stored form says so nowhere, or says otherwise.
+HIDDEN, HIDDEN_WIDTH = 300, 10**6
+FORMS = ["delta", "dictionary", "sizes", "claim"]
+
+
+def hiding(form):
+    """Return the Parquet of such rows, in a few kilobytes.
+
+    Texts that are as the one before by DELTA_BYTE_ARRAY; in a dictionary; a footer that lies about
+    sizes; one that lies about what a writer may say of them.
+    """
+    zeros = pa.array([0] * HIDDEN, pa.int64())
+    text = pa.array(["x" * HIDDEN_WIDTH]).take(zeros)
+    found = pa.table([zeros, zeros.cast(SCHEMA.field("at").type), text, zeros], SCHEMA)
+    how = {"use_dictionary": True, "dictionary_pagesize_limit": 2**24}
+    if form == "delta":
+        others = dict.fromkeys(["id", "at", "v"], "PLAIN")
+        encodings = {**others, "s": "DELTA_BYTE_ARRAY"}
+        how = {"use_dictionary": False, "column_encoding": encodings}
+    sink = io.BytesIO()
+    how |= {"compression": "zstd", "write_statistics": False, "store_schema": False}
+    with pq.ParquetWriter(sink, SCHEMA, **how) as file:
+        file.write_table(found)
+        if form == "claim":
+            file.add_key_value_metadata({"eventlog.decoded_bytes": "[[2400,2400,300,2400]]"})
+    body = sink.getvalue()
+    return understated(body) if form == "sizes" else body
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def hidden(request, tmp_path_factory):
+    """Return the root of a table of such rows, which another program wrote."""
+    root, body = tmp_path_factory.mktemp("hidden") / "t", hiding(request.param)
+    assert len(body) < 5000
+    t = table(root)
+    added = Add(t.clock.token(), "all", 0, HIDDEN, len(body), codec.sha256(body), 1)
+    t.store.put_if_absent(keys.segment_key(0, "all", added.id), body)
+    t.commit(t.transaction("append", [added]))
+    return root
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize(
+    "what",
+    ["scanned", *(pytest.param(what, marks=pytest.mark.long) for what in ("counted", "told"))],
+)
+def test_of_rows_whose_stored_form_hides_what_they_take(hidden, what):
+    assert bounded(what, hidden) == HIDDEN
+
+
+@pytest.mark.long
+@pytest.mark.hazard("W16")
+def test_of_a_compaction_of_such_rows(hidden, tmp_path):
+    root = tmp_path / "t"
+    shutil.copytree(hidden, root)
+    append(Table.open(root), rows().slice(0, 1))
+    assert bounded("compacted", root) == HIDDEN + 1
+
+
+@pytest.mark.hazard("W16")
+@pytest.mark.parametrize("form", ["delta", "dictionary"])
+def test_of_an_append_from_a_file_of_such_rows(tmp_path, form):
+    table(tmp_path / "t")
+    (tmp_path / "file.parquet").write_bytes(hiding(form))
+    assert bounded("appended", tmp_path / "t") == HIDDEN
 
 
 def understated(body):

@@ -109,6 +109,23 @@ def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     assert compaction.run(table).count("done")
 
 
+def test_short_texts_of_an_encoding_that_may_repeat_come_in_large_batches():
+    store = MemoryStore()
+    table = create(store, schema=SCHEMA, granularity="all")
+    out = BytesIO()
+    encodings = {"at": "PLAIN", "tags.list.element": "PLAIN", "n": "PLAIN"}
+    encodings["text"] = "DELTA_BYTE_ARRAY"
+    rows = padded(60_000, 12)
+    pq.write_table(rows, out, use_dictionary=False, column_encoding=encodings, store_schema=False)
+    body = out.getvalue()
+    added = Add(table.clock.token(), "all", 0, rows.num_rows, len(body), codec.sha256(body), 1)
+    assert store.put_if_absent(keys.segment_key(0, "all", added.id), body)
+    commit(table, added)
+    sizes = [batch.num_rows for batch in scan(table).to_batches()]
+    assert sum(sizes) == rows.num_rows
+    assert len(sizes) < 8  # they grow while little comes
+
+
 @pytest.mark.hazard("W4")
 def test_a_value_larger_than_a_row_group_is_cut_at_makes_the_whole_way():
     store = MemoryStore()

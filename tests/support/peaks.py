@@ -16,7 +16,8 @@ from eventlog.compaction import Policy, run, vacuum
 from eventlog.fsck.check import fsck
 from eventlog.readers import changes, count, scan
 from eventlog.replication import merge
-from eventlog.writers import delete
+from eventlog.writers import append, delete
+from eventlog.writers.files import open_rows
 
 
 def grown(what, root, memory_bytes):
@@ -72,6 +73,14 @@ def compacted(t, memory):
     (outcome,) = run(t, policy=policy).outcomes
     assert outcome.status == "done", outcome.error
     return scan(t).count()
+
+
+def appended(t, memory):
+    """Append the file beside the table, as the program does."""
+    head, path = t.head(), Path(str(t.uri).removeprefix("file://")).with_name("file.parquet")
+    rows = open_rows([str(path)], head.schema, head.layout.time_column, memory_bytes=memory)
+    append(t, rows.reader, memory_bytes=memory)
+    return t.refresh().totals.rows
 
 
 def checked(t, memory):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.staging.decoding import pieces
 from eventlog.staging.rows import check_columns
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import deletes_only, incomplete, left_out
 from eventlog.state.keyed.rule import OP, MergeRule
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
@@ -28,6 +29,7 @@ from eventlog.writers.files.texts import is_text
 __all__ = ["FORMATS", "STDIN", "Rows", "counted", "exactly", "open_rows"]
 
 _BATCH_ROWS = 64 * 1024
+_SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
 
 Advance = Callable[[int], None]
 
@@ -42,12 +44,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table's columns, what else means null in CSV, and the rule of complete rows."""
+    """The table's columns, what else means null in CSV, the rule of complete rows, and memory."""
 
     wanted: pa.Schema
     time_column: str
     nulls: tuple[str, ...]
     rule: MergeRule | None = None
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
 
 
 def open_rows(
@@ -58,6 +61,7 @@ def open_rows(
     *,
     nulls: Sequence[str] = (),
     complete: MergeRule | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Rows:
     """Return the rows of all files, in the order given.
 
@@ -74,12 +78,13 @@ def open_rows(
         nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
         complete: the merge rule of the keyed table that the rows are for, if they must not erase
             values of columns that a file, or an object of JSON, lacks.
+        memory_bytes: bound on the memory for rows, those that wait to be written included.
 
     Raises:
         InvalidInput: a file cannot be read completely or does not fit the table, or the files have
             several formats. Reading the stream may raise it too.
     """
-    table = _Target(wanted, time_column, tuple(nulls), complete)
+    table = _Target(wanted, time_column, tuple(nulls), complete, memory_bytes)
     if STDIN in files:
         if len(files) > 1:
             raise InvalidInput("'-' reads standard input and cannot be combined with files")
@@ -166,7 +171,7 @@ def _open(source: Source, table: _Target) -> Opened:
         elif source.kind == "arrow":
             part = arrow_rows.open_arrow(source)
         else:
-            part = parquet_rows.open_parquet(source)
+            part = parquet_rows.open_parquet(source, table.memory_bytes // _SHARE)
         part = source.partition.added_to(
             part, table.wanted, nulls_say_nothing=source.kind == "json"
         )

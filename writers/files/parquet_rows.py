@@ -6,10 +6,9 @@ Imports eventlog only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventlog.decoding import Portion, most_bytes
 from eventlog.staging.decoding import spanned
 from eventlog.staging.rows import PANDAS
 from eventlog.writers.files.sources import Opened, Source, check_alone, open_path
@@ -33,8 +33,12 @@ _HIVE_PROLEPTIC = b"writer.date.proleptic"
 _SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def open_parquet(source: Source) -> Opened:
-    """Open a Parquet file. Reading it needs memory for one row group.
+def open_parquet(source: Source, once: int) -> Opened:
+    """Open a Parquet file.
+
+    Args:
+        source: the file.
+        once: about how many bytes are decoded at once, beside a page of each column.
 
     Raises:
         ValueError: it comes from a pipe; while reading batches: a value would change; at their end:
@@ -48,7 +52,7 @@ def open_parquet(source: Source) -> Opened:
     pandas = {key: metadata[key] for key in metadata if key == PANDAS}
     return Opened(
         file.schema_arrow.with_metadata(pandas or None),
-        _batches(source.path, file),
+        _batches(source.path, file, once),
         file.metadata.num_rows,
         partial(file.close, force=True),
     )
@@ -82,38 +86,79 @@ def _parquet(path: str, int96_unit: str) -> pq.ParquetFile:
     )
 
 
-def _batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, file: pq.ParquetFile, once: int) -> Iterator[pa.RecordBatch]:
     int96 = _int96_columns(file)
     doubtful = _old_calendar_columns(file, int96)
-    by_group = any(_nests_dictionary(kind) for kind in file.schema_arrow.types)
+    others = [_parquet(path, unit) for unit in ("s", "ns")] if int96 else []
     try:
-        others: Iterator[Any] = repeat(None)
-        if int96:
-            units = (_parquet(path, unit) for unit in ("s", "ns"))
-            others = zip(*(_iter_batches(f, by_group, int96) for f in units), strict=True)
-        for batch, other in zip(_iter_batches(file, by_group), others, strict=False):
-            for name in int96:
-                _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
-            _check_calendar(batch, doubtful)
-            yield batch
+        with open_path(path) as source:
+            for batch, *other in _iter_batches(source, file, others, int96, once):
+                for name in int96:
+                    _check_microseconds(name, batch.column(name), *(o.column(name) for o in other))
+                _check_calendar(batch, doubtful)
+                yield batch
         # Only now: asked about chunks that it could not read, Arrow aborts the process.
         check_alone(path, _MAGIC, _bytes_before_footer(path, file.metadata))
     except (pa.ArrowException, OSError):
         check_alone(path, _MAGIC)  # joined files are the cause, and a better message
         raise
     finally:
-        file.close(force=True)
+        for one in (file, *others):
+            one.close(force=True)
 
 
 def _iter_batches(
-    file: pq.ParquetFile, by_group: bool, columns: list[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; with `by_group` no batch spans row groups."""
-    if not by_group:
-        yield from file.iter_batches(_BATCH_ROWS, columns=columns)
-        return
+    source: pa.NativeFile,
+    file: pq.ParquetFile,
+    others: Sequence[pq.ParquetFile],
+    names: list[str],
+    once: int,
+) -> Iterator[tuple[pa.RecordBatch, ...]]:
+    """Yield the batches of a file, each with the same rows of `names` by the other readers of it.
+
+    Args:
+        source: the file's bytes.
+        file: the file.
+        others: readers of the same file.
+        names: the columns that they read.
+        once: about how many bytes are decoded at once.
+    """
+    for groups in _runs(file):
+        portion = Portion([one.reader for one in (file, *others)], _BATCH_ROWS, once)
+        batches = [file.iter_batches(portion.rows, row_groups=groups)]
+        batches += [one.iter_batches(portion.rows, groups, names) for one in others]
+        known = False
+        for batch, *other in zip(*batches, strict=True):
+            if not known:  # not before all columns were read: see `_batches`
+                known, portion.most = True, _most_rows(source, file, groups, once)
+            portion.came(batch)
+            yield batch, *other
+
+
+def _most_rows(
+    source: pa.NativeFile, file: pq.ParquetFile, groups: Sequence[int], once: int
+) -> int:
+    """Return how many rows of row groups may be decoded at once."""
+    footer = file.metadata
+    rows: int = sum(footer.row_group(group).num_rows for group in groups)
+    size = most_bytes(source, footer, groups, range(footer.num_columns), once).size
+    return max(1, min(_BATCH_ROWS, rows * once // max(1, size)))
+
+
+def _runs(file: pq.ParquetFile) -> Iterator[list[int]]:
+    """Yield the row groups that are read together: small ones, if Arrow can join them."""
+    alone = any(_nests_dictionary(kind) for kind in file.schema_arrow.types)
+    run: list[int] = []
+    rows = 0
     for group in range(file.num_row_groups):
-        yield from file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns)
+        count = file.metadata.row_group(group).num_rows
+        if run and (alone or rows + count > _BATCH_ROWS):
+            yield run
+            run, rows = [], 0
+        run.append(group)
+        rows += count
+    if run:
+        yield run
 
 
 def _nests_dictionary(kind: pa.DataType) -> bool:
