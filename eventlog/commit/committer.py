@@ -242,12 +242,34 @@ class Committer:
             count=INTENT_THREADS,
             window=publication.MAX_LISTED,
         )
-        intents.update(zip(missing, fetched, strict=True))
+        intents.update(self._with_objects(dict(zip(missing, fetched, strict=True))))
         self._intents = intents
         valid = [transaction for key in wanted if (transaction := intents[key]) is not None]
         # Their publishers have made sure that the ids are fresh.
         self._log.vouch(a for t in valid for a in t.actions if isinstance(a, Add))
         return valid
+
+    def _with_objects(
+        self, intents: dict[str, Transaction | None]
+    ) -> dict[str, Transaction | None]:
+        """Return published transactions by key, with None for one of which objects are missing.
+
+        It is of another root of the table, a copy or a branch: committed here, it would be loss.
+        """
+        adds = {
+            key: [a for a in transaction.actions if isinstance(a, Add)]
+            for key, transaction in intents.items()
+            if transaction is not None
+        }
+        lost = self._log.lost(a for own in adds.values() for a in own)
+        for key, own in adds.items():
+            # against intent-of-another-root-taken
+            if not lost.isdisjoint(a.id for a in own):
+                logger.warning(
+                    "ignoring the published transaction %s: segments that it adds are not here", key
+                )
+                intents[key] = None
+        return intents
 
     def _get(self, key: str, table_id: str) -> Transaction | None:
         """Return a published transaction, or None if the object is not a valid one."""

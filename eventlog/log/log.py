@@ -46,7 +46,7 @@ from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
 from eventlog.store.branching.roots import check_there, held_from, unless_deleted
-from eventlog.store.parallel import each
+from eventlog.store.parallel import INTENT_THREADS, each
 from eventlog.store.port import ObjectStore
 
 HEAD_PAGE = 16  # keys per head LIST: the newest commits, their key frames, and foreign objects
@@ -641,6 +641,24 @@ class Log:
                 key=lost[0],
                 version=version,
             )
+
+    def lost(self, adds: Iterable[Add]) -> set[str]:
+        """Return the ids of adds whose objects are not there. One GET of one byte each.
+
+        None of those that this process has stored, or asked for before (`vouch`).
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        unknown = [a for a in adds if (a.id, a.epoch, a.chunk) not in self._vouched]
+        gone = each(self._is_gone, unknown, count=INTENT_THREADS)
+        return {add.id for add, is_gone in zip(unknown, gone, strict=True) if is_gone}
+
+    def _is_gone(self, add: Add) -> bool:
+        try:
+            return self._absent(add) is not None
+        except Corrupt:  # no object has such a name
+            return True
 
     def _absent(self, add: Add) -> str | None:
         key = keys.segment_key(add.epoch, add.chunk, add.id)

@@ -20,6 +20,7 @@ from support.builders import (
     reopen,
     replaced,
 )
+from support.intents import Staged
 
 from eventlog import errors
 from eventlog.commit.proposal import propose
@@ -36,7 +37,7 @@ from eventlog.store.testing.wrappers import CountingStore
 
 def table_at(store=None, **properties):
     """A store with a table whose writers publish after one lost race."""
-    store = MemoryStore() if store is None else store
+    store = Staged() if store is None else store
     chosen = {"combine_after": "1", **{k: str(v) for k, v in properties.items()}}
     create(store, properties=chosen)
     return store
@@ -498,6 +499,21 @@ def test_names_that_are_not_the_transactions_own_are_ignored():
     put_intent(store, stranger, until=WINDOW - 1)
     commit(table, add(table))
     assert accepted_in(store, stranger.id) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_was_published_under_another_root_is_not_taken_along(there, caplog):
+    """A copy or a branch has the table's id, and its segments lie elsewhere."""
+    store = table_at(MemoryStore())
+    table = crowded(store, 42)
+    mine, its = add(table), add(table)
+    strangers = replaced(table.transaction("append", [mine, its]), until=WINDOW)
+    for one in (mine, its) if there else (mine,):
+        store.put_if_absent(keys.segment_key(one.epoch, one.chunk, one.id), b"rows")
+    put_intent(store, strangers)
+    assert [commit(table, add(table)) for _ in range(3)] == [1, 2, 3]
+    assert accepted_in(store, strangers.id) == ([1] if there else [])
+    assert (f"{strangers.id}.json: segments" in caplog.text) != there
 
 
 @pytest.mark.parametrize("prefix", ["!", "000000000000/", "zzz"])

@@ -87,6 +87,13 @@ COMMITS = (
         "test_second_put_is_refused_and_changes_nothing",
     ),
     mutant(
+        "intent-of-another-root-taken",
+        "C1",
+        "what is taken along has its segments here",
+        never,
+        "test_what_was_published_under_another_root_is_not_taken_along",
+    ),
+    mutant(
         "stray-link-stops-writers",
         "W12",
         "a listing of published transactions that is refused stops no commit",

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass, field
 
 from support.builders import START_MS, add, create, drop_of
+from support.intents import Staged
 
 from eventlog import Table
 from eventlog.clock import ManualClock
@@ -20,7 +21,6 @@ from eventlog.commit.protocol import carry
 from eventlog.commit.protocol import commands as c
 from eventlog.errors import EventLogError
 from eventlog.model.records import Replace
-from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 
 THREADS = 32  # requests that one writer has in flight at once
@@ -91,7 +91,7 @@ class World:
     def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2, cpu=0.0, cores=2):
         self.now = 0.0
         self.latency = latency
-        self.store = MemoryStore()
+        self.store = Staged()
         self.random = random.Random(seed)
         self._jitter, self._cpu = jitter, cpu
         self._cores = [0.0] * cores  # when each has done what was asked of it
