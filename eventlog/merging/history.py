@@ -36,6 +36,7 @@ UNITED = "united"  # in the `info` of what makes two logs one by their states
 PURE = "source"  # there: each chunk that it changed became what it is at the source
 BOTH = "both"  # there: it has rows of both
 CHOSEN = "chosen"  # there: somebody has chosen, so that what one of the two did is left out
+_PUBLISHED = "\0"  # begins the name of the app that stands for a published append
 _MANY = 2  # where a writer has not said how many
 _NONE = -1  # below all sequences
 
@@ -154,12 +155,18 @@ class Act:
 
     @property
     def units(self) -> dict[str, Runs]:
-        """The units of work that are done by it: of each app the sequences."""
+        """The units of work that are done by it: of each app the sequences.
+
+        An append that was published is one, too: writers of two logs may both have taken it along.
+        No sequences are kept of the app that stands for it; see `kept`.
+        """
         app = self.transaction.app
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
         carried = {} if self.carried is None else self.carried.apps
         for name, rise in carried.items():
             done[name] = union(done.get(name, ()), rise.done)
+        if not done and self.transaction.until is not None and not self.drops:
+            done[_PUBLISHED + self.transaction.id] = ((0, 0),)
         return done
 
     @property
@@ -192,6 +199,11 @@ class Step:
     commit: str
     acts: tuple[Act, ...]
     prev: str | None
+
+
+def kept(units: dict[str, Runs]) -> dict[str, Runs]:
+    """Return the units of work without published appends, which no table keeps sequences of."""
+    return {app: runs for app, runs in units.items() if not app.startswith(_PUBLISHED)}
 
 
 def union(some: Runs, others: Runs) -> Runs:

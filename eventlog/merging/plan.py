@@ -296,8 +296,10 @@ class Planner:
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a unit of work itself."""
+        kept = history.kept(act.units)
+        published = len(kept) < len(act.units)  # against published-append-carried-again
         # against first-of-several-units-not-looked-up
-        if all(self._seqs.get(app, -1) < done[0][0] for app, done in act.units.items()):
+        if not published and all(self._seqs.get(a, -1) < done[0][0] for a, done in kept.items()):
             return False
         if self._past is None or self._rows is None:
             raise PastNeeded
@@ -396,7 +398,7 @@ class Planner:
     def _rises(self, act: Act) -> dict[str, AppRise]:
         """Return what becomes of the sequences of the apps whose work is carried."""
         rises = {}
-        for app, done in act.units.items():
+        for app, done in history.kept(act.units).items():
             old, last = self._seqs.get(app), done[-1][1]
             rises[app] = AppRise(old, done)
             self._seqs[app] = last if old is None else max(old, last)

@@ -27,6 +27,7 @@ from eventlog.merging.history import (
     Units,
     chunks_of,
     dropped,
+    kept,
     old_rows,
     union,
 )
@@ -544,7 +545,7 @@ def _done(acts: Iterable[Act]) -> dict[str, Runs]:
     """Return the units of work that transactions did."""
     found: dict[str, Runs] = {}
     for act in acts:
-        for app, runs in act.units.items():
+        for app, runs in kept(act.units).items():
             found[app] = union(found.get(app, ()), runs)
     return found
 

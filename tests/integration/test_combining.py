@@ -15,6 +15,7 @@ from support.builders import (
     commit,
     create,
     drop_of,
+    events,
     fold_all,
     live,
     reopen,
@@ -27,12 +28,16 @@ from eventlog.commit.proposal import propose
 from eventlog.commit.protocol.contention import CROWD
 from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
 from eventlog.model.records import App
+from eventlog.readers import scan
+from eventlog.replication import merge
 from eventlog.state import fold
 from eventlog.state.small.rules import MAX_WINDOW
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
+from eventlog.writers import append, upsert
 
 
 def table_at(store=None, **properties):
@@ -514,6 +519,29 @@ def test_what_was_published_under_another_root_is_not_taken_along(there, caplog)
     assert [commit(table, add(table)) for _ in range(3)] == [1, 2, 3]
     assert accepted_in(store, strangers.id) == ([1] if there else [])
     assert (f"{strangers.id}.json: segments" in caplog.text) != there
+
+
+@pytest.mark.hazard("C1")
+@pytest.mark.parametrize("options", [{}, {"key": "name"}], ids=["plain", "keyed"])
+def test_an_append_that_writers_of_two_copies_took_along_is_one_for_a_merge(options):
+    put = upsert if options else append
+    create(store := MemoryStore(), properties={"combine_after": "1"}, **options)
+    crashing = FaultyStore(store, [Fault("put", "crash_after", keys.INTENTS_PREFIX)])
+    with pytest.raises(Crash):
+        put(crowded(crashing, 5), events(1, first=9))
+    mirror = MemoryStore()
+    for row in store.list(""):
+        mirror.put_if_absent(row.key, store.get(row.key))
+    put(crowded(store, 6), events(2, first=20))
+    put(crowded(mirror, 7), events(2, first=30))
+    for one in (store, mirror):
+        assert reopen(one).head().header.changes.transactions == 2
+    for source, target in ((store, mirror), (mirror, store), (store, mirror)):
+        merge(reopen(source), reopen(target))
+    for one in (store, mirror):
+        names = sorted(scan(reopen(one)).to_table().column("name").to_pylist())
+        assert names == ["row 20", "row 21", "row 30", "row 31", "row 9"]
+        assert not fsck(reopen(one), objects=True).errors
 
 
 @pytest.mark.parametrize("prefix", ["!", "000000000000/", "zzz"])

@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, mutant, never, skip
 
 MERGES = (
     mutant(
+        "published-append-carried-again",
+        "G3",
+        "an append that writers of both logs took along is the same one",
+        becomes("False"),
+        "test_an_append_that_writers_of_two_copies_took_along_is_one_for_a_merge",
+    ),
+    mutant(
         "overwritten-rows-carried-above",
         "R19.8 G4",
         "rows of an overwrite are carried above none that they lie below",
