@@ -21,10 +21,10 @@ from eventlog import Snapshot, Table
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.rewriting.outputs import check_opens
 from eventlog.compaction.tasks import Buckets, Task
-from eventlog.errors import InvalidInput, VersionNotFound
+from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
-from eventlog.log.history import version_at
+from eventlog.log.history import checked_version_at
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.properties import setting
 from eventlog.model.records import Add, Merge, Segment, Slice, SliceKind
@@ -131,11 +131,11 @@ def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
     now_ms = min(planned.header.time, store_time_ms(t.store, t.clock))
     try:
         # One of exactly that age is kept.
-        between = version_at(t.log, planned, now_ms - hours * _HOUR_MS - 1)
+        between = checked_version_at(t.log, planned, now_ms - hours * _HOUR_MS - 1)
         between_ms = effective(planned.meta.clock, between, t.log.header(between).time)
         # against forgotten-by-one-step-of-time
-        return version_at(t.log, planned, between_ms - hours * _HOUR_MS - 1)
-    except VersionNotFound:
+        return checked_version_at(t.log, planned, between_ms - hours * _HOUR_MS - 1)
+    except (Corrupt, VersionNotFound):
         return -1
 
 

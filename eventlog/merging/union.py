@@ -501,6 +501,8 @@ class Uniter:
         theirs = _done(self._theirs)
         ours = _done(act for act in self._ours if act not in lost)
         there, here = self._there.done, self._here.done
+        # against units-forgotten-here-done-again
+        ours = {app: _common(runs, here.get(app, ())) for app, runs in ours.items()}
         there = {app: _without(runs, left.get(app, ())) for app, runs in there.items()}
         lows = {app: runs[0][0] - 1 for app, runs in left.items()}  # above these they are forgotten
         back: set[str] = set()

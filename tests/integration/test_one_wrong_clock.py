@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from support.builders import replace_object
+from support.forked_histories import copied
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
+from eventlog.format import keys
 from eventlog.readers import changes, scan
 from eventlog.state.small import rules
 from eventlog.store.memory import MemoryStore
@@ -148,6 +151,27 @@ def test_a_delete_is_forgotten_when_its_time_has_passed_twice():
         assert ("late" not in kinds) is forgotten
     world.put(1, 15)
     assert world.held() == [(1, 15), (2, 3)]
+
+
+@pytest.mark.hazard("W13")
+def test_the_time_of_a_commit_of_another_log_forgets_no_young_delete():
+    world = World(tombstone_hours="20")
+    world.put(1, 10)
+    world.put(2, 1)
+    parted = World.__new__(World)
+    parted.now_ms, parted.seeds, parted.store = NOW_MS, 50, copied(world.store)
+    parted.later(5)
+    parted.put(3, 1)
+    for hours, number, seq, op in ((15, 1, 20, "d"), (15, 2, 2, "u"), (22, 2, 3, "u")):
+        world.later(hours)
+        world.put(number, seq, op)
+    key = keys.commit_key(3)
+    sound = world.store.get(key)
+    replace_object(world.store, key, parted.store.get(key))
+    world.merge()
+    replace_object(world.store, key, sound)
+    world.put(1, 15)
+    assert world.held() == [(2, 3)]
 
 
 @pytest.mark.hazard("W13")

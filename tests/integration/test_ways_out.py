@@ -389,6 +389,27 @@ def test_w18_a_unit_that_the_other_side_did_by_itself_stays_when_it_is_forgotten
 
 
 @pytest.mark.hazard("W18")
+@pytest.mark.parametrize("take", ["source", "target"])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice(take, turn):
+    one, two = parted(2)
+    version = one.head().version
+    for table in (one, two):
+        job(table, 11)
+        table.restore(version, forget_units=True)
+    before = numbers(one)
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        merge(one, two)
+    merge(one, two, take=take)
+    both_ways(one, two)
+    first, second = (one, two)[::turn]
+    job(first, 11)
+    both_ways(one, two)
+    job(second, 11)  # done
+    assert numbers(one) == numbers(two) == [*before, 11]
+
+
+@pytest.mark.hazard("W18")
 @pytest.mark.parametrize("by", ["source", "hub"])
 def test_w18_a_third_copy_loads_forgotten_units_again_too(by):
     one, two, three = parted(3)

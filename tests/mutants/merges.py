@@ -221,6 +221,13 @@ MERGES = (
         "test_g3_a_commit_of_the_branch_in_its_parents_log_hides_no_other_one",
     ),
     mutant(
+        "units-forgotten-here-done-again",
+        "R19.10 W18",
+        "units that the target has forgotten do not count as done after a choice",
+        skip,
+        "test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice",
+    ),
+    mutant(
         "transaction-sought-in-another-log",
         "R6.2",
         "a transaction is not absent because another log's commit stands there",
