@@ -49,6 +49,7 @@ from eventlog.store.branching.roots import check_there, held_from, unless_delete
 from eventlog.store.parallel import INTENT_THREADS, each
 from eventlog.store.port import ObjectStore
 
+LINKED = 1000  # versions above an old one that are read before something is built on it
 HEAD_PAGE = 16  # keys per head LIST: the newest commits, their key frames, and foreign objects
 MAX_STEPPED_BACK = 16  # versions whose unusable key frames are remembered
 MAX_VOUCHED = 100_000  # ids of uploads that are remembered as fresh
@@ -263,34 +264,55 @@ class Log:
         except VersionNotFound:
             if self.not_replicated(version + 1) is not None:
                 return None
-            raise Corrupt(
-                f"version {version + 1} is missing, which tells whether version {version} is of "
-                f"this log: run {command('fsck', self.store.uri)}, and put it back from a copy",
-                table=self.store.uri,
-                key=keys.commit_key(version + 1),
-                version=version + 1,
-            ) from None
+            raise self._lost(version + 1) from None
 
     def check_linked(self, head: Snapshot, old: Snapshot) -> None:
-        """Check that an old version is the one that the version after it names, before it is used.
+        """Check that an old version is of the log that a later one is of, before it is used.
 
-        What is committed on the strength of it stays, whatever is put right later. One small GET;
-        none if it is the head, or the version below.
+        What is committed on the strength of it stays, whatever is put right later. One GET for each
+        version above it, up to `LINKED` of them; none if it is the head, or the version below.
 
         Args:
             head: a version that is known, not below the other one.
             old: the other one.
 
         Raises:
-            Corrupt: it is of another log, or the version after it is, or is missing.
+            Corrupt: one of them is not the one that the version after it names, or is missing.
             TableNotFound: the branch was deleted.
         """
         if old.version >= head.version:
             return
         with unless_deleted(self.store):
-            above = self.above(head, old.version)
+            last = min(old.version + LINKED, head.version - 1)
+            header, digest = old.header, old.commit_hash
+            # Neighbours of another log name each other.
+            for found in each(self._linking, range(old.version + 1, last + 1)):
+                if found is None:
+                    return  # this replica lacks it
+                commit, body = found
+                chain.check_named(header, digest, commit.header, self.store.uri)
+                header, digest = commit.header, codec.sha256(body)
+            above = self.above(head, last)
             if above is not None:
-                chain.check_named(old.header, old.commit_hash, above, self.store.uri)
+                chain.check_named(header, digest, above, self.store.uri)
+
+    def _linking(self, version: int) -> tuple[Commit, bytes] | None:
+        """Return the commit of a version; None if this replica lacks it."""
+        try:
+            return self.read(version)
+        except VersionNotFound:
+            if self.not_replicated(version) is not None:
+                return None
+            raise self._lost(version) from None
+
+    def _lost(self, version: int) -> Corrupt:
+        return Corrupt(
+            f"version {version} is missing, which tells whether version {version - 1} is of this "
+            f"log: run {command('fsck', self.store.uri)}, and put it back from a copy",
+            table=self.store.uri,
+            key=keys.commit_key(version),
+            version=version,
+        )
 
     def starts(self) -> list[Start]:
         """Return where this replica starts, the newest first; nothing if it has all versions.

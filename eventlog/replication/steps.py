@@ -6,6 +6,7 @@ What a version needs comes before its commit, its commit before its key frame (F
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,13 +20,14 @@ from eventlog.errors import (
     Corrupt,
     InvalidInput,
     KeyNotFound,
+    NotFound,
     UnsupportedFormat,
     VersionNotFound,
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
-from eventlog.log.log import Log
+from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import (
     FORMAT_NAME,
@@ -54,6 +56,7 @@ Step = Callable[[], int]  # returns the number of versions that it completed
 Check = Callable[[KeyFrame], object]  # raises Corrupt for a root that is of another commit
 
 _COMMITS_AHEAD = 16
+_BYTES_AHEAD = 8 << 20  # of commits that are known to follow; decoded they take several times that
 _ENTRIES = 8192  # of a large state that are looked at together
 
 logger = logging.getLogger(__name__)
@@ -147,7 +150,7 @@ class Steps:
         with threads() as pool:
             versions = range(first, self._head.version + 1)
             read = read_ahead(pool, versions, self._log.read_below, window=_COMMITS_AHEAD)
-            for (commit, body), above in _with_next(read):
+            for commit, body in _linked(read, self._head, self._store.uri):
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
                     yield from self._keyframe(base, None, partial(self._check_named, commit, body))
@@ -155,7 +158,7 @@ class Steps:
                 entries = () if whole else self._entries(commit)
                 self._check_kept(entries, version)
                 yield from contents.of_commit(commit, entries, late=self._known.late)
-                yield self._commit_step(commit, body, above)
+                yield self._commit_step(commit, body)
                 if whole and having < 0:
                     yield from self._first_of_all()
                 if version in framed:
@@ -191,17 +194,12 @@ class Steps:
                     version=version,
                 )
 
-    def _commit_step(self, commit: Commit, body: bytes, above: Header | None) -> Step:
+    def _commit_step(self, commit: Commit, body: bytes) -> Step:
         version, known, digest = commit.header.version, self._known, codec.sha256(body)
 
         def step() -> int:
             # against commit-of-another-chain
             if known.hash is not None and commit.header.prev != known.hash:
-                raise chain.forked(version, self._store.uri)
-            # A copy that has a commit of another log has parted for good.
-            if above is not None:  # against commit-copied-before-it-is-named
-                chain.check_named(commit.header, digest, above, self._store.uri)
-            elif digest != self._head.commit_hash:  # against copied-head-of-another-log
                 raise chain.forked(version, self._store.uri)
             self._copier.create(keys.commit_key(version), body)
             known.version, known.hash = version, digest
@@ -413,17 +411,37 @@ class Steps:
         return found
 
 
-def _with_next(
-    commits: Iterable[tuple[Commit, bytes]],
-) -> Iterator[tuple[tuple[Commit, bytes], Header | None]]:
-    """Yield commits, each with the header of the next one; None after the last."""
-    before = None
-    for commit in commits:
-        if before is not None:
-            yield before, commit[0].header
-        before = commit
-    if before is not None:
-        yield before, None
+def _linked(
+    commits: Iterable[tuple[Commit, bytes]], head: Snapshot, table: str
+) -> Iterator[tuple[Commit, bytes]]:
+    """Yield commits of which some above are known to follow, or all up to the head.
+
+    A copy that has a commit of another log has parted for good, and neighbours of another log name
+    each other.
+
+    Raises:
+        Corrupt: one does not follow; those below it that were read ahead are not yielded.
+    """
+    ahead: deque[tuple[Commit, bytes]] = deque()
+    held, digest, reading = 0, "", iter(commits)
+    while True:
+        try:
+            found = next(reading, None)
+        except (Corrupt, NotFound):  # all but the last are followed by one that is there
+            yield from [*ahead][:-1]
+            raise
+        if found is None:
+            break
+        if ahead:  # against commit-copied-before-it-is-named
+            chain.check_named(ahead[-1][0].header, digest, found[0].header, table)
+        ahead.append(found)
+        held, digest = held + len(found[1]), codec.sha256(found[1])
+        while len(ahead) > 2 and (len(ahead) > LINKED or held > _BYTES_AHEAD):
+            held -= len(ahead[0][1])
+            yield ahead.popleft()
+    if ahead and digest != head.commit_hash:  # against copied-head-of-another-log
+        raise chain.forked(head.version, table)
+    yield from ahead
 
 
 def _live_at(snapshot: Snapshot) -> Iterator[Segment]:

@@ -36,7 +36,7 @@ BRANCHES = (
         "R16.6",
         "a version to fork at is the one that the next one names",
         skip,
-        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+        "test_nothing_is_built_on_a_commit_of_another_log",
     ),
     mutant(
         "head-below-the-fork",

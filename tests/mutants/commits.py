@@ -155,14 +155,14 @@ COMMITS = (
         "R12.3",
         "a version to restore is the one that the next one names",
         skip,
-        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+        "test_nothing_is_built_on_a_commit_of_another_log",
     ),
     mutant(
         "overwritten-as-of-another-log",
         "R6.2",
         "what an overwrite takes away is of a version that the next one names",
         skip,
-        "test_nothing_is_built_on_a_commit_that_the_next_one_does_not_name",
+        "test_nothing_is_built_on_a_commit_of_another_log",
         "test_a_job_replaces_nothing_as_of_a_commit_of_another_log",
     ),
     mutant(

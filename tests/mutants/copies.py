@@ -134,7 +134,7 @@ COPIES = (
         "G2",
         "a commit is copied once the next one names it",
         never,
-        "test_a_copy_gets_no_commit_that_the_next_one_does_not_name",
+        "test_a_copy_gets_no_commit_of_another_log",
     ),
     mutant(
         "copied-head-of-another-log",
