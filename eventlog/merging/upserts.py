@@ -142,12 +142,14 @@ class KeyedPlanner(Planner):
         found = self._last
         for act in self._unseen() if self._met and self._repeats else ():
             self._check_above(act, self._past.target if self._past else ())
-            placed = [s for s in act.adds if act.is_state and span(s)[0] < act.version]
+            placed = [s for s in act.adds if act.restores and span(s)[0] < act.version]
             # against rows-of-a-state-repeated-as-new-ones
             if any(meet(segment, other) for segment in placed for other in self._met):
+                did = "was made one with a third log by their states"
+                if not act.is_state:
+                    did = "has restored a version"
                 raise Conflict(
-                    "the target was made one with a third log by their states, and rows of that "
-                    "would be repeated out of their places",
+                    f"the target {did}, and rows of that would be repeated out of their places",
                     self._last.version,
                     act.version,
                 )

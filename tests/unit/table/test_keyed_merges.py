@@ -613,11 +613,13 @@ def told(sides, story):
     """Have copies do what a story says: "a x" upserts x for key 1, "a>b" merges a into b.
 
     A word in capitals is a unit of work. "a =x" overwrites the table, "a =" with no rows; "a 7"
-    and "a =7" do so with another key.
+    and "a =7" do so with another key. "a compact" and "a restore" (version 1) have no word.
     """
     for event in story.split(", "):
         if event.endswith("restore"):
             sides[event[0]].restore(1)
+        elif event.endswith("compact"):
+            merge_all(sides[event[0]])
         elif ">" in event:
             source, target = event.split(">")
             replication.merge(sides[source], sides[target])
@@ -647,6 +649,19 @@ def test_g4_what_a_unit_of_work_that_both_did_has_replaced_stays_replaced(story,
         one, two = cut_off(table)[::turn]
         told({"a": one, "b": two}, story)
         assert merged_both_ways(one, two, rounds=2) == {1: (wanted, None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize(
+    "story", ["b new, a compact, a restore", "a compact, a restore, b new, b 7"]
+)
+def test_g4_a_restore_of_what_was_compacted_hides_no_newer_row(story):
+    for turn in (1, -1):
+        table = keyed()
+        put(table, (1, "old", None))
+        one, two = cut_off(table)[::turn]
+        told({"a": one, "b": two}, story)
+        assert merged_both_ways(one, two, rounds=2)[1] == ("new", None)
 
 
 @pytest.mark.hazard("G4")
