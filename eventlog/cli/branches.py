@@ -72,7 +72,11 @@ def branches(place: Place) -> None:
     for each in (b for b in found if b.damage is not None):
         terminal.note(f"{each.name} is damaged: {each.damage}")
     if any(b.unfinished and not b.pin_only for b in found):
-        terminal.note("unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete")
+        terminal.note(
+            "unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete. If "
+            "nobody was at it, its `_fork.json` may be lost: `eventlog fsck` tells whether it has "
+            "commits"
+        )
     if any(b.pin_only for b in found):
         terminal.note(
             "only a pin: if the table is a copy, its source has the branch, and the pin goes when "

@@ -20,7 +20,6 @@ from eventlog.errors import (
     Corrupt,
     InvalidInput,
     KeyNotFound,
-    NotFound,
     UnsupportedFormat,
     VersionNotFound,
     VersionNotReplicated,
@@ -420,22 +419,16 @@ def _linked(
     each other.
 
     Raises:
-        Corrupt: one does not follow; those below it that were read ahead are not yielded.
+        Corrupt: one does not follow, or is damaged; those below it that were read ahead are not
+            yielded, since nothing tells of what log they are.
     """
     ahead: deque[tuple[Commit, bytes]] = deque()
-    held, digest, reading = 0, "", iter(commits)
-    while True:
-        try:
-            found = next(reading, None)
-        except (Corrupt, NotFound):  # all but the last are followed by one that is there
-            yield from [*ahead][:-1]
-            raise
-        if found is None:
-            break
+    held, digest = 0, ""
+    for commit, body in commits:
         if ahead:  # against commit-copied-before-it-is-named
-            chain.check_named(ahead[-1][0].header, digest, found[0].header, table)
-        ahead.append(found)
-        held, digest = held + len(found[1]), codec.sha256(found[1])
+            chain.check_named(ahead[-1][0].header, digest, commit.header, table)
+        ahead.append((commit, body))
+        held, digest = held + len(body), codec.sha256(body)
         while len(ahead) > 2 and (len(ahead) > LINKED or held > _BYTES_AHEAD):
             held -= len(ahead[0][1])
             yield ahead.popleft()

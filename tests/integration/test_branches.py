@@ -462,7 +462,7 @@ def test_what_the_audit_says_of_branches():
     assert found.keys() == {"_branches/audit/_fork.json", "_branches/other/_fork.json"}
     severity, message = found["_branches/audit/_fork.json"]
     assert severity == "error"
-    assert "Pin version 2 under the name 'branch:audit'" in message
+    assert "pin version 2 under the name 'branch:audit'" in message
     severity, message = found["_branches/other/_fork.json"]
     assert severity == "warning"
     assert "--delete" in message
@@ -791,3 +791,17 @@ def test_foreign_keys_in_the_parents_log_mean_nothing_to_a_branch(own):
     assert numbers(on(table.store, "audit")) == expected
     append(on(table.store, "audit", seed=600), events(1, first=200))
     assert numbers(on(table.store, "audit")) == [*expected, 200]
+
+
+def test_a_branch_whose_fork_is_lost_is_not_called_unfinished():
+    table = filled()
+    branch = table.branch("audit")
+    append(branch, events(1, first=100))
+    key = f"{keys.branch_root('audit')}/{keys.FORK_KEY}"
+    body = table.store.get(key)
+    table.store.delete([key])
+    (found,) = fsck(on(table.store), objects=True).findings
+    assert found.key == key
+    assert "put that back from a copy" in found.message
+    table.store.put_if_absent(key, body)
+    assert numbers(on(table.store, "audit")) == [0, 1, 2, 3, 100]

@@ -176,18 +176,34 @@ def copy(store, target, *, fills=False):
 
 
 @pytest.mark.hazard("G2")
-@pytest.mark.parametrize(("version", "versions"), [(1, 1), (5, 1), (7, 1), (5, 3), (7, 7)])
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_copy_gets_no_commit_of_another_log(version, versions, ahead, monkeypatch):
+@pytest.mark.parametrize(
+    ("version", "versions", "above"),
+    [
+        *itertools.product([5], [1, 3], ["near", "far", "cut", "gone"]),
+        (1, 1, "near"),
+        (7, 1, "far"),
+        (7, 7, "near"),
+        (7, 7, "cut"),
+    ],
+)
+def test_a_copy_gets_no_commit_of_another_log(version, versions, above, monkeypatch):
     store, put_right = replaced(version, versions=versions)
-    target = MemoryStore()
-    if not ahead:  # as if thousands were between
+    target, key = MemoryStore(), keys.commit_key(version + 1)
+    body, wanted = store.get(key), rf"version {version} .* version {version + 1} "
+    if above == "far":  # as if thousands were between
         monkeypatch.setattr(steps, "LINKED", versions)
+    if above in ("cut", "gone"):
+        wanted = None
+        store.delete([key])
+    if above == "cut":
+        store.put_if_absent(key, body[:-9])
     for _ in range(2):
-        with pytest.raises(errors.Corrupt, match=rf"version {version} .* version {version + 1} "):
+        with pytest.raises((errors.Corrupt, errors.NotFound), match=wanted):
             copy(store, target)
     taken = logged(target)
     put_right()
+    store.delete([key])
+    store.put_if_absent(key, body)
     assert taken.items() <= logged(store).items()
     copy(store, target)
     assert logged(target) == logged(store)

@@ -61,6 +61,13 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
                 f"{'/'.join(below[0])!r} is there. Put `_fork.json` back from a copy"
             )
             yield key, "error", message
+        elif fork is None and _has_commits(store, name):
+            message = (
+                f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if "
+                "nobody has deleted the branch, or its rows are lost; else "
+                f"{command('branch', store.uri, name, '--delete')} removes what is left of it"
+            )
+            yield key, "warning", message
         elif fork is None:
             message = (
                 f"branch {name!r} is unfinished, or was not deleted completely: "
@@ -69,11 +76,19 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
             yield key, "warning", message
         elif not is_held(fork, meta.pins.get(pin)) and not is_passed(fork, meta):
             message = (
-                f"no pin keeps what branch {name!r} reads. Pin version {fork.held} under the name "
-                f"{pin!r} ({command('pin', store.uri, pin, str(fork.held))}; the next vacuum that "
-                "runs does that, too), or delete the branch"
+                f"no pin keeps what branch {name!r} reads. The next vacuum that runs here pins "
+                "it again: leave it so where this table follows another one. Else pin version "
+                f"{fork.held} under the name {pin!r} "
+                f"({command('pin', store.uri, pin, str(fork.held))}), or delete the branch"
             )
             yield key, "error", message
+
+
+def _has_commits(store: ObjectStore, name: str) -> bool:
+    """Return whether a commit is stored under the root of a branch, under whatever id."""
+    root = keys.branch_root(name) + "/"
+    found = (row.key.removeprefix(root).partition("/")[2] for row in store.list(root))
+    return any(key.startswith(keys.LOG_PREFIX) for key in found)
 
 
 def _lost_below(store: ObjectStore, fork: Fork) -> Iterator[tuple[str, Severity, str]]:
