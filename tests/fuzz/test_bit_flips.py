@@ -14,7 +14,7 @@ import pytest
 from fuzz import corpus, targets
 from support import builders
 from support.builders import replace_object
-from support.intents import Intents
+from support.intents import Intents, Staged
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
@@ -210,7 +210,7 @@ def test_damaged_intents_change_no_version(store):
 
 
 def test_a_damaged_intent_is_never_taken_along():
-    store = MemoryStore()
+    store = Staged()
     builders.create(store)
     published, key, body = publish(store)
     table = builders.TABLE

@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("v", pa.int64()),
     ]
 )
+WAYS = ["scanned", pytest.param("counted", marks=pytest.mark.long), "told"]
 TEXTS = pa.array([f"{n} of a few texts ".ljust(WIDTH - 1) + "x" for n in range(4)])
 
 
@@ -64,13 +65,13 @@ def bounded(what, root):
 
 
 @pytest.mark.hazard("W16")
-@pytest.mark.parametrize("what", ["scanned", "counted", "told"])
+@pytest.mark.parametrize("what", WAYS)
 def test_of_a_table_without_a_key(tables, what):
     assert bounded(what, tables / "plain") == ROWS
 
 
 @pytest.mark.hazard("W16")
-@pytest.mark.parametrize("what", ["scanned", "counted", "told"])
+@pytest.mark.parametrize("what", WAYS)
 def test_of_rows_that_are_merged(tables, what):
     assert bounded(what, tables / "logs") == ROWS
 
@@ -200,7 +201,7 @@ def test_of_a_compaction_of_such_rows(hidden, tmp_path):
 
 
 @pytest.mark.hazard("W16")
-@pytest.mark.parametrize("form", ["delta", "dictionary"])
+@pytest.mark.parametrize("form", ["delta", pytest.param("dictionary", marks=pytest.mark.long)])
 def test_of_an_append_from_a_file_of_such_rows(tmp_path, form):
     table(tmp_path / "t")
     (tmp_path / "file.parquet").write_bytes(hiding(form))
