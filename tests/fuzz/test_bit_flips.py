@@ -21,7 +21,6 @@ from eventlog.clock import ManualClock
 from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
 from eventlog.state import keyframe
-from eventlog.store.memory import MemoryStore
 
 ALL = os.environ.get("EVENTLOG_FLIPS") == "all"
 EACH = 1 if ALL else 97  # one of so many damages is put into a table; no divisor of 8
