@@ -455,7 +455,12 @@ class Log:
         for later, later_body in reversed(pending):
             meta = codec.meta_patch(state.meta, later.state)
             delta = spills.delta_of(later, self.spill)
-            state = resolve.over(state, later, later_body, delta, meta)
+            try:
+                state = resolve.over(state, later, later_body, delta, meta)
+            except Corrupt as error:
+                error.message += ": the one that it names is unusable; run `eventlog fsck`"
+                version = later.header.version
+                raise self._located(error, keys.commit_key(version), version) from None
         return self._snapshot(state)
 
     def _without_commit(

@@ -29,7 +29,7 @@ from eventlog.errors import (
     InvalidInput,
     VersionNotFound,
 )
-from eventlog.log import diff, history
+from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -258,9 +258,14 @@ class Table:
         """Return the segments added and dropped between version `a` and version `b`.
 
         Raises:
+            Corrupt: they are neighbours, and one of them is of another log.
             VersionNotFound: there is no such version.
         """
-        return diff.diff(self.snapshot(a), self.snapshot(b))
+        one, other = self.snapshot(a), self.snapshot(b)
+        low, high = sorted((one, other), key=lambda snapshot: snapshot.version)
+        if high.version == low.version + 1:  # against difference-to-another-log
+            chain.check_named(low.header, low.commit_hash, high.header, self.uri)
+        return diff.diff(one, other)
 
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that contains it.

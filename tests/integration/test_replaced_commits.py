@@ -121,6 +121,17 @@ def test_neighbours_whose_times_fall_are_no_versions_of_a_time():
     assert not {v: answer for v, answer in answers.items() if answer not in (v, None)}
 
 
+def test_neighbours_of_two_logs_have_no_difference():
+    store, put_right = replaced(5)
+    for versions in ((5, 6), (6, 5)):
+        with pytest.raises(errors.Corrupt, match=r"version 5 .* version 6 .* `eventlog fsck"):
+            reopen(store).diff(*versions)
+    put_right()
+    assert [
+        len(part) for part in (reopen(store).diff(5, 6).added, reopen(store).diff(6, 5).added)
+    ] == [1, 0]
+
+
 FOREIGN = {"a row": row, "no row": lambda t, n: (row if n < 1000 else note)(t, n)}
 BUILT = {
     "a restore": lambda table: table.restore(5),

@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, first, instead, keep, mutant, never, s
 
 COMMITS = (
     mutant(
+        "difference-to-another-log",
+        "R6.2",
+        "neighbours are compared before their difference is told",
+        never,
+        "test_neighbours_of_two_logs_have_no_difference",
+    ),
+    mutant(
         "refused-publication-taken-for-sent",
         "C3",
         "a transaction that may have been sent before a refusal does not count as refused",
