@@ -293,7 +293,7 @@ class Steps:
     def _first_keyframe(self, snapshot: Snapshot, named: int) -> Iterator[Item | Step]:
         """Yield the key frame that the first version names: the copy has nothing below it.
 
-        One that is unusable at the source is made anew, over the one to which the source steps
+        One that is unusable at the source is built again, over the one to which the source steps
         back (FORMAT.md R17.5).
 
         Args:
@@ -340,7 +340,7 @@ class Steps:
             ) from None
         below.entries()  # a damaged leaf is noticed
         made = framing.built(self._log, below)[1]
-        logger.warning("the copy gets key frame %d anew: %s is unusable", version, key)
+        logger.warning("key frame %d is built again for the copy: %s is unusable", version, key)
         return made.root, made.objects
 
     def _check_newest(self, root: KeyFrame) -> None:
@@ -415,7 +415,7 @@ def _linked(
 ) -> Iterator[tuple[Commit, bytes]]:
     """Yield commits of which some above are known to follow, or all up to the head.
 
-    A copy that has a commit of another log has parted for good, and neighbours of another log name
+    A copy that has a commit of another log can follow no more, and neighbours of another log name
     each other.
 
     Raises:
