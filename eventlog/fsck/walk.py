@@ -251,8 +251,8 @@ class Walk:
             if len(gap) > _MANY and gap not in self._absent:
                 key = keys.commit_key(newer)
                 message = (
-                    f"the commits of the versions {gap[0]} to {gap[-1]} are missing; or this "
-                    "object is no commit of the table, and can be removed by hand"
+                    f"the commits of the versions {gap[0]} to {gap[-1]} are missing: put them "
+                    "back from a copy. Remove this object only if it is no commit of the table"
                 )
                 self._find("error", message, key, newer)
                 self.broken = True

@@ -21,7 +21,7 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
-from eventlog.log import resolve, spills
+from eventlog.log import resolve
 from eventlog.log.diff import absent, diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -29,7 +29,7 @@ from eventlog.model.records import Commit, KeyFrame, Start
 from eventlog.replication import contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
-from eventlog.replication.steps import Check, Step, oldest_kept
+from eventlog.replication.steps import Check, Step, check_root, oldest_kept
 from eventlog.store.location import open_store
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -233,8 +233,7 @@ class Filler:
             Corrupt: they do not, or the delta's spill is missing or damaged.
         """
         if state is None or state.base != root:
-            delta = spills.delta_of(commit, self.source.log.spill)
-            resolve.from_commit(commit, body, root, delta)
+            check_root(self.source.log, commit, body, root)
 
     def _keyframe(self, version: int, framed: set[int], check: Check) -> Iterator[Item | Step]:
         """Yield a key frame that the source has and the target lacks, unless it was looked at."""

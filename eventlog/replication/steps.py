@@ -152,7 +152,9 @@ class Steps:
             for commit, body in _linked(read, self._head, self._store.uri):
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
-                    yield from self._keyframe(base, None, partial(self._check_named, commit, body))
+                    yield from self._keyframe(
+                        base, None, partial(check_root, self._log, commit, body)
+                    )
                 whole = version == first > having + 1  # its segments are among all that is live
                 entries = () if whole else self._entries(commit)
                 self._check_kept(entries, version)
@@ -353,14 +355,6 @@ class Steps:
         if known.header is not None and known.hash is not None:
             VersionState(known.header, known.hash, root.state, None, Delta()).on_keyframe(root)
 
-    def _check_named(self, commit: Commit, body: bytes, root: KeyFrame) -> None:
-        """Check that a key frame and the delta of a commit that names it give its state.
-
-        Raises:
-            Corrupt: they do not, or the delta's spill is missing or damaged.
-        """
-        resolve.from_commit(commit, body, root, spills.delta_of(commit, self._log.spill))
-
     def _keyframe(
         self, version: int, known: tuple[Leaf, ...] | None, check: Check
     ) -> Iterator[Item | Step]:
@@ -408,6 +402,21 @@ class Steps:
             if framed and version <= self._head.version:
                 found.add(version)
         return found
+
+
+def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
+    """Check that a key frame and the delta of a commit that names it give its state.
+
+    Args:
+        log: of the commit.
+        commit: the commit.
+        body: its bytes.
+        root: the key frame.
+
+    Raises:
+        Corrupt: they do not, or the delta's spill is missing or damaged.
+    """
+    resolve.from_commit(commit, body, root, spills.delta_of(commit, log.spill))
 
 
 def _linked(

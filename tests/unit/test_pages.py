@@ -24,7 +24,7 @@ def written(**how):
 
 
 def changed(column, **facts):
-    """Return what a footer says of a column chunk, with other facts."""
+    """Return the metadata of a column chunk, some of it changed."""
     names = (
         "data_page_offset",
         "has_dictionary_page",
