@@ -592,6 +592,7 @@ class Carrier:
             origin,
             self._own,
             self._from.stored_schema,
+            self._from.meta,
             seen,
             frozenset(ours),
             origins_of(head.meta).keys() <= {mark.name},
@@ -610,6 +611,8 @@ class Carrier:
                 past = Past(
                     self._there.steps(self._common + 1, todo[0].version - 1),
                     self._here.steps(self._common + 1, head.version),
+                    todo,
+                    self._seen(head, self._from),
                 )
                 continue
             self._done.skipped.update(planner.skipped)

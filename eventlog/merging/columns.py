@@ -1,18 +1,15 @@
-"""Schema, properties and granularity: what changes on two sides fit together.
+"""Schemas of two logs that have parted: what changes on two sides fit together.
 
 No I/O. Columns are found by name, which never changes; their ids differ between the sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from eventlog.model.records import (
     Column,
     ColumnStats,
-    PropertyChange,
     Schema,
     Segment,
 )
@@ -64,38 +61,3 @@ def translated(entry: Segment, theirs: Schema, ours: Schema) -> Segment:
     )
     ordered = tuple(sorted(stats, key=lambda stat: stat.column))
     return msgspec.structs.replace(entry, schema=ours.id, stats=ordered)
-
-
-def properties_to_set(
-    changes: tuple[PropertyChange, ...],
-    now: Mapping[str, str],
-    had: Mapping[str, list[tuple[str | None, int]]] | None,
-) -> list[PropertyChange] | PropertyChange | None:
-    """Return what the target changes where the source has made these changes.
-
-    Args:
-        changes: the source's.
-        now: the target's properties.
-        had: what the target itself set each of them to since they parted, with the versions; None
-            if that is not known yet.
-
-    Returns:
-        The target's changes; or a change that conflicts; or None where it depends on `had`.
-    """
-    made, values = [], dict(now)
-    for change in changes:
-        current = values.get(change.name)
-        if current == change.new:
-            continue
-        if current != change.old:
-            if had is None:
-                return None
-            # The target went on from there, or has something else.
-            if not any(value == change.new for value, _ in had.get(change.name, [])):
-                return change
-            continue
-        made.append(PropertyChange(change.name, current, change.new))
-        values.pop(change.name, None)
-        if change.new is not None:
-            values[change.name] = change.new
-    return made

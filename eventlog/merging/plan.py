@@ -14,9 +14,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from eventlog.merging import history
-from eventlog.merging.columns import joined, properties_to_set, translated
+from eventlog.merging.columns import joined, translated
 from eventlog.merging.history import Act, Step
 from eventlog.merging.rows import Differs, Rows
+from eventlog.merging.settings import (
+    Decision,
+    Setting,
+    actions_for,
+    decisions,
+    settings,
+    value_of,
+    with_settings,
+)
 from eventlog.model.records import (
     Action,
     AppReset,
@@ -59,15 +68,19 @@ class PastNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What both logs did since they parted, as far as the source's is carried.
+    """What both logs did since they parted.
 
     Attributes:
-        source: the source's commits.
+        source: the source's commits, as far as they are carried.
         target: the target's.
+        later: the source's that are to be carried.
+        seen: the target's version up to which the source has everything, after all of these.
     """
 
     source: Sequence[Step]
     target: Sequence[Step]
+    later: Sequence[Step]
+    seen: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,7 @@ class Pair:
         origin: the hash of the first version of the source after that.
         own: that of the target; None if it has none.
         schema: the source's newest schema.
+        meta: the source's newest small state.
         seen: the target's version up to which the source has everything, before what is carried.
         ours: hashes of commits of the target that the source names in what is carried.
         alone: whether the target has merged nothing else than the source.
@@ -92,6 +106,7 @@ class Pair:
     origin: str
     own: str | None
     schema: Schema
+    meta: Meta
     seen: int = -1
     ours: frozenset[str] = frozenset()
     alone: bool = True
@@ -199,7 +214,7 @@ class Planner:
         self._unit: Act | None = None  # the target's own, where it did the same
         self._rows: Rows | None = None
         self._units = history.Units(())  # what the target has
-        self._had: dict[str, list[tuple[str | None, int]]] | None = None
+        self._decisions: dict[str, Decision] = {}
         self._has: history.Known | None = None  # of all logs
         self._alone_acts: list[Act] = []  # of the target, and not of the source
         self._alone_ids: set[str] = set()
@@ -210,7 +225,7 @@ class Planner:
             self._units = history.Units(acts)
             self._alone_acts = [act for act in acts if not theirs.has(act)]
             self._alone_ids = {act.transaction.id for act in self._alone_acts}
-            self._had = _values(self._alone_acts)
+            self._decisions = self._decide(past)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
 
     def carry(self, step: Step) -> Carried | None:
@@ -411,10 +426,8 @@ class Planner:
             made: Action | None = None
             if isinstance(action, SetSchema):
                 made = self._schema(action, act.version)
-            elif isinstance(action, SetProperties):
-                made = self._properties(action, act.version)
-            elif isinstance(action, SetGranularity):
-                made = self._granularity(action, act.version)
+            elif isinstance(action, SetProperties | SetGranularity):
+                found += self._settings(action, act.version)
             elif isinstance(action, SetBuckets):
                 made = self._buckets(action)
             if made is not None:
@@ -442,60 +455,42 @@ class Planner:
         self._meta = msgspec.structs.replace(self._meta, schema=schema)
         return SetSchema(schema)
 
-    def _properties(self, action: SetProperties, version: int) -> SetProperties | None:
-        made = properties_to_set(action.changes, self._meta.properties, self._had)
-        if made is None:
-            raise PastNeeded
-        if not isinstance(made, list):
-            had = (self._had or {}).get(made.name)
-            raise Conflict(
-                f"it sets property {made.name!r} to {made.new!r}, and the target has set it to "
-                f"{self._meta.properties.get(made.name)!r}",
-                version,
-                had[-1][1] if had else None,
-            )
-        if not made:
-            return None
-        values = dict(self._meta.properties)
-        for change in made:
-            values.pop(change.name, None)
-            if change.new is not None:
-                values[change.name] = change.new
-        self._meta = msgspec.structs.replace(self._meta, properties=values)
-        return SetProperties(tuple(made))
-
-    def _granularity(self, action: SetGranularity, version: int) -> SetGranularity | None:
-        layout = self._meta.layout
-        if layout is None or layout.granularity == action.new:
-            return None
-        if layout.granularity != action.old:
-            if self._had is None:
+    def _settings(self, action: Action, version: int) -> list[Action]:
+        """Return the changes of properties or of the granularity that the target makes."""
+        made = []
+        for change in settings(action, version):
+            now, end = (value_of(meta, change.name) for meta in (self._meta, self._pair.meta))
+            if now == end:  # against settings-swapped
+                continue  # and leave out the steps on the way
+            if self._past is None and now != change.old:
                 raise PastNeeded
-            had = self._had.get(_GRANULARITY, [])
-            if any(value == action.new for value, _ in had):
-                return None
+            new = change.new if self._past is None else self._decided(change, now, end)
+            if new != now:
+                made.append(replace(change, old=now, new=new))
+        self._meta = with_settings(self._meta, made)
+        return actions_for(made)
+
+    def _decide(self, past: Past) -> dict[str, Decision]:
+        """Return whose value counts of each setting that both sides changed."""
+        known, theirs = history.Known(past.target), history.Known((*past.source, *past.later))
+        later = (act for step in past.later for act in step.acts)
+        ours = (act for step in past.target for act in step.acts if act.version > past.seen)
+        return decisions(
+            [act for act in later if not known.has(act)],
+            [act for act in ours if not theirs.has(act)],
+            self._pair.meta,
+            self._meta,
+        )
+
+    def _decided(self, change: Setting, now: str | None, end: str | None) -> str | None:
+        """Return the value that the target has after a change of the source."""
+        decision = self._decisions[change.name]
+        if decision.choice == "conflict":
             raise Conflict(
-                f"it sets the granularity to {action.new!r}, and the target has set it to "
-                f"{layout.granularity!r}",
-                version,
-                had[-1][1] if had else None,
+                f"it sets {change.what} to {change.new!r}, and the target has set it to {now!r}",
+                change.version,
+                decision.against,
             )
-        layout = msgspec.structs.replace(layout, granularity=action.new)
-        self._meta = msgspec.structs.replace(self._meta, layout=layout)
-        return action
-
-
-_GRANULARITY = "\0granularity"  # no property is called so
-
-
-def _values(acts: Sequence[Act]) -> dict[str, list[tuple[str | None, int]]]:
-    """Return what properties, and the granularity, were set to, with the versions."""
-    found: dict[str, list[tuple[str | None, int]]] = {}
-    for act in acts:
-        for action in act.transaction.actions:
-            if isinstance(action, SetProperties):
-                for change in action.changes:
-                    found.setdefault(change.name, []).append((change.new, act.version))
-            elif isinstance(action, SetGranularity):
-                found.setdefault(_GRANULARITY, []).append((action.new, act.version))
-    return found
+        if decision.choice == "keep":
+            return now
+        return change.new if now == change.old else end

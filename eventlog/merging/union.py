@@ -32,6 +32,7 @@ from eventlog.merging.history import (
     union,
 )
 from eventlog.merging.plan import Carried, Conflict
+from eventlog.merging.settings import Setting, actions_for, settings_of, value_of
 from eventlog.merging.upserts import Ties
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
@@ -39,12 +40,9 @@ from eventlog.model.records import (
     AppReset,
     AppRise,
     Meta,
-    PropertyChange,
     Schema,
     Segment,
     SetBuckets,
-    SetGranularity,
-    SetProperties,
     SetSchema,
 )
 from eventlog.state.keyed import slices
@@ -52,7 +50,6 @@ from eventlog.state.keyed.repetition import repeated
 from eventlog.state.keyed.rule import keyed_of, splits_of
 
 Take = Literal["source", "target"]
-_GRANULARITY = "\0granularity"  # no property is called so
 _SHOWN = 3  # chunks in a text
 
 
@@ -442,18 +439,14 @@ class Uniter:
         self._schema = schema
         if schema is not self._target.schema:
             found.append(SetSchema(schema))
-        theirs, ours = _set(self._theirs), _set(self._ours)
+        theirs, ours = settings_of(self._theirs), settings_of(self._ours)
         changes = []
         for name in sorted(theirs):
-            old, new = _value(self._target.meta, name), _value(self._source.meta, name)
-            if old == new or not self._chosen(name, old, new, theirs[name], ours.get(name)):
-                continue
-            if name == _GRANULARITY:
-                found.append(SetGranularity(old, new))  # type: ignore[arg-type]
-            else:
-                changes.append(PropertyChange(name, old, new))
-        if changes:
-            found.append(SetProperties(tuple(changes)))
+            old, new = value_of(self._target.meta, name), value_of(self._source.meta, name)
+            change = Setting(name, old, new)
+            if old != new and self._chosen(change, theirs[name], ours.get(name)):
+                changes.append(change)
+        found += actions_for(changes)
         there, here = (
             keyed.buckets if s.meta.layout and (keyed := keyed_of(s.meta.layout)) else 0
             for s in (self._source, self._target)
@@ -465,29 +458,27 @@ class Uniter:
         return found
 
     def _chosen(
-        self,
-        name: str,
-        old: str | None,
-        new: str | None,
-        theirs: tuple[int, ...],
-        ours: tuple[int, ...] | None,
+        self, change: Setting, theirs: Sequence[Setting], ours: Sequence[Setting] | None
     ) -> bool:
-        """Return whether the source's value of a property counts."""
+        """Return whether the source's value of a setting counts."""
         if ours is None:
             return True
-        what = "the granularity" if name == _GRANULARITY else f"property {name!r}"
+        what = change.what
         if self._take is None:
             raise Conflict(
-                f"it sets {what} to {new!r}, and the target has set it to {old!r}",
-                theirs[-1],
-                ours[-1],
+                f"it sets {what} to {change.new!r}, and the target has set it to {change.old!r}",
+                theirs[-1].version,
+                ours[-1].version,
             )
         self._chose = True
-        if self._take == "source":
-            self._left.append(LeftOut(self._target.uri, f"{what} {old!r}", ours))
-            return True
-        self._left.append(LeftOut(self._source.uri, f"{what} {new!r}", theirs))
-        return False
+        loser, value, acts = (
+            (self._target, change.old, ours)
+            if self._take == "source"
+            else (self._source, change.new, theirs)
+        )
+        versions = tuple(setting.version for setting in acts)
+        self._left.append(LeftOut(loser.uri, f"{what} {value!r}", versions))
+        return self._take == "source"
 
     def _apps(self) -> tuple[dict[str, AppRise], tuple[dict[str, AppReset], ...]]:
         """Return what becomes of the sequences of apps, by the origin and by the restores.
@@ -682,28 +673,6 @@ def _counting(run: slices.Run) -> tuple[str, int, int, list[str]]:
     """Return of a run of slices which objects count there, in their order."""
     objects = [s.checksum for s in run.segments]  # against another-place-taken-for-other-rows
     return run.chunk, run.first, run.last, objects
-
-
-def _set(acts: Iterable[Act]) -> dict[str, tuple[int, ...]]:
-    """Return which properties were set, and in which versions."""
-    found: dict[str, tuple[int, ...]] = {}
-    for act in acts:
-        for action in act.transaction.actions:
-            names = (
-                [change.name for change in action.changes]
-                if isinstance(action, SetProperties)
-                else [_GRANULARITY]
-                if isinstance(action, SetGranularity)
-                else []
-            )
-            found.update((name, (*found.get(name, ()), act.version)) for name in names)
-    return found
-
-
-def _value(meta: Meta, name: str) -> str | None:
-    if name == _GRANULARITY:
-        return None if meta.layout is None else meta.layout.granularity
-    return meta.properties.get(name)
 
 
 def _of(act: Act, kind: type) -> bool:

@@ -35,14 +35,14 @@ def attaching(
         name: the name of the replica.
         owner: its root URI.
         having: the newest version that the replica has; -1: none.
-        start: the first version that it will copy; not below the horizon.
+        start: the first version that it will copy; below the horizon, the horizon is that.
         table: the root URI of the source, for the error.
 
     Raises:
         CommitConflict: another replica has the name.
     """
     known = meta.replicas.get(name)
-    acked = having if having >= meta.horizon else start
+    acked = having if having >= meta.horizon else max(start, meta.horizon)
     if known is None:
         return (Attach(name, acked, owner),)
     if known.owner != owner:

@@ -13,6 +13,7 @@ from functools import partial
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.proposal import check_writable
+from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     DataLoss,
@@ -208,8 +209,10 @@ class Filler:
             # against backfill-of-another-chain
             if codec.sha256(body) != expected:
                 raise Corrupt(
-                    f"version {version + 1} does not follow version {version}: the log was forked "
-                    "or changed; run `eventlog fsck`",
+                    f"version {version + 1} of {self.target.uri} does not follow version {version} "
+                    "here: the two have parted below it, or one of the logs was changed. If "
+                    f"{command('fsck', self.source.uri)} finds nothing, backfill from the table "
+                    "that the copy has followed, or from another copy of that",
                     table=self.source.uri,
                     version=version,
                 )

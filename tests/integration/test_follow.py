@@ -279,6 +279,20 @@ def test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full
 
 
 @pytest.mark.hazard("G5")
+def test_a_vacuum_beside_the_first_attachment_ends_no_pass():
+    horizons = set()
+    for pause in (1, 6, 8):
+        store, target = everything().store, MemoryStore()
+        watched = MortalStore(store, pause=pause, meanwhile=lambda s=store: sweep(s, next(LATER)))
+        assert copy(Table(watched, ManualClock(START_MS, 9)), target, name="us").attached
+        assert rows(Table(target)) == rows(Table(store))
+        head = reopen(store).refresh()
+        assert head.meta.replicas["us"].acked >= head.meta.horizon
+        horizons.add(head.meta.horizon)
+    assert len(horizons) > 1
+
+
+@pytest.mark.hazard("G5")
 def test_an_acknowledgement_of_an_earlier_attachment_does_not_count():
     source, target = everything(), MemoryStore()
 

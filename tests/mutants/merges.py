@@ -25,6 +25,13 @@ MERGES = (
         "test_w18_what_its_writer_replaced_before_it_was_merged_stays_away",
     ),
     mutant(
+        "settings-swapped",
+        "G3",
+        "a setting that one side tried and set back is what the other side made it",
+        never,
+        "test_a_setting_that_both_sides_change_ends_alike",
+    ),
+    mutant(
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",

@@ -1,0 +1,150 @@
+"""Properties and the granularity of two logs that have parted. No I/O.
+
+What each side did is weighed by where it began and where it ended: a side that tried a value and
+set the old one back has decided nothing (FORMAT.md R19.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from eventlog.merging.history import Act
+from eventlog.model.records import (
+    Action,
+    Meta,
+    PropertyChange,
+    SetGranularity,
+    SetProperties,
+)
+
+_GRANULARITY = "\0granularity"  # no property has this name
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A change of one property, or of the granularity.
+
+    Attributes:
+        name: of the property; for the granularity a text that no property has as its name.
+        old: its value before; None: it had none.
+        new: its value after that; None: it was removed.
+        version: the version that made the change.
+    """
+
+    name: str
+    old: str | None
+    new: str | None
+    version: int = -1
+
+    @property
+    def what(self) -> str:
+        """The property, or the granularity, for a message."""
+        return "the granularity" if self.name == _GRANULARITY else f"property {self.name!r}"
+
+
+def settings(action: Action, version: int) -> list[Setting]:
+    """Return the settings that an action changes; none if it changes no setting."""
+    if isinstance(action, SetProperties):
+        return [Setting(c.name, c.old, c.new, version) for c in action.changes]
+    if isinstance(action, SetGranularity):
+        return [Setting(_GRANULARITY, action.old, action.new, version)]
+    return []
+
+
+def settings_of(acts: Iterable[Act]) -> dict[str, list[Setting]]:
+    """Return the changes of each setting by name, in the order of the acts."""
+    found: dict[str, list[Setting]] = {}
+    for act in acts:
+        for action in act.transaction.actions:
+            for setting in settings(action, act.version):
+                found.setdefault(setting.name, []).append(setting)
+    return found
+
+
+def value_of(meta: Meta, name: str) -> str | None:
+    """Return the value of a setting; None if it has none."""
+    if name == _GRANULARITY:
+        return None if meta.layout is None else meta.layout.granularity
+    return meta.properties.get(name)
+
+
+def with_settings(meta: Meta, changes: Iterable[Setting]) -> Meta:
+    """Return the small state after changes of settings."""
+    layout, values = meta.layout, dict(meta.properties)
+    for change in changes:
+        if change.name == _GRANULARITY and layout is not None:
+            layout = msgspec.structs.replace(layout, granularity=change.new)
+        elif change.name != _GRANULARITY:
+            values.pop(change.name, None)
+            if change.new is not None:
+                values[change.name] = change.new
+    return msgspec.structs.replace(meta, layout=layout, properties=values)
+
+
+def actions_for(changes: Sequence[Setting]) -> list[Action]:
+    """Return the actions that make these changes, of which each has another name."""
+    found: list[Action] = [
+        SetGranularity(c.old, c.new)  # type: ignore[arg-type]
+        for c in changes
+        if c.name == _GRANULARITY
+    ]
+    others = [PropertyChange(c.name, c.old, c.new) for c in changes if c.name != _GRANULARITY]
+    return [*found, SetProperties(tuple(others))] if others else found
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whose value of a setting counts.
+
+    Attributes:
+        choice: "take" the source's or "keep" the target's, or "conflict".
+        against: the newest version of the target that changed it and that the source lacks.
+    """
+
+    choice: Literal["take", "keep", "conflict"]
+    against: int | None
+
+
+def decisions(
+    source: Iterable[Act], target: Iterable[Act], theirs: Meta, ours: Meta
+) -> dict[str, Decision]:
+    """Return whose value counts of each setting that the source changed.
+
+    Args:
+        source: what the source did and the target lacks.
+        target: what the target did and the source lacks.
+        theirs: the source's small state.
+        ours: the target's.
+    """
+    alone, found = settings_of(target), {}
+    for name, changes in settings_of(source).items():
+        own = alone.get(name, [])
+        choice = _choice(changes, value_of(theirs, name), own, value_of(ours, name))
+        found[name] = Decision(choice, own[-1].version if own else None)
+    return found
+
+
+def _choice(
+    source: Sequence[Setting], end: str | None, target: Sequence[Setting], now: str | None
+) -> Literal["take", "keep", "conflict"]:
+    """Return whose value of a setting counts where the source changed it.
+
+    Args:
+        source: the changes of the source that the target lacks; at least one.
+        end: the source's value after all that it did, which is another one than the target's.
+        target: the changes of the target that the source lacks.
+        now: the target's value.
+    """
+    if not target or source[0].old == now or target[0].old == target[-1].new:
+        return "take"
+    if target[0].old == end:
+        return "keep"
+    source_went_on = any(change.new == now for change in source)
+    target_went_on = any(change.new == end for change in target)
+    if source_went_on == target_went_on:
+        return "conflict"
+    return "take" if source_went_on else "keep"

@@ -1,0 +1,107 @@
+"""Properties and granularity of copies and branches that are merged both ways become the same."""
+
+import random
+
+import pytest
+from support.builders import START_MS, create, events
+
+from eventlog import Table, errors
+from eventlog.clock import ManualClock
+from eventlog.replication import follow, merge
+from eventlog.store.memory import MemoryStore
+from eventlog.writers import append
+
+NAME = "staging_hours"
+
+
+def pair(branch):
+    """A table and its copy or branch, each with the same settings."""
+    one = create(MemoryStore())
+    one.set_granularity("day")
+    append(one, events(1))
+    if branch:
+        return one, one.branch("b")
+    store = MemoryStore()
+    follow(one, Table(store))
+    return one, Table(store, ManualClock(START_MS, 5))
+
+
+def merged(one, two, *, turned):
+    """Merge both ways, twice; return what the last two commit, and None after a conflict."""
+    sides = [(two, one), (one, two)] if turned else [(one, two), (two, one)]
+    try:
+        for source, target in sides:
+            merge(source, target)
+        return [merge(source, target).commits for source, target in sides]
+    except errors.CommitConflict:
+        return None
+
+
+CASES = [
+    (["hour", "day"], ["hour"], "hour"),
+    (["hour", "day"], ["month"], "month"),
+    (["day", "hour"], ["hour"], "hour"),
+    (["hour", "month"], ["hour"], "month"),
+    (["hour"], ["month"], None),
+    (["hour", "month"], ["month", "hour"], None),
+]
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("branch", [False, True], ids=["copy", "branch"])
+@pytest.mark.parametrize("turned", [False, True], ids=["there", "back"])
+@pytest.mark.parametrize(("first", "second", "end"), CASES)
+def test_a_setting_that_both_sides_change_ends_alike(branch, turned, first, second, end):
+    one, two = pair(branch)
+    for side, values in ((one, first), (two, second)):
+        for value in values:
+            side.set_granularity(value)
+    left = merged(one, two, turned=turned)
+    if end is None:
+        assert left is None
+        assert (one.refresh().layout.granularity, two.refresh().layout.granularity) == (
+            first[-1],
+            second[-1],
+        )
+    else:
+        assert left == [0, 0]
+        assert one.refresh().layout.granularity == two.refresh().layout.granularity == end
+
+
+@pytest.mark.hazard("G3")
+def test_a_property_that_one_side_tries_and_removes_is_what_the_other_side_sets():
+    one, two = pair(branch=False)
+    one.set_properties({NAME: "10"})
+    one.set_properties({NAME: None})
+    two.set_properties({NAME: "10"})
+    assert merged(one, two, turned=False) == [0, 0]
+    assert one.refresh().properties[NAME] == two.refresh().properties[NAME] == "10"
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("seed", range(24))
+def test_settings_of_random_histories_end_alike_or_in_a_conflict(seed):
+    chance = random.Random(seed)
+    sides = pair(branch=bool(seed % 2))
+    changed = {}
+    for _ in range(chance.randint(2, 8)):
+        n = chance.randrange(2)
+        if chance.random() < 0.6:
+            changed[n] = chance.choice(["hour", "day", "month"])
+            sides[n].set_granularity(changed[n])
+        elif chance.random() < 0.4:
+            append(sides[n], events(1))
+        else:
+            try:
+                merge(sides[n], sides[1 - n])
+            except errors.CommitConflict:
+                return
+    left = merged(*sides, turned=chance.random() < 0.5)
+    if left is None:
+        assert len(changed) == 2
+        return
+    assert left == [0, 0]
+    ends = [side.refresh().layout.granularity for side in sides]
+    assert ends[0] == ends[1]
+    if len(changed) == 1:
+        assert ends[0] in changed.values()
