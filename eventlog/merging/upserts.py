@@ -386,6 +386,7 @@ class KeyedPlanner(Planner):
             return (), version
         if self._past is None:
             raise PastNeeded
+        self._check_restores(act)
         for drop in act.drops:
             self._firsts.note(drop.id)
         found = []
@@ -403,6 +404,22 @@ class KeyedPlanner(Planner):
             for name in lost:
                 self._again.pop(name, None)
         return tuple(found), version
+
+    def _check_restores(self, act: Act) -> None:
+        """Refuse an overwrite of chunks that the target restored, unseen by the source.
+
+        The restored rows have their old places, below what the source had seen.
+        """
+        chunks = chunks_of((act,))
+        unseen = (a for a in self._alone_acts if a.version > self._seen and self._unit is None)
+        for ours in (act for act in unseen if act.restores and not act.is_state):
+            # against restored-rows-dropped-by-a-carried-overwrite
+            if not chunks.isdisjoint(chunks_of((ours,))):
+                raise Conflict(
+                    "it overwrites rows, and the target has restored a version of these chunks",
+                    act.version,
+                    ours.version,
+                )
 
     def _was_seen(self, entry: Segment, act: Act) -> bool:
         """Return whether the source had the rows of a segment when it overwrote its chunk."""

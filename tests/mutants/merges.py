@@ -32,6 +32,20 @@ MERGES = (
         "test_a_setting_that_both_sides_change_ends_alike",
     ),
     mutant(
+        "rows-repeated-that-were-dropped",
+        "R19.8 G4",
+        "what is dropped beside a merge is not repeated by it",
+        becomes("[]"),
+        "test_g4_a_merge_repeats_nothing_that_is_dropped_beside_it",
+    ),
+    mutant(
+        "restored-rows-dropped-by-a-carried-overwrite",
+        "R19.8 G4",
+        "an overwrite beside a restore of the same chunk is a conflict",
+        never,
+        "test_g4_an_overwrite_beside_a_restore_of_the_same_chunk_is_a_conflict",
+    ),
+    mutant(
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",

@@ -5,6 +5,7 @@ import itertools
 import pyarrow as pa
 import pytest
 from support.builders import START_MS, check_sound
+from support.crashes import MortalStore
 from support.forked_histories import copied
 from support.keyed_tables import merged
 
@@ -221,6 +222,62 @@ def test_g4_a_restore_undoes_what_its_side_did_and_nothing_else():
     for source, target in ((two, one), (one, two), (two, one)):
         replication.merge(source, target)
     assert merged_both_ways(one, two) == {1: ("old", None), 2: ("one", None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("what", ["overwrite", "restore", "drop"])
+def test_g4_a_merge_repeats_nothing_that_is_dropped_beside_it(what, turn):
+    """One of the two, by their turn, is the upper side, where a merge repeats rows."""
+    for pause in itertools.count(4, 3):
+        start = keyed(buckets=1)
+        put(start, (1, "old", None))
+        one, two = cut_off(start)[::turn]
+        put(one, (2, "one", None))
+        put(two, (3, "two", None))
+
+        def dropped(store=two.store):
+            table = Table.open("", store=store, clock=ManualClock(START_MS + 10**8, 80))
+            if what == "overwrite":
+                overwrite(table, SCHEMA.empty_table())
+            elif what == "restore":
+                table.restore(1)
+            else:
+                table.drop_segments(table.snapshot().segments(), reason="a test")
+
+        busy = MortalStore(two.store, pause=pause, meanwhile=dropped)
+        clock = ManualClock(START_MS + 10**9, 90)
+        replication.merge(one, Table.open("", store=busy, clock=clock))
+        if busy.calls < pause:
+            break
+        assert shown(two).keys() <= ({1, 2} if what == "restore" else {2})
+    assert pause >= 10
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("new", [True, False])
+def test_g4_an_overwrite_beside_a_restore_of_the_same_chunk_is_a_conflict(new, turn):
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)[::turn]
+    put(two, (2, "two", None))
+    before = two.refresh().version
+    replace_all(two, 3, "two")
+    replication.merge(two, one)
+    if new:
+        replace_all(one, 4, "one")
+    else:
+        overwrite(one, SCHEMA.empty_table())
+    two.restore(before)
+    rows = shown(one), shown(two)
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            replication.merge(source, target)
+    assert (shown(one), shown(two)) == rows
+    replication.merge(one, two, take="target")
+    replication.merge(two, one)
+    assert merged_both_ways(one, two) == {1: ("old", None), 2: ("two", None)}
 
 
 @pytest.mark.hazard("G4", "W18")
