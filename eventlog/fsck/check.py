@@ -523,6 +523,14 @@ class _Run:
             )
             self._findings.add("warning", message, key, self._listed.head)
         for row, version in self._walk.waiting.too_early(self._walk.audit.meta.horizon):
+            if not row.version:  # no vacuum believes that
+                message = (
+                    "the last vacuum's record does not say which version dropped this segment, as "
+                    f"where the commit of version {version} was missing then: the next vacuum "
+                    "looks for it in the log"
+                )
+                self._findings.add("warning", message, row.key, version)
+                continue
             message = (
                 f"the last vacuum's record has this segment dropped in version {row.version}, but "
                 f"it was dropped in version {version}: a vacuum that believes it may delete what "

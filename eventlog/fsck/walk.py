@@ -194,8 +194,11 @@ class Walk:
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
-        """Return whether this copy began, or went on, above a version: it was filled in later."""
-        return any(start.after + 1 < version < start.version for start in self._starts)
+        """Return whether what a version dropped may have come later, from a backfill.
+
+        This copy began, or went on, at that version or above it.
+        """
+        return any(start.after + 1 < version <= start.version for start in self._starts)
 
     def _look_at_starts(self) -> None:
         """Read the starts; report those that no follower of this log can have left."""

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
-from eventlog.format import keys, places, segments
+from eventlog.format import places, segments
 from eventlog.format.codec import sha256
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Drop, Header, Segment, Start
+from eventlog.model.records import Commit, Drop, Header, Segment
 from eventlog.store.parallel import HEADER_THREADS, each
 
 _COMMITS = 256  # commits between two calls of progress
@@ -94,7 +94,7 @@ def dropped(
         VersionNotFound: a version is missing that no gap explains.
     """
     starts = [] if known else log.starts()
-    gaps = [gap for gap in (absent(log, start) for start in starts) if gap]
+    gaps = [gap for gap in map(log.absent, starts) if gap]
     above = {gap.stop: gap.start - 1 for gap in gaps if after < gap.stop <= until}
     wanted = (*linked, *range(after + 1, until + 1))
     read = [v for v in wanted if not any(v in gap for gap in gaps)]
@@ -164,28 +164,6 @@ def _confirmed_by(log: Log, version: int, drops: Sequence[Drop]) -> set[str]:
         if shown != wanted:
             shown |= wanted & {segment.id for segment in log.effect(commit).drops}
     return shown
-
-
-def absent(log: Log, start: Start) -> range:
-    """Return the versions that a copy lacks below one of its starts, ascending (R17.4).
-
-    Args:
-        log: the log of the copy.
-        start: the start.
-    """
-    there = set()
-    for row in log.store.list(keys.LOG_PREFIX, after=keys.commit_key(start.version)):
-        version, framed = keys.parse_log_key(row.key) or (start.version, True)
-        if version <= start.after:
-            break
-        if not framed:
-            there.add(version)
-    first, last = start.after + 1, start.version - 1
-    while first <= last and first in there:
-        first += 1
-    while first <= last and last in there:
-        last -= 1
-    return range(first, last + 1)
 
 
 def _of_commit(log: Log, commit: Commit) -> Sequence[Segment]:

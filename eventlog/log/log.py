@@ -377,9 +377,10 @@ class Log:
         return next((s for s in self.starts() if s.after < version < s.version), None)
 
     def absent_below(self, horizon: int) -> int:
-        """Return a version below which this copy may lack versions that its horizon keeps.
+        """Return a version below which this copy lacks versions that its horizon keeps.
 
-        0 if it lacks none. One LIST, and three GETs for each start of the copy.
+        0 if it lacks none. One LIST, and for each start of the copy two GETs, and a LIST of each
+        1,000 objects from the horizon up to it.
 
         Args:
             horizon: of the newest version.
@@ -390,11 +391,34 @@ class Log:
         """
         bound = 0
         for start in () if self.store.forks else self.starts():
-            # The last of them that a backfill copies; the one above `after` comes first (R17.5).
-            last = max(horizon, start.after + 2)
-            if last < start.version and not self.has(last):
+            # Each is asked for: one may be lost among those that a backfill brought.
+            if self.absent(start, horizon):  # against lost-among-what-a-backfill-brought
                 bound = max(bound, start.version)
         return bound
+
+    def absent(self, start: Start, oldest: int = 0) -> range:
+        """Return the versions that a copy lacks below one of its starts, ascending (R17.4).
+
+        Those between the first and the last one that it lacks are among them.
+
+        Args:
+            start: the start.
+            oldest: the first version that is asked for.
+        """
+        first, last = max(start.after + 1, oldest), start.version - 1
+        there = set[int]()
+        after = keys.commit_key(start.version)
+        for row in self.store.list(keys.LOG_PREFIX, after=after) if first <= last else ():
+            version, framed = keys.parse_log_key(row.key) or (start.version, True)
+            if version < first:
+                break
+            if not framed:
+                there.add(version)
+        while first <= last and first in there:
+            first += 1
+        while first <= last and last in there:
+            last -= 1
+        return range(first, last + 1)
 
     def not_replicated(self, version: int) -> VersionNotReplicated | None:
         """Return the error for a version that this replica does not have; None for other reasons.

@@ -23,7 +23,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys
 from eventlog.log import resolve
-from eventlog.log.diff import absent, diff
+from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, KeyFrame, Start
@@ -130,7 +130,7 @@ class Filler:
             start: the start.
             given_up: versions below it cannot be read at the copy.
         """
-        lacking, oldest = absent(Log(self.target), start), self._oldest_kept()
+        lacking, oldest = Log(self.target).absent(start), self._oldest_kept()
         # Of versions that the copy takes for readable it gets no commits without segments.
         least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
         least = max(least, lacking.start)
@@ -165,7 +165,8 @@ class Filler:
 
     def _begins_below(self, wanted: range) -> int:
         """Return the version from which on the source has all that are wanted; 0: it has all."""
-        gaps = [absent(self.source.log, start) for start in self.source.log.starts()]
+        log = self.source.log
+        gaps = [log.absent(start) for start in log.starts()]
         return max((gap.stop for gap in gaps if gap and gap.start < wanted.stop), default=0)
 
     def _oldest_kept(self) -> int:

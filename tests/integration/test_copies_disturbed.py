@@ -608,6 +608,50 @@ def test_what_a_backfill_brings_after_a_vacuum_is_not_taken_for_missing_in_its_r
     assert not fsck(reopen(store), objects=True).findings
 
 
+def twice_replaced(framed):
+    """A table whose version 6 drops what version 5 added, with a key frame of one version."""
+    table = create(properties={"keyframe_commits": "100"})
+    for n in range(4):
+        append(table, events(1, first=n))
+    for n in (5, 6):
+        overwrite(table, events(1, first=10 * n), start="1970-01-01", end="1970-01-02")
+    for n in (7, 8):
+        if framed == n - 1:
+            table.write_keyframe()
+        append(table, events(1, first=10 * n, day=n))
+    return table
+
+
+def test_what_a_backfill_brings_that_the_first_version_dropped_is_no_error():
+    table, store = twice_replaced(framed=6), MemoryStore()
+    assert copy(table, store, start="keyframe").start == 6
+    append(reopen(store, 5), events(1, first=90))
+    vacuum(fresh(store, 3), dry_run=False, staging=timedelta(0))
+    backfill(reopen(table.store), Table(store))
+    assert not fsck(reopen(store), objects=True).errors
+
+
+@pytest.mark.hazard("V2")
+@pytest.mark.parametrize("lost", [(5,), (5, 6), (2, 5)])
+@pytest.mark.parametrize("full", [False, True])
+def test_v2_a_vacuum_spares_what_a_commit_that_a_filled_copy_lost_had_live(full, lost):
+    table, store = twice_replaced(framed=7), MemoryStore()
+    assert copy(table, store, start="keyframe").start == 7
+    backfill(reopen(table.store), Table(store))
+    append(reopen(store, 5), events(1, first=90))  # it takes over
+    if full:
+        vacuum(fresh(store, 3), dry_run=False, staging=timedelta(0))
+    had = counts(reopen(store))
+    bodies = {key: store.get(key) for key in map(keys.commit_key, lost)}
+    store.delete([*bodies])
+    report = vacuum(fresh(store, 4), dry_run=False, staging=timedelta(0), full=full)
+    assert report.gone["unnamed"].objects == report.gone["dropped"].objects == 0
+    for key, body in bodies.items():
+        store.put_if_absent(key, body)
+    assert counts(reopen(store))[: len(had)] == had
+    assert fsck(reopen(store), objects=True).ok
+
+
 @pytest.mark.hazard("V2")
 def test_v2_a_vacuum_of_a_copy_spares_what_a_follower_has_stored_for_a_restore():
     table, store = with_old_rows(), MemoryStore()

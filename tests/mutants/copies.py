@@ -18,6 +18,13 @@ COPIES = (
         "test_v2_a_vacuum_of_a_copy_spares_what_a_backfill_beside_it_has_stored",
     ),
     mutant(
+        "lost-among-what-a-backfill-brought",
+        "V2",
+        "every version that a copy may lack is asked for, not only the one that comes last",
+        becomes("not self.has(max(horizon, start.after + 2))"),
+        "test_v2_a_vacuum_spares_what_a_commit_that_a_filled_copy_lost_had_live",
+    ),
+    mutant(
         "start-without-its-version",
         "G1",
         "a start whose version is not in the log means nothing",
