@@ -173,4 +173,11 @@ FRAMES = (
         becomes("body"),
         "test_every_flipped_bit_of_a_small_segment_is_found",
     ),
+    mutant(
+        "stream-goes-on-in-another-log",
+        "R3",
+        "a stream goes on only where the log still has the commit that it has read",
+        never,
+        "test_versions_that_were_replaced_by_others_end_the_stream",
+    ),
 )

@@ -334,6 +334,64 @@ def test_batches_refuse_what_is_for_streams(table):
         make_writer(options, schema, overwrite=False)
 
 
+def put_back(tmp_path, *ids):
+    """Put the table back from `older`, a copy of it, and append a row in each version after it."""
+    shutil.rmtree(tmp_path / "table")
+    shutil.copytree(tmp_path / "older", tmp_path / "table")
+    for n in ids:
+        append(Table.open((tmp_path / "table").as_uri()), rows(n))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
+@pytest.mark.parametrize("changes", ["false", "true"])
+@pytest.mark.parametrize("later", [[53, 54], [53, 54, 55]])
+def test_versions_that_were_replaced_by_others_end_the_stream(
+    table, tmp_path, later, changes, told
+):
+    """Else the stream would never read what stands in place of the versions that it has read."""
+    shutil.copytree(tmp_path / "table", tmp_path / "older")
+    query = Query(table.uri, told=told, readChanges=changes).start().drain()
+    for first in (30, 40):
+        append(table, rows(first))
+    query.drain()
+    put_back(tmp_path, *later)
+    for _ in range(2):
+        with pytest.raises(VersionNotFound, match=r"version 5 .*another commit.*new checkpoint"):
+            query.start().trigger()
+
+
+def test_the_rest_of_a_first_snapshot_that_was_replaced_ends_the_stream(table, tmp_path):
+    shutil.copytree(tmp_path / "table", tmp_path / "older")
+    append(table, rows(*range(30, 40)))
+    query = Query(table.uri, maxBytesPerTrigger="1").start()
+    query.trigger()
+    put_back(tmp_path, 54, 55)
+    with pytest.raises(VersionNotFound, match=r"version 4 .*another commit"):
+        query.start().trigger()
+
+
+def test_a_batch_whose_last_version_was_replaced_is_not_run_again(table, tmp_path):
+    query = Query(table.uri).start().drain()
+    shutil.copytree(tmp_path / "table", tmp_path / "older")
+    append(table, rows(30))
+    with pytest.raises(Died):
+        query.trigger("before")
+    put_back(tmp_path, 50, 51)
+    with pytest.raises(VersionNotFound, match=r"version 4 .*another commit"):
+        query.start()
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxBytesPerTrigger": "1"}])
+def test_a_checkpoint_of_before_commits_were_in_it_goes_on(table, limit):
+    query = Query(table.uri, **limit).start()
+    assert query.trigger()
+    for end in query.ends:
+        assert len(end.pop("commit")) == 16
+    append(table, rows(30))
+    assert query.start().drain().all_ids == [*range(31)]
+    assert "commit" in query.ends[-1]
+
+
 def test_requests_of_a_stream(s3, bucket):
     table = Table.create(f"s3://{bucket}/table", SCHEMA, time_column="ts")
     append(table, rows(0))
@@ -354,6 +412,23 @@ def test_requests_of_a_stream(s3, bucket):
         assert counts.list == int(versions > 1)
         assert counts.list + counts.get == 2 * versions + 1
     assert counts.put == 0
+
+
+@pytest.mark.parametrize("versions", [0, 1, 3])
+def test_that_a_restart_is_still_of_the_same_log_costs_no_request(s3, bucket, versions):
+    table = Table.create(f"s3://{bucket}/table", SCHEMA, time_column="ts")
+    append(table, rows(0))
+    query, before = Query(table.uri).start().drain(), Query(table.uri)
+    for n in range(versions):
+        append(table, rows(n))
+    before.ends, before.done = [dict(end) for end in query.ends], query.done
+    before.ends[-1].pop("commit")
+    sent = []
+    for one in (before, query):
+        with s3.measure() as counts:
+            one.start().drain()
+        sent.append((counts.list, counts.get))
+    assert sent[0] == sent[1]
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ in its segments. That place is the key of a segment and not a number of segments
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eventlog.errors import (
@@ -23,12 +24,14 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import Schema, Segment
 from eventlog.state.appends import Appends
 
+COMMIT_DIGITS = 16  # of a commit's hash, in an offset
 BEGINNING = ""  # the place before the first segment of a snapshot
 # Versions without new rows make no batch, until there are so many that a restart should not read
 # their commits again.
 MOST_HELD = 100
 
 _Key = tuple[int, int, int, int]
+_COMMIT = re.compile(f"[0-9a-f]{{{COMMIT_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +44,23 @@ class Offset:
             snapshot is being read, its version.
         place: the last segment of the first snapshot that was read, `<chunk>/<version>/<partition>`
             of its entry, or `BEGINNING`; None: the whole version was read.
+        commit: the first digits of the hash of the version's commit, where known: the log may be
+            put back from an older copy, and get other commits under the same numbers.
     """
 
     table: str
     version: int
     place: str | None = None
+    commit: str | None = field(default=None, compare=False)
 
     def record(self) -> dict[str, str | int]:
         """Return the form that Spark keeps in its checkpoint."""
         stored: dict[str, str | int] = {"table": self.table, "version": self.version}
-        return stored if self.place is None else {**stored, "snapshot": self.place}
+        if self.place is not None:
+            stored["snapshot"] = self.place
+        if self.commit is not None:
+            stored["commit"] = self.commit
+        return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +149,9 @@ def parse_offset(record: Any, table: str, uri: str) -> Offset:
         InvalidInput: it is not an offset of this source.
         TableNotFound: it is one of another table.
     """
-    version, place = (record.get(name) for name in ("version", "snapshot"))
-    if type(version) is not int or version < -1 or not _is_place(place):
+    version, place, commit = (record.get(name) for name in ("version", "snapshot", "commit"))
+    known = _is_place(place) and _is_commit(commit)
+    if type(version) is not int or version < -1 or not known:
         raise InvalidInput(
             f"the checkpoint has an offset of another source ({str(record)[:80]}): start with a "
             "new checkpoint"
@@ -151,7 +162,7 @@ def parse_offset(record: Any, table: str, uri: str) -> Offset:
             f"the id {table}: give the path of that table, or start with a new checkpoint",
             table=uri,
         )
-    return Offset(table, version, place)
+    return Offset(table, version, place, commit)
 
 
 def check_reached(offset: Offset, newest: int, uri: str) -> None:
@@ -176,6 +187,32 @@ def check_reached(offset: Offset, newest: int, uri: str) -> None:
         )
 
 
+def check_commit(offset: Offset, found: str, uri: str) -> None:
+    """Check that a table has the commit up to which a stream has read it.
+
+    Args:
+        offset: how far the stream has read.
+        found: the hash of the commit that the table has there.
+        uri: the table's root, for the error.
+
+    Raises:
+        VersionNotFound: it has another one. What it has in place of the versions that were read
+            would never be read.
+    """
+    # against stream-goes-on-in-another-log
+    if offset.commit is not None and not found.startswith(offset.commit):
+        raise VersionNotFound(
+            f"the stream has read version {offset.version} (commit {offset.commit}), and the table "
+            f"has another commit there ({found[:COMMIT_DIGITS]}): it was put back from an older "
+            "copy, or a copy that was behind took over, and it was written to since. The stream "
+            "would never read what stands in place of the versions that it has read. Start with a "
+            "new checkpoint: with option startingVersion, the first version that was replaced, it "
+            "reads what was written since; without it, the whole table",
+            table=uri,
+            version=offset.version,
+        )
+
+
 def end_in_snapshot(start: Offset, left: Sequence[Segment], limits: Limits) -> Offset:
     """Return where a batch ends that begins in the first snapshot. It ends there, too.
 
@@ -191,8 +228,8 @@ def end_in_snapshot(start: Offset, left: Sequence[Segment], limits: Limits) -> O
     for count, segment in enumerate(left):
         size += segment.bytes
         if count and limits.bytes is not None and size > limits.bytes:
-            return Offset(start.table, start.version, _place(left[count - 1]))
-    return Offset(start.table, start.version)
+            return replace(start, place=_place(left[count - 1]))
+    return replace(start, place=None)
 
 
 def end_of_versions(
@@ -286,6 +323,10 @@ def _key_of_place(place: str) -> tuple[int, ...]:
     name, version, partition = place.split("/")
     chunk = parse_chunk(name)
     return chunk.start, chunk.end, int(version), int(partition)
+
+
+def _is_commit(commit: object) -> bool:
+    return commit is None or (isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None)
 
 
 def _is_place(place: object) -> bool:

@@ -125,7 +125,7 @@ class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin = self._last if start is None else self._source.parse(start)
         if begin is None:
-            self._last = Offset(self._source.table_id, self._source.tail.start.version)
+            self._last = self._source.read_to(self._source.tail.start.version)
         else:
             everything = limit is not None and isinstance(limit, ReadAllAvailable)
             limits = progress.UNLIMITED if everything else self._source.limits
@@ -195,17 +195,17 @@ class Source:
         if timestamp is not None:
             time_ms = to_ms(timestamp) - 1
             try:
-                return self._read_to(history.checked_version_at(self.table.log, head, time_ms))
+                return self.read_to(history.checked_version_at(self.table.log, head, time_ms))
             except VersionNotFound:
-                return self._read_to(-1)
+                return self.read_to(-1)
         if version is None:
-            return Offset(self.table_id, head.version, BEGINNING)
+            return replace(self.read_to(head.version), place=BEGINNING)
         if version > head.version + 1:
             raise InvalidInput(
                 f"option startingVersion is {version}, and the newest version is {head.version}: "
                 f"give {head.version + 1} to read only what is appended from now on"
             )
-        return self._read_to(version - 1)
+        return self.read_to(version - 1)
 
     @cached_property
     def table(self) -> Table:
@@ -240,6 +240,19 @@ class Source:
         progress.check_reached(offset, self.tail.newest, self.table.uri)
         return offset
 
+    def read_to(self, version: int) -> Offset:
+        """Return the offset at which all versions up to this one were read. No request."""
+        found = self.tail.known_hash(version)
+        commit = None if found is None else found[: progress.COMMIT_DIGITS]
+        return Offset(self.table_id, version, commit=commit)
+
+    def _check_commit(self, offset: Offset) -> None:
+        """See `progress.check_commit`."""
+        if offset.commit is not None:
+            found = self.tail.hash_of(offset.version)
+            if found is not None:
+                progress.check_commit(offset, found, self.table.uri)
+
     def end(self, start: Offset, limits: Limits, target: int | None) -> Offset:
         """Return where the batch ends that begins at `start`.
 
@@ -247,24 +260,32 @@ class Source:
             start: where it begins.
             limits: how much it may read.
             target: the last version to read; None: the newest.
+
+        Raises:
+            VersionNotFound: the table has another commit at `start`.
         """
+        self._check_commit(start)
         begin = self._kept(start)
         if begin.place is not None and self._question.rule is not None:
-            return self._read_to(begin.version)  # of a keyed table they are read together
+            return replace(begin, place=None)  # of a keyed table they are read together
         if begin.place is not None:
             left = self._snapshot_segments(begin.version, begin.place, None)
             return progress.end_in_snapshot(begin, left, limits)
         later = map(self._pruned, self.tail.after(begin.version, target))
         end = progress.end_of_versions(begin, later, limits, self._problem, self._rules.has_rows)
-        return start if end == begin else end
+        return start if end == begin else self.read_to(end.version)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the partitions of the batch from one offset to another."""
         if start.place == BEGINNING:  # of the first snapshot, in which the batch ends too
-            start = Offset(end.table, end.version, BEGINNING)
+            start = replace(end, place=BEGINNING)
+        self._check_commit(start)
         if self._read_changes:
-            return self._changes(self._kept(start), end)
+            planned = self._changes(self._kept(start), end)
+            self._check_commit(end)  # it was read for that
+            return planned
         segments = list(self._segments(self._kept(start), end))
+        self._check_commit(end)
         if not segments:
             return []
         # A vacuum of this version, or of a later one, may have deleted a segment of the batch.
@@ -349,9 +370,6 @@ class Source:
     def _problem(self, version: Appends) -> EventLogError | None:
         return self._rules.problem(version, self.tail.horizon)
 
-    def _read_to(self, version: int) -> Offset:
-        return Offset(self.table_id, version)
-
     def _segments(self, start: Offset, end: Offset) -> Iterator[Segment]:
         """Yield the segments of a batch."""
         version = start.version
@@ -398,7 +416,7 @@ class Source:
                 horizon - 1,
                 horizon,
             )
-        return self._read_to(horizon if self._read_changes else horizon - 1)
+        return self.read_to(horizon if self._read_changes else horizon - 1)
 
     def _pruned(self, appended: Appends) -> Appends:
         """Return the same without segments that cannot have a row that is asked for."""

@@ -6,9 +6,11 @@ Imports eventlog only, not pyspark.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from eventlog import Snapshot, Table
 from eventlog.errors import VersionNotFound
+from eventlog.format.codec import sha256
 from eventlog.log import chain
 from eventlog.log.appends import read_appends
 from eventlog.model.records import Commit
@@ -34,6 +36,7 @@ class Tail:
         self._table = table
         self._log = table.log
         self._appends: dict[int, Appends] = {}
+        self._hashes = {self.newest: self.start.commit_hash}
         self._last: tuple[Commit, bytes] | None = None
 
     def after(self, version: int, until: int | None = None) -> Iterator[Appends]:
@@ -68,10 +71,28 @@ class Tail:
             version += 1
             yield self._appends[version]
 
+    def known_hash(self, version: int) -> str | None:
+        """Return the hash of the commit of a version, if what was read tells it. No request."""
+        return self._hashes.get(version)
+
+    def hash_of(self, version: int) -> str | None:
+        """Return the hash of the commit of a version that exists; None where nothing tells it.
+
+        At most one GET: the version after it, which names it, is the next one to be read.
+
+        Raises: as `after`, but for a version that is missing.
+        """
+        if version not in self._hashes:
+            with suppress(VersionNotFound):  # a copy may have nothing there
+                self._keep(*self._log.read(version + 1))
+        return self._hashes.get(version)
+
     def forget(self, version: int) -> None:
         """Forget the versions up to this one: they will not be asked for again."""
         for number in [number for number in self._appends if number <= version]:
             del self._appends[number]
+        for number in [number for number in self._hashes if number < version]:
+            del self._hashes[number]
 
     def _find(self, version: int) -> bool:
         """Read the version after the newest known one, and return whether it exists."""
@@ -91,6 +112,9 @@ class Tail:
         if self._last is not None and self._last[0].header.version < header.version:
             chain.check_later(*self._last, commit, self._table.uri)
         self._last = commit, body
+        self._hashes[header.version] = sha256(body)
+        if header.prev is not None:
+            self._hashes.setdefault(header.version - 1, header.prev)
         appended = read_appends(self._log, commit)
         self._appends[header.version] = appended
         self.horizon = max(self.horizon, appended.horizon)
