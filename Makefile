@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check all-tests test test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts bench-clones \
+.PHONY: help setup java demo lint types unit check quick-tests slower-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts bench-clones \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -60,14 +60,21 @@ unit: $(COMPILED) ## the tests of single modules, and of the code's structure
 check: $(STAMP) ## lint, types and unit tests: one to three minutes
 	$(call in_parallel,lint types unit)
 
-all-tests: $(COMPILED)
+quick-tests: $(COMPILED)
 	@$(PYTEST) $(or_note)
 
-test: setup ## lint, types, and every quick test that needs no server: seven to nine minutes on two cores
-	$(call in_parallel,lint types all-tests)
+# Those that take a second or more, kill processes, or use Spark, but for a selection.
+slower-tests: $(COMPILED)
+	@$(PYTEST) -m 'verify and not demo and not localstack and not bench and not soak and not long and not maven'
+
+test: setup ## lint, types, and every quick test: some four minutes on two cores
+	$(call in_parallel,lint types quick-tests)
+
+verify: test ## make test, and the slower tests: some eight minutes
+	@$(MAKE) --no-print-directory slower-tests
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.
-check test: export PYTHONHASHSEED := 0
+check test slower-tests: export PYTHONHASHSEED := 0
 
 EXAMPLES ?= 300
 

@@ -1,7 +1,7 @@
 """Fixtures for every kind of test: an S3 server in this process, fresh places for tables, Spark.
 
 A default run is deterministic: `repeatable` says how hypothesis is held to that. `distribution`
-says which worker runs what.
+says which worker runs what, `tiers` what `make test` leaves out.
 """
 
 import functools
@@ -14,7 +14,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 from botocore.loaders import create_loader
-from support import distribution, repeatable
+from support import distribution, repeatable, tiers
 
 from eventlog.store.testing.local_server import LocalServer
 
@@ -42,6 +42,7 @@ _SPARK = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    tiers.leave_to_verify(items)
     distribution.put_in_order(items)
 
 

@@ -50,6 +50,7 @@ def test_compaction_is_measured_and_loses_nothing(tmp_path):
     assert "files left: eventlog 10" in " ".join(row["note"] for row in rows)
 
 
+@pytest.mark.verify
 def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
     told, _ = quick(tmp_path, "--only", "spark", "--spark", "0.9", timeout=60)
     rows = [row for row in told["rows"] if row["group"] == "spark"]

@@ -32,6 +32,7 @@ def site(tmp_path_factory):
     return out / "site"
 
 
+@pytest.mark.verify
 @needs_docs
 def test_the_site_builds_and_has_every_page(site):
     pages = [page for page in make_site.layout().values() if page.suffix == ".md"]
@@ -70,6 +71,7 @@ def copied(tmp_path, monkeypatch, **pages):
     monkeypatch.setattr(make_site, "ELSEWHERE", {})
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

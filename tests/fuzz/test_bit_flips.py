@@ -145,6 +145,7 @@ def test_every_bit_of_every_root_is_noticed(store):
     assert count > 10_000
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("frames", [False, True], ids=["commits", "roots"])
 def test_damaged_commits_and_roots_never_give_another_state(store, frames):
     for number, (version, key, body) in enumerate(list(objects(store, frames=frames))):
@@ -167,6 +168,7 @@ def test_every_bit_of_every_leaf_is_noticed():
         )
 
 
+@pytest.mark.verify
 def test_every_byte_of_every_spill_is_noticed(monkeypatch):
     monkeypatch.setattr("eventlog.log.spills.SPILL_BYTES", 1500)
     store = corpus.leaf_store(spilled=6)

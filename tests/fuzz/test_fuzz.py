@@ -136,6 +136,7 @@ def test_what_the_mutations_start_from_is_accepted(name):
     assert {targets.outcome(targets.TARGETS[name], body) for body in seeds} == {"accepted"}
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("name", "outcomes", "accepted"),
     [
@@ -220,6 +221,7 @@ def test_a_planted_fault_is_found(name, plant, monkeypatch):
     assert not isinstance(caught.value, targets.REFUSALS)
 
 
+@pytest.mark.verify
 def test_the_long_run_tells_figures_and_ends_well(tmp_path):
     command = [sys.executable, str(RUN), "0.2", "--target", "keys", "--plain"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)

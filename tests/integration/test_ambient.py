@@ -42,6 +42,7 @@ def outcome(folder: Path, *arguments: str, **environment: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W1")
 def test_w1_what_surrounds_a_program_reaches_no_value(tmp_path):
     usual = outcome(tmp_path / "one", TZ="UTC", LC_ALL="C.UTF-8", PYTHONHASHSEED="0")

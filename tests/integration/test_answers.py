@@ -49,6 +49,7 @@ def duck():
         yield connection
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 def test_random_questions_have_one_answer(world, duck):
     table, versions, rows = world
@@ -75,6 +76,7 @@ FLOATS = [
 ]  # fmt: skip
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 @pytest.mark.parametrize("name", predicates.FLOAT_COLUMNS)
 def test_floats_compare_as_numbers_and_nan_is_the_greatest(world, duck, name):
@@ -169,6 +171,7 @@ NAMES_NO_COLUMN = {
 }
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 def test_a_filter_that_names_no_column_counts_as_it_reads(world):
     table, versions, rows = world

@@ -63,6 +63,7 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 """
 
 
+@pytest.mark.verify
 def test_threads_of_a_new_process_may_open_a_table_at_once(tmp_path):
     t = builders.create(LocalStore(tmp_path))
     append(t, builders.events(1))

@@ -115,6 +115,7 @@ def check(store, table, right, key, body, *names):
     return found
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W6")
 def test_every_flipped_byte_of_a_large_segment_is_found(monkeypatch):
     store, table, segments = large_table(monkeypatch, 6_000)

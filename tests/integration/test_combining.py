@@ -578,6 +578,7 @@ def large(table, rows=1):
     return transaction
 
 
+@pytest.mark.verify
 def test_more_than_fits_into_one_commit_is_spread_over_several():
     store = table_at()
     table = crowded(store, 42)

@@ -128,6 +128,7 @@ def test_without_publishing_or_looking_it_would_be_tried_until_the_rival_rests(
     assert max(tries) > 2
 
 
+@pytest.mark.verify
 def test_appends_and_compactions_without_a_pause(root_uri):
     create_at(root_uri, None)
     start = Barrier(WRITERS + 1)

@@ -465,6 +465,7 @@ def check_read(source, store, versions):
         assert reopen(store).snapshot(version).segments() == same
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("P1")
 @pytest.mark.parametrize("how", ["all", "late", "backfill"])
 def test_a_key_frame_of_another_log_is_not_copied(how, caplog):

@@ -64,18 +64,21 @@ def bounded(what, root):
     return answer
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize("what", WAYS)
 def test_of_a_table_without_a_key(tables, what):
     assert bounded(what, tables / "plain") == ROWS
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize("what", WAYS)
 def test_of_rows_that_are_merged(tables, what):
     assert bounded(what, tables / "logs") == ROWS
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 def test_of_narrow_deletes_above_wide_rows(tables, tmp_path):
     root = tmp_path / "t"
@@ -110,6 +113,7 @@ def test_of_rows_that_an_overwrite_exchanged(tables, tmp_path):
     assert bounded("last_told", root) == 2 * ROWS
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 def test_of_keys_whose_wide_order_is_checked(tmp_path):
     t = table(tmp_path / "t", key="id", order_by="s", buckets=1)
@@ -118,6 +122,7 @@ def test_of_keys_whose_wide_order_is_checked(tmp_path):
     assert bounded("checked", tmp_path / "t") == ROWS
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 def test_of_a_delete_by_a_predicate(tables, tmp_path):
     root = tmp_path / "t"
@@ -126,6 +131,7 @@ def test_of_a_delete_by_a_predicate(tables, tmp_path):
     assert Table.open(root).refresh().totals.rows == 2 * ROWS
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize(
     ("name", "write"),
@@ -182,6 +188,7 @@ def hidden(request, tmp_path_factory):
     return root
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize(
     "what",
@@ -200,6 +207,7 @@ def test_of_a_compaction_of_such_rows(hidden, tmp_path):
     assert bounded("compacted", root) == HIDDEN + 1
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize("form", ["delta", pytest.param("dictionary", marks=pytest.mark.long)])
 def test_of_an_append_from_a_file_of_such_rows(tmp_path, form):
@@ -229,6 +237,7 @@ def varint(number):
     return bytes([*digits, number])
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W16")
 @pytest.mark.parametrize("lies", [False, True])
 def test_of_an_object_of_the_log_that_repeats_a_text(tmp_path, lies):

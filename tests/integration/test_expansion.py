@@ -66,6 +66,7 @@ def check_read(table, rows, width, column="text"):
     assert scan(table, ["n"], where="n >= 7").to_table().column("n")[0].as_py() == 7
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 def test_appends_of_padded_text_are_readable_after_compaction():
     store = MemoryStore()
@@ -90,6 +91,7 @@ def test_one_large_append_of_padded_text_is_readable():
     check_read(reopen(store), 60_000, 5000)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 @pytest.mark.parametrize("make", [padded, nested])
 def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):

@@ -69,6 +69,7 @@ def deaths(source, side, how, calls):
 SIDES = [("target", "before"), ("target", "after"), ("target", "lost"), ("source", "before")]
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G1")
 @pytest.mark.parametrize(("side", "how"), SIDES)
 def test_g1_a_follower_that_dies_leaves_a_prefix_and_the_next_one_completes_it(source, side, how):
@@ -604,6 +605,7 @@ def buckets(s3, bucket):
     return f"s3://{bucket}/table", f"s3://{bucket}-far/copy"
 
 
+@pytest.mark.verify
 def test_segments_are_copied_within_the_store(s3, buckets):
     here, far = buckets
     source = laid(open_store(here))
@@ -624,6 +626,7 @@ def test_segments_are_copied_within_the_store(s3, buckets):
     assert objects(open_store(far)) == objects(source.store)
 
 
+@pytest.mark.verify
 def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     here, far = buckets
     source = laid(open_store(here))

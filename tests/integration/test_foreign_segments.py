@@ -91,6 +91,7 @@ def odd_one(odd, options, kind="log"):
     return table
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W6")
 @pytest.mark.parametrize(
     "rule",
@@ -269,6 +270,7 @@ def _findings(table, **options):
     return list(fsck(table, checksums=True, **options).findings)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W6")
 @pytest.mark.parametrize("rule", RULES)
 def test_an_audit_with_checksums_reports_what_readers_refuse(rule):

@@ -670,6 +670,7 @@ def tiny_store():
     return store
 
 
+@pytest.mark.verify
 @pytest.mark.usefixtures("quiet")
 def test_flipped_or_cut_commits_are_detected_or_mean_the_same_to_the_fold():
     store = tiny_store()

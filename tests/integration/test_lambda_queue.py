@@ -93,6 +93,7 @@ def test_a_folder_of_tables_has_one_function(bridged):
     assert [lambda_queue.row_list(table) for table in tables] == rows
 
 
+@pytest.mark.verify
 def test_deliveries_that_come_twice_and_at_once_have_one_effect(place):
     """Hazard I4: two functions at once on the same messages, each message there twice."""
     table = place.table()
@@ -130,6 +131,7 @@ def test_what_nobody_understands_is_put_aside_and_blocks_nothing(bridged):
     assert lambda_queue.waiting(bridged.queue) == 0
 
 
+@pytest.mark.verify
 def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkeypatch):
     """Each invocation has time for one task; the continuation is a real message."""
     table = bridged.table()

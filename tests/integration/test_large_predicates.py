@@ -77,6 +77,7 @@ def evaluations():
     return calls
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("name", LARGE)
 def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
     where, holds = LARGE[name]
@@ -157,6 +158,7 @@ def test_remainders_and_quotients_are_not_nested_without_bound(few, form, fine):
         readers.count(few, f"{texts[fine]} = 1")
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("where", "holds"),
     [

@@ -10,6 +10,7 @@ import pytest
 PROGRAM = Path(__file__).with_name("layouts.py")
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W3")
 def test_w3_no_layout_of_an_array_ends_the_process_that_appends_it():
     """Arrow's Java library, which Spark 3.5 has, omits the offsets of an empty map."""

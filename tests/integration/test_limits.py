@@ -61,6 +61,7 @@ def test_a_key_frame_that_nobody_could_read_is_not_written(monkeypatch):
     assert scan(reopen(store)).to_table().num_rows == 3
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     store = MemoryStore()
@@ -123,6 +124,7 @@ def test_a_thousand_row_groups_are_read(monkeypatch):
     assert scan(reopen(store)).to_table().sort_by("at") == events(5_000).sort_by("at")
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 def test_a_thousand_columns_with_statistics_make_the_whole_way(monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 2**17)

@@ -100,6 +100,7 @@ with LocalServer(locked=sys.argv[1] == "locked") as server, ThreadPoolExecutor(w
 """
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(("mode", "wait_s", "winners"), [("unlocked", 240, 2), ("locked", 0.3, 1)])
 def test_the_lock_is_what_makes_conditional_puts_atomic(mode, wait_s, winners):
     command = [sys.executable, "-c", _RACE, mode, str(wait_s)]
@@ -121,6 +122,7 @@ def program():
     child.stdout.close()
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("end", ["terminate", "close input"])
 def test_as_a_program_it_serves_until_told_or_left(program, end):
     url = program.stdout.readline().strip()

@@ -65,6 +65,7 @@ def test_all_columns_come_back_under_their_names(made):
         assert list(shape.columns) == found.schema.names
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W8")
 def test_one_column_is_read_and_filtered_by_its_name(made):
     names, t = made
@@ -76,6 +77,7 @@ def test_one_column_is_read_and_filtered_by_its_name(made):
         assert count(t, f"{quoted(name)} >= {column[0]} AND {quoted(name)} <= {column[2]}") == 3
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W8")
 def test_duckdb_reads_and_filters_by_each(made):
     names, t = made

@@ -211,6 +211,7 @@ def tenths(value):
     return None if value is None else int(value * 10)
 
 
+@pytest.mark.verify
 def test_answers_are_those_of_the_rows_as_they_were_written():
     assert sum(play(seed) for seed in range(4)) > 5
 

@@ -435,6 +435,7 @@ def day_of_news(segments, commits):
     return counts.get + counts.put + counts.list + counts.delete
 
 
+@pytest.mark.verify
 def test_the_requests_of_a_vacuum_follow_the_news_and_not_the_table():
     small, large = day_of_news(1_000, 20), day_of_news(30_000, 20)
     assert large <= small + 5

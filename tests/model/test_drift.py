@@ -74,6 +74,7 @@ def differing(ruling, tried):
     return next((c for c in tried if real.expected(ruling, c[0], c[1]) != c[2]), None)
 
 
+@pytest.mark.verify
 def test_the_model_and_the_package_judge_alike():
     assert len(cases()) > 10_000
     found = differing(rules.Rules(), cases())

@@ -13,6 +13,7 @@ from model.vacuums import Vacuums
 SMALL = [scope for scope in SCOPES if scope.small]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("scope", SMALL, ids=lambda scope: scope.make().name)
 def test_nothing_goes_wrong(scope):
     result = explore(scope.make(), max_states=scope.small)
@@ -20,6 +21,7 @@ def test_nothing_goes_wrong(scope):
     assert result.whole or result.states >= scope.small
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: "+".join(control.off))
 def test_a_guard_taken_away_is_missed(control):
     result = explore(control.make())

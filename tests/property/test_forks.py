@@ -54,6 +54,7 @@ def test_keyed_copies_that_were_merged_both_ways_have_the_same_rows():
     assert counts["converged"] == counts["repeated"] == len(KEYED_SEEDS)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize(
     ("play", "seeds"),
@@ -98,6 +99,7 @@ def test_hundreds_of_forks(play, too_rare):
     assert too_rare(counts) == {}
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G3")
 @pytest.mark.parametrize("seeds", [1, pytest.param(LONG, marks=pytest.mark.long)])
 def test_no_merge_of_copies_of_copies_and_branches_of_branches_loses_a_row(seeds):

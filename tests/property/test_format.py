@@ -407,6 +407,7 @@ def test_segment_keys_round_trip(epoch, chunk, segment_id):
     )
 
 
+@pytest.mark.verify
 @given(st.text(max_size=60))
 def test_a_key_that_parses_is_the_one_that_is_built(text):
     for prefix in ("", "_log/", "data/000000000001/", "data/000000000001/2013-01-07/"):

@@ -221,6 +221,7 @@ def test_key_frames_of_two_writers_are_the_same_bytes(history):
     assert spies[0].puts == spies[1].puts
 
 
+@pytest.mark.verify
 @given(histories, st.lists(some, min_size=1, max_size=4))
 def test_a_dropped_segment_may_come_back(history, which):
     """The same object added, dropped and added again: the delta holds its drop and its add."""

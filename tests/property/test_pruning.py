@@ -282,6 +282,7 @@ def check(world, where):
     return whole
 
 
+@pytest.mark.verify
 @GENEROUS
 @given(WORLDS, st.lists(SQL, min_size=1, max_size=8))
 def test_pruned_sql_equals_brute_force(world, questions):

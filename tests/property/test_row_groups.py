@@ -54,6 +54,7 @@ def rows_of(table):
     return sorted(map(repr, table.to_pylist()))
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 @given(
     appends=st.lists(st.lists(ROWS, min_size=1, max_size=40), min_size=2, max_size=4),

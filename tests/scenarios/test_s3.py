@@ -116,6 +116,7 @@ run(Table.open(sys.argv[1]), policy=Policy(small_task_bytes=0, max_tasks=1), pro
 """
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S3.3")
 def test_s3_3_after_a_kill_only_what_was_not_done_is_planned(place):
     table = fed(place)
@@ -158,6 +159,7 @@ run(Table.open(sys.argv[1]), policy=json.decode(sys.argv[2], type=Policy))
 """
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("granularity", "at"), [(None, 3), pytest.param("month", 1, marks=pytest.mark.long)]
 )

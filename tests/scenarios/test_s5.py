@@ -29,6 +29,7 @@ def rows(table, version=None):
     return sorted(scan(table, version=version).to_table().column("name").to_pylist())
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.1")
 def test_s5_1_a_copy_is_the_same_table_byte_for_byte(place, far):
     source, (root, options) = filled(place), far
@@ -45,6 +46,7 @@ def test_s5_1_a_copy_is_the_same_table_byte_for_byte(place, far):
     assert scan(Table.open(root, options), where="name = 'row 1'").count() == 1
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.2")
 def test_s5_2_a_new_copy_starts_at_a_key_frame_and_is_filled_later(place, far):
     source, (root, options) = filled(place), far
@@ -82,6 +84,7 @@ def test_s5_5_an_emptied_replica_is_attached_anew_and_nothing_is_deleted_for_it(
     assert replicas(source)["us"].acked > full.acked
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.7")
 def test_s5_7_a_target_that_declines_is_asked_again_more_slowly(place, tmp_path):
     source, store = filled(place), open_store((tmp_path / "copy").as_uri())

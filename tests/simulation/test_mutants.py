@@ -194,6 +194,7 @@ LONG = {
 }
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in MUTANTS]
 )
@@ -204,6 +205,7 @@ def test_a_missing_guard_is_found(name):
     assert failure(failing) is None, "found without the mutant too"
 
 
+@pytest.mark.verify
 def test_a_failure_is_told_shrunk_and_can_be_read():
     with mock.patch.object(*MUTANTS["a vacuum without a fence"]):
         seed = next(s for s in range(SEEDS) if violates(plans.draw(s)))

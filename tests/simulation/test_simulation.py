@@ -118,6 +118,7 @@ with one_thread():
 """
 
 
+@pytest.mark.verify
 def test_a_seed_is_one_run_whatever_the_order_of_sets():
     def traces(hash_seed):
         done = subprocess.run(

@@ -35,16 +35,6 @@ COLUMNS = {
     "a cluster": ("test_cluster",),
 }
 PROPERTY = "shows"  # of a test in the report of a run
-# A test of each kind, for the oldest version in every run of CI.
-QUICK = (
-    "test_rows_written_are_the_rows_read",
-    "test_the_rows_of_a_frame_become_a_version",
-    "test_an_overwrite_replaces_a_range_or_everything",
-    "test_a_unit_of_work_takes_effect_once",
-    "test_every_value_comes_back",
-    "test_every_type_comes_back",
-    "test_versions_and_times",
-)
 
 
 @dataclass
@@ -152,12 +142,10 @@ def run(version: str, *, quick: bool, environ: Mapping[str, str]) -> Row:
     command = [
         home / "bin" / "python", "-m", "pytest", "tests/spark", "-q", "-p", "no:xdist",
         "-p", "no:cacheprovider", f"--junitxml={report}",
-        "-m", "not soak and not localstack and not bench and not maven",
+        "-m", "everyday" if quick else "not soak and not localstack and not bench and not maven",
         # These run on the Spark that `make setup` installs.
         "--ignore=tests/spark/test_demo.py", "--ignore=tests/spark/test_platforms.py",
     ]  # fmt: skip
-    if quick:
-        command += ["-k", " or ".join(QUICK)]
     # Spark is that of the environment, whatever another one is set to.
     clean = {k: v for k, v in environ.items() if k not in ("SPARK_HOME", "PYSPARK_PYTHON")}
     clean["PATH"] = f"{home / 'bin'}{os.pathsep}{clean.get('PATH', '')}"

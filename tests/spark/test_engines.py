@@ -91,6 +91,7 @@ def _ids(frames):
     return {name: sorted(numbers) for name, numbers in found.items()}
 
 
+@pytest.mark.everyday
 @pytest.mark.hazard("W5")
 def test_every_value_comes_back_bit_by_bit(spark, world):
     table, versions, rows = world

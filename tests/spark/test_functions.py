@@ -31,6 +31,7 @@ def test_what_is_no_frame_of_spark_is_refused(local_uri):
         append(pa.table({"id": [1]}), local_uri, time_column="id")
 
 
+@pytest.mark.everyday
 def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
     first = append(events(25), root_uri, time_column="ts", order_by=["id"])
     second = append(events(5, first=25), root_uri)
@@ -42,6 +43,7 @@ def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
         assert ids_of(read(spark, root_uri, engine=engine, version=1)) == list(range(25))
 
 
+@pytest.mark.everyday
 @pytest.mark.shows("idempotent re-run")
 def test_a_unit_of_work_takes_effect_once_and_stages_nothing_again(events, local_uri, rows_of):
     unit = {"app_id": "load", "app_seq": 7}
@@ -73,6 +75,7 @@ def test_the_example_loads_days_in_any_order(spark, local_uri, rows_of):
     assert len(found) == 2 * 1440
 
 
+@pytest.mark.everyday
 def test_an_overwrite_replaces_a_range_or_everything(events, local_uri, rows_of):
     append(events(30), local_uri, time_column="ts")
     day = "ts >= '2013-01-08' AND ts < '2013-01-09'"

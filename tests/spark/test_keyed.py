@@ -58,6 +58,7 @@ def scanned(uri, version=None):
     return {(row["id"],): row | {"updated": row["updated"].replace(tzinfo=None)} for row in rows}
 
 
+@pytest.mark.everyday
 @pytest.mark.scenario("S4.6")
 @pytest.mark.parametrize(
     ("way", "rule", "order"),
@@ -93,6 +94,7 @@ def test_upserts_and_deletes_are_those_of_the_dictionary(  # noqa: PLR0917 - fix
     assert load(local_uri, columns="name").count() == len(wanted)
 
 
+@pytest.mark.everyday
 def test_keys_are_deleted_and_come_back(spark, local_uri):
     rows = drawn(random.Random(1), 20, deletes=False)
     upsert(frame_of(spark, rows), local_uri, **ORDERED)

@@ -59,6 +59,7 @@ def ids(df):
     return sorted(row.id for row in df.select("id").collect())
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
     df = spark.sql(f"SELECT {TYPES} FROM range(0, 100, 1, 2)")
@@ -106,6 +107,7 @@ def test_a_frame_without_columns_has_as_many_rows(spark, table, engine):
     assert read("id = 99").count() == 0
 
 
+@pytest.mark.everyday
 def test_versions_and_times(table, load):
     moment = table.head().timestamp.isoformat()
     add(table, 5, first=30)

@@ -72,6 +72,7 @@ def run(spark, files):
     return start
 
 
+@pytest.mark.everyday
 @pytest.mark.data_source
 @pytest.mark.parametrize(
     "root_uri", ["s3", pytest.param("local", marks=pytest.mark.long)], indirect=True

@@ -464,6 +464,7 @@ def stream(spark, table, tmp_path):
     return run_query
 
 
+@pytest.mark.everyday
 def test_spark_reads_what_is_available_and_a_restart_goes_on(stream, table):
     done = stream({"availableNow": True}, startingVersion=0, maxVersionsPerTrigger=2)
     assert [batch["numInputRows"] for batch in done] == ([20, 10] if TOLD else [30])

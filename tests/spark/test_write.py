@@ -30,6 +30,7 @@ def staged(uri):
     return sum(1 for _ in Table.open(uri).store.list("data/"))
 
 
+@pytest.mark.everyday
 def test_rows_written_are_the_rows_read(events, save, load, ids, root_uri):
     save(events(25), root_uri)
     save(events(5, first=25), root_uri)

@@ -247,6 +247,7 @@ def test_append_of_several_files_is_one_commit_of_all_their_columns(tmp_path):
     assert table.refresh().version == 1
 
 
+@pytest.mark.verify
 def test_append_from_standard_input(uri):
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, SCHEMA) as writer:
@@ -332,6 +333,7 @@ def test_scan_to_a_file(uri, tmp_path, kind):
     assert [file.name for file in tmp_path.glob("*.partial")] == []
 
 
+@pytest.mark.verify
 def test_scan_streams_arrow_to_standard_output(uri):
     answer = started("scan", uri, "--format", "arrow", "--limit", 5)
     assert len(pa.ipc.open_stream(answer.stdout).read_all()) == 5
@@ -524,6 +526,7 @@ def test_json_lines_keep_every_value_or_say_so(tmp_path):
         scan(table, ["d"]).to_pandas()
 
 
+@pytest.mark.verify
 def test_closed_pipe_is_no_failure(uri):
     command = f"'{sys.executable}' -m eventlog.cli scan '{uri}' --format csv | true"
     answer = subprocess.run(
@@ -532,6 +535,7 @@ def test_closed_pipe_is_no_failure(uri):
     assert (answer.returncode, answer.stderr) == (0, b"")
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("answer_goes_to", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.long), "--json"])
 def test_an_append_that_cannot_answer_has_not_failed(uri, tmp_path, answer_goes_to, form):

@@ -87,6 +87,7 @@ def run(*arguments):
     return answer.stdout, answer.stderr
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W8")
 def test_no_verb_prints_what_a_terminal_obeys(hostile):
     given = verbs(hostile)

@@ -180,6 +180,7 @@ def replace_seed(load):
     return Load(**{n: getattr(load, n) for n in load.__slots__ if n != "seed"}, seed=2)
 
 
+@pytest.mark.verify
 def test_s3_4_the_picture_is_drawn(trace, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "queue.png"

@@ -254,6 +254,7 @@ def test_repair_after_overwrites(many):
     assert new == {key: before[key] for key in gone}
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("seed", range(12 if repeatable.EXAMPLES else 2))
 def test_any_damage_is_repaired_once_the_damaged_objects_are_removed(seed):
     """Key frames and leaves at random: gone, cut short, or exchanged for another's bytes."""

@@ -56,6 +56,7 @@ def promised():
     return {name.upper() for line in lines for name in re.findall(r"`(\w+)\(", line.split("|")[1])}
 
 
+@pytest.mark.verify
 def test_the_guide_names_every_function_that_is_taken(table):
     """Of all that the parser knows, with every kind of arguments."""
     schema, taken = table.head().stored_schema, set()

@@ -51,6 +51,7 @@ CASES = [(kind, "both") for kind in ("last", "partial")] + [
 ]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(("kind", "key"), CASES)
 def test_little_memory_gives_the_same_rows(kind, key, monkeypatch):
     chance = random.Random(f"{kind} {key}")

@@ -282,6 +282,7 @@ _DAY_7, _DAY_8 = (
 )
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     "where",
     [

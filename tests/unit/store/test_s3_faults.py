@@ -529,6 +529,7 @@ class TestReads:
             list(store.list(""))
         assert len(server.methods) <= 5
 
+    @pytest.mark.verify
     @pytest.mark.parametrize(
         "header",
         [
@@ -659,6 +660,7 @@ def _get_in_child(store, answers):
 
 
 class TestConfiguration:
+    @pytest.mark.verify
     @pytest.mark.parametrize("method", ["fork", "spawn"])
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     def test_a_child_process_has_clients_of_its_own(self, store, server, method):

@@ -359,6 +359,7 @@ def test_binary_values_have_no_form_in_text(table, tmp_path):
 # ------------------------------------------------------------------------------ compression
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_compressed_text_is_read_whole_in_several_parts_or_refused(table, tmp_path, kind, suffix):
@@ -578,6 +579,7 @@ def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted)
 FEW = (("x", 3000), ('""', 2**22 - 100), ("\n", 0), ('\n""', 2**21))
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("fill", "before"),
     [
@@ -1351,6 +1353,7 @@ def run(*arguments, **options):
 UNIT = ("--app-id", "job", "--app-seq", "1")
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W2")
 def test_half_a_stream_is_refused_and_the_job_may_come_again(table, tmp_path):
     t = table()

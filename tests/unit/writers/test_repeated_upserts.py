@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pyarrow as pa
+import pytest
 
 from eventlog import Table
 from eventlog.readers import scan
@@ -23,6 +24,7 @@ def keyed(memory_uri):
     )
 
 
+@pytest.mark.verify
 def test_a_repeated_upsert_of_one_key_twice_is_no_other_content(caplog):
     t = keyed("memory://repeated-upserts")
     twice = pa.concat_tables([rows([1], 1, "x"), rows([1], 1, "y")])
