@@ -1,0 +1,90 @@
+"""What two logs did, made by hand: acts and a planner for tests of merges without a store."""
+
+from support.builders import HASH, SCHEMA
+
+from eventlog.merging.history import Act, Step
+from eventlog.merging.plan import Pair, Past, Planner
+from eventlog.model import schema
+from eventlog.model.records import (
+    App,
+    AppMark,
+    Drop,
+    Layout,
+    Meta,
+    PropertyChange,
+    Replace,
+    Segment,
+    SetProperties,
+    Transaction,
+)
+
+CHUNK = "2013-01-07"
+META = Meta(layout=Layout("at", "day"), schema=schema.from_arrow(SCHEMA))
+
+
+def name_of(text):
+    """An id of 32 digits that begins with a text."""
+    return text.encode().hex().ljust(32, "0")[:32]
+
+
+class Log:
+    """A log since it and another one parted, made act by act.
+
+    Args:
+        name: begins the hashes of its commits.
+        meta: the small state to begin with; kept up to date for properties alone.
+    """
+
+    def __init__(self, name, meta=META):
+        self.name, self.meta, self.steps, self.live = name, meta, [], set()
+
+    def act(self, *actions, adds=(), drops=(), app=None):
+        """Commit a transaction with these actions, and with segments by short names."""
+        version = len(self.steps) + 1
+        commit = f"{self.name}{version}".encode().hex().ljust(64, "0")
+        gone = tuple(Drop(name_of(i), CHUNK, HASH) for i in drops)
+        made = tuple(
+            Segment(name_of(i), CHUNK, 0, version, n, 1, 100, HASH, 1) for n, i in enumerate(adds)
+        )
+        transaction = Transaction(
+            name_of(f"{self.name}{version}"),
+            "a test",
+            "a test",
+            version - 1,
+            app=None if app is None else App(*app),
+            actions=(*actions, *gone),
+        )
+        self.live = (self.live - {drop.id for drop in gone}) | {segment.id for segment in made}
+        self.steps.append(
+            Step(version, commit, (Act(version, commit, transaction, made, gone),), None)
+        )
+        return self.steps[-1].acts[0]
+
+    def set(self, name, new):
+        """Commit a change of a property."""
+        values = dict(self.meta.properties)
+        change = PropertyChange(name, values.pop(name, None), new)
+        if new is not None:
+            values[name] = new
+        self.meta = Meta(layout=self.meta.layout, schema=self.meta.schema, properties=values)
+        return self.act(SetProperties((change,)))
+
+    def rewrite(self, old, new):
+        """Commit a rewrite of segments to others with the same rows."""
+        return self.act(Replace(len(self.steps), 0), adds=new, drops=old)
+
+
+def planner(source, target, *, apps=None):
+    """A planner of what the target commits for what the source did since they parted."""
+    meta = Meta(
+        layout=target.meta.layout,
+        schema=target.meta.schema,
+        properties=target.meta.properties,
+        apps={name: AppMark(seq, 1, 0) for name, seq in (apps or {}).items()},
+    )
+    own = target.steps[0].commit if target.steps else None
+    pair = Pair(
+        "memory://source", "memory://target", 0, source.steps[0].commit, own,
+        source.meta.schema, source.meta,
+    )  # fmt: skip
+    return Planner(pair, meta, target.live, Past((), target.steps, source.steps, -1))

@@ -1,0 +1,48 @@
+"""Whose value of a setting counts where two sides changed it."""
+
+import pytest
+from support.acts import Log
+
+from eventlog.merging.settings import decisions
+
+NAME = "user.colour"
+
+
+def choice(source, target, start=None):
+    """What is decided for the target where the sides set these values, one after the other."""
+    logs = Log("a"), Log("b")
+    for log, values in zip(logs, (source, target), strict=True):
+        for value in ([start] if start else []) + values:
+            log.set(NAME, value)
+        del log.steps[: 1 if start else 0]
+    one, two = logs
+    acts = [[act for step in log.steps for act in step.acts] for log in logs]
+    return decisions(*acts, one.meta, two.meta)[NAME].choice
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (["red"], [], "take"),
+        (["red"], ["blue"], "conflict"),
+        (["red", "blue"], ["red"], "take"),  # it went on
+        (["red"], ["red", "blue"], "keep"),
+        (["red", "blue"], ["blue", "red"], "conflict"),
+        (["red", None], ["blue"], "keep"),  # it tried, and went back
+        (["blue"], ["red", None], "take"),
+        ([None], ["blue", "red"], "keep"),
+    ],
+)
+def test_a_side_that_went_on_or_alone_decided_counts(source, target, expected):
+    assert choice(source, target) == expected
+
+
+def test_a_value_from_before_is_gone_back_to():
+    assert choice(["red", "green"], ["blue"], start="green") == "keep"
+    assert choice(["blue"], ["red", "green"], start="green") == "take"
+
+
+def test_only_what_the_source_changed_is_decided():
+    one, two = Log("a"), Log("b")
+    two.set(NAME, "red")
+    assert decisions([], [act for step in two.steps for act in step.acts], one.meta, two.meta) == {}
