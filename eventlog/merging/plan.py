@@ -19,7 +19,7 @@ from eventlog.merging.history import Act, Step
 from eventlog.merging.rows import Differs, Rows
 from eventlog.merging.settings import (
     Decision,
-    Setting,
+    SettingChange,
     actions_for,
     decisions,
     settings,
@@ -482,7 +482,7 @@ class Planner:
             self._meta,
         )
 
-    def _decided(self, change: Setting, now: str | None, end: str | None) -> str | None:
+    def _decided(self, change: SettingChange, now: str | None, end: str | None) -> str | None:
         """Return the value that the target has after a change of the source."""
         decision = self._decisions[change.name]
         if decision.choice == "conflict":

@@ -25,7 +25,7 @@ _GRANULARITY = "\0granularity"  # no property has this name
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingChange:
     """A change of one property, or of the granularity.
 
     Attributes:
@@ -46,18 +46,18 @@ class Setting:
         return "the granularity" if self.name == _GRANULARITY else f"property {self.name!r}"
 
 
-def settings(action: Action, version: int) -> list[Setting]:
+def settings(action: Action, version: int) -> list[SettingChange]:
     """Return the settings that an action changes; none if it changes no setting."""
     if isinstance(action, SetProperties):
-        return [Setting(c.name, c.old, c.new, version) for c in action.changes]
+        return [SettingChange(c.name, c.old, c.new, version) for c in action.changes]
     if isinstance(action, SetGranularity):
-        return [Setting(_GRANULARITY, action.old, action.new, version)]
+        return [SettingChange(_GRANULARITY, action.old, action.new, version)]
     return []
 
 
-def settings_of(acts: Iterable[Act]) -> dict[str, list[Setting]]:
+def settings_of(acts: Iterable[Act]) -> dict[str, list[SettingChange]]:
     """Return the changes of each setting by name, in the order of the acts."""
-    found: dict[str, list[Setting]] = {}
+    found: dict[str, list[SettingChange]] = {}
     for act in acts:
         for action in act.transaction.actions:
             for setting in settings(action, act.version):
@@ -72,7 +72,7 @@ def value_of(meta: Meta, name: str) -> str | None:
     return meta.properties.get(name)
 
 
-def with_settings(meta: Meta, changes: Iterable[Setting]) -> Meta:
+def with_settings(meta: Meta, changes: Iterable[SettingChange]) -> Meta:
     """Return the small state after changes of settings."""
     layout, values = meta.layout, dict(meta.properties)
     for change in changes:
@@ -85,7 +85,7 @@ def with_settings(meta: Meta, changes: Iterable[Setting]) -> Meta:
     return msgspec.structs.replace(meta, layout=layout, properties=values)
 
 
-def actions_for(changes: Sequence[Setting]) -> list[Action]:
+def actions_for(changes: Sequence[SettingChange]) -> list[Action]:
     """Return the actions that make these changes, of which each has another name."""
     found: list[Action] = [
         SetGranularity(c.old, c.new)  # type: ignore[arg-type]
@@ -129,7 +129,10 @@ def decisions(
 
 
 def _choice(
-    source: Sequence[Setting], end: str | None, target: Sequence[Setting], now: str | None
+    source: Sequence[SettingChange],
+    end: str | None,
+    target: Sequence[SettingChange],
+    now: str | None,
 ) -> Literal["take", "keep", "conflict"]:
     """Return whose value of a setting counts where the source changed it.
 

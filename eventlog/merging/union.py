@@ -32,7 +32,7 @@ from eventlog.merging.history import (
     union,
 )
 from eventlog.merging.plan import Carried, Conflict
-from eventlog.merging.settings import Setting, actions_for, settings_of, value_of
+from eventlog.merging.settings import SettingChange, actions_for, settings_of, value_of
 from eventlog.merging.upserts import Ties
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import (
@@ -443,7 +443,7 @@ class Uniter:
         changes = []
         for name in sorted(theirs):
             old, new = value_of(self._target.meta, name), value_of(self._source.meta, name)
-            change = Setting(name, old, new)
+            change = SettingChange(name, old, new)
             if old != new and self._chosen(change, theirs[name], ours.get(name)):
                 changes.append(change)
         found += actions_for(changes)
@@ -458,7 +458,10 @@ class Uniter:
         return found
 
     def _chosen(
-        self, change: Setting, theirs: Sequence[Setting], ours: Sequence[Setting] | None
+        self,
+        change: SettingChange,
+        theirs: Sequence[SettingChange],
+        ours: Sequence[SettingChange] | None,
     ) -> bool:
         """Return whether the source's value of a setting counts."""
         if ours is None:
