@@ -39,6 +39,7 @@ def test_the_site_builds_and_has_every_page(site):
     assert [page for page in pages if not (site / page.with_suffix(".html")).is_file()] == []
 
 
+@pytest.mark.verify
 @needs_docs
 def test_the_reference_has_the_docstrings(site):
     text = (site / "api" / "table.html").read_text(encoding="utf-8")

@@ -155,6 +155,7 @@ def test_damaged_commits_and_roots_never_give_another_state(store, frames):
         assert refused == (0 if frames else len(bad)), (number, version)
 
 
+@pytest.mark.verify
 def test_every_bit_of_every_leaf_is_noticed():
     store = corpus.leaf_store()
     (root,) = [codec.decode_keyframe(b, v) for v, _, b in objects(store, frames=True)]

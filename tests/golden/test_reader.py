@@ -39,6 +39,7 @@ def results():
     return checks.judged()
 
 
+@pytest.mark.verify
 def test_it_does_with_changed_tables_what_the_vectors_say(results):
     plain = {}
     for case, said, _ in results:

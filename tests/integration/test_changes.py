@@ -337,6 +337,7 @@ def test_the_cost_follows_the_changes():
     assert scan(reader).count() == 4000
 
 
+@pytest.mark.verify
 def test_a_poll_beside_many_logs_costs_each_of_them_once():
     """Not once for each other one, and no thread of its own."""
 

@@ -74,6 +74,7 @@ def test_many_processes_race_for_slots_in_a_directory(tmp_path, processes):
     race_many(str(tmp_path / "slots"), None, rounds=50, processes=processes)
 
 
+@pytest.mark.verify
 def test_many_processes_append_to_s3(s3, bucket):
     append_from_many(
         f"s3://{bucket}/table", s3.storage_options(), appends=FEWEST, environment=s3.environment()

@@ -82,6 +82,7 @@ def test_appends_of_padded_text_are_readable_after_compaction():
     check_read(reopen(store), 60_000, 5000)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 def test_one_large_append_of_padded_text_is_readable():
     store = MemoryStore()

@@ -175,6 +175,7 @@ def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
     assert not fsck(Table(target)).errors
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.2")
 def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
     target, head = MemoryStore(), source.head().version
@@ -475,6 +476,7 @@ def test_an_overloaded_target_is_tried_again_more_slowly(source, seed):
     assert objects(target) == objects(source.store)
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.7")
 def test_two_followers_at_once_do_no_harm():
     source = everything()
@@ -552,6 +554,7 @@ def _with_changes(header, **changes):
     return replaced(header, changes=replaced(header.changes, **changes))
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.1")
 def test_a_source_that_is_compacted_vacuumed_and_appended_to_all_the_while():
     source, target = everything(), MemoryStore()
@@ -652,6 +655,7 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     assert objects(open_store(far)) == objects(source.store)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("restored", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_damage_that_the_store_has_copied_is_not_taken_for_a_copy(buckets, restored):
     """A start, or a restore, finds it at the copy, with the right size."""

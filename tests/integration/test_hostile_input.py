@@ -723,6 +723,7 @@ def test_flipped_or_cut_key_frames_never_change_the_answer():
         assert outcome(store) == before, what
 
 
+@pytest.mark.verify
 @pytest.mark.usefixtures("quiet")
 def test_flipped_or_cut_roots_and_leaves_never_change_the_answer(leaf_store):
     before = outcome(leaf_store)

@@ -64,6 +64,7 @@ def fill(table, times=3, days=2):
     return lambda_queue.row_list(table)
 
 
+@pytest.mark.verify
 def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, monkeypatch):
     monkeypatch.setenv("EVENTLOG_TABLES", f"s3://{place.bucket}/{PREFIX}")
     monkeypatch.setenv("EVENTLOG_QUEUE_URL", place.queue)

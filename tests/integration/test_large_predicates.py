@@ -92,6 +92,7 @@ def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
         assert readers.count(table, asked) == len(numbers)
 
 
+@pytest.mark.verify
 def test_rows_come_in_order_and_in_bounded_batches(many, monkeypatch):
     monkeypatch.setattr(together, "_SMALL_FILTER_BYTES", 0)
     monkeypatch.setattr(together, "_MOST_ROWS", 70)

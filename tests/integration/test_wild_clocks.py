@@ -122,6 +122,7 @@ def test_years_ahead_are_taken_back(late):
     check_sound(table.store)
 
 
+@pytest.mark.verify
 def test_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(early):
     table = at(early, NOW_MS)
     for n in range(rules.APP_VERSIONS + 5):  # by versions alone the first marks could be forgotten

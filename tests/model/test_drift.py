@@ -92,6 +92,7 @@ def test_every_action_and_every_field_of_the_small_state_is_compared():
     assert fields == unjudged | known
 
 
+@pytest.mark.verify
 def test_every_action_is_seen_accepted_and_void():
     seen = {
         (type(txns[0].actions[0]), outcome[0][0])

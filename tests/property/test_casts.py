@@ -80,6 +80,7 @@ def question(chance):
     return ~where if chance.random() < 0.3 else where
 
 
+@pytest.mark.verify
 def test_an_expression_finds_the_rows_of_the_whole_table(table):
     t, rows = table
     chance = random.Random(5)

@@ -231,6 +231,7 @@ def test_changes_of_keyed_tables_are_those_of_the_model():
     assert sum(play(seed, steps=8) for seed in (1, 34)) > 10
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W14")
 def test_changes_of_other_tables_lead_from_version_to_version():
     assert sum(play_plain(seed) for seed in (1, 11, 51)) > 30

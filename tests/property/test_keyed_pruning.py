@@ -159,6 +159,7 @@ def literal_of(name, value):
     return (format(value, "f") if isinstance(value, Decimal) else str(value)), at
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("seed", range(TABLES))
 def test_a_look_up_finds_what_a_whole_scan_shows(seed):
     check(seed, 25)

@@ -126,6 +126,7 @@ def test_every_snapshot_is_the_fold_from_version_0(history):
         assert found.header.state_hash == codec.hex_hash(total)
 
 
+@pytest.mark.verify
 @given(histories, some)
 def test_any_key_frame_may_be_lost(history, which):
     store = build(history)
@@ -148,6 +149,7 @@ def test_diff_is_the_difference_of_the_folds(history, a, b):
     assert len(found.dropped) == len(set(found.dropped))
 
 
+@pytest.mark.verify
 @given(histories, st.sampled_from(CHUNKS), st.sampled_from(CHUNKS))
 def test_entries_of_an_interval_are_those_of_a_full_scan(history, first, last):
     head = reopen(build(history)).head()
@@ -161,6 +163,7 @@ def test_entries_of_an_interval_are_those_of_a_full_scan(history, first, last):
     assert {c.chunk.name: (c.segments, c.rows, c.bytes) for c in head.chunks()} == expected
 
 
+@pytest.mark.verify
 @given(histories, some)
 def test_live_and_arrived_answer_as_the_fold_does(history, after):
     store = build(history)

@@ -164,6 +164,7 @@ def test_w3_two_objects_of_a_frame_are_whole_or_refused():
     assert [bad for pair in pairs if (bad := changed(pair))] == []
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W3")
 @pytest.mark.filterwarnings("ignore")
 def test_w3_two_lists_or_structs_of_a_frame_are_whole_or_refused():

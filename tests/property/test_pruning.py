@@ -290,6 +290,7 @@ def test_pruned_sql_equals_brute_force(world, questions):
         check(world, where)
 
 
+@pytest.mark.verify
 @GENEROUS
 @given(WORLDS, st.lists(ARROW, min_size=1, max_size=8))
 def test_pruned_arrow_expression_equals_brute_force(world, questions):
@@ -305,6 +306,7 @@ def duck():
     connection.close()
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 @GENEROUS
 @given(rows=ROWS, questions=st.lists(SQL, min_size=1, max_size=8))

@@ -25,6 +25,7 @@ def played(seeds):
     return done
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G3")
 def test_branches_and_merges_beside_writers_and_accidents():
     done = played(SEEDS)

@@ -267,6 +267,7 @@ def test_a_writer_gets_in_against_one_who_never_looks_for_others(latency):
         fold_all(run.inner)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("writers", [2, 4, 8])
 def test_requests_of_an_append_are_bounded_however_many_write(writers):
     appends = 12

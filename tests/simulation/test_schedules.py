@@ -197,6 +197,7 @@ def test_two_writers_and_a_compactor(combine_after, bound, least, capsys):
     assert all(sum(map(len, end)) == 7 for end in ends)  # no actor fails
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("K7")
 def test_two_writers_and_a_compactor_under_a_claim(capsys):
     count, ends = explore(two_writers_and_a_claim, bound=1)

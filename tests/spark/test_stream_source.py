@@ -392,6 +392,7 @@ def test_a_checkpoint_of_before_commits_were_in_it_goes_on(table, limit):
     assert "commit" in query.ends[-1]
 
 
+@pytest.mark.verify
 def test_requests_of_a_stream(s3, bucket):
     table = Table.create(f"s3://{bucket}/table", SCHEMA, time_column="ts")
     append(table, rows(0))

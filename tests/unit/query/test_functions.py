@@ -97,6 +97,7 @@ def test_others_are_refused_by_name(table, where, named):
         scan(table, where=where)
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 def test_functions_mean_what_they_mean_in_duckdb(table, rows):
     duckdb = pytest.importorskip("duckdb")
