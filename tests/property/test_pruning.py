@@ -306,7 +306,6 @@ def duck():
     connection.close()
 
 
-@pytest.mark.verify
 @pytest.mark.hazard("W5")
 @GENEROUS
 @given(rows=ROWS, questions=st.lists(SQL, min_size=1, max_size=8))
