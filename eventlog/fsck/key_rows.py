@@ -15,14 +15,16 @@ from eventlog.format import keys
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.rows import (
     CONSEQUENCES,
+    MISSED,
     REWRITE,
     WRONG_BUCKET,
     WRONG_CHUNK,
+    Statistics,
     buckets_within,
     outside_chunk,
+    text,
 )
-from eventlog.model import stats
-from eventlog.model.records import Column, ColumnStats, Meta, Segment
+from eventlog.model.records import Column, Meta, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading
@@ -124,15 +126,14 @@ class _Segment:
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[str]] = {}
         self._before: pa.Table | None = None  # the last row of what was read
-        self._bounds: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
-        self._nulls: dict[str, int] = {}
+        self._statistics = Statistics(columns.columns.values())
 
     def seen(self) -> Seen:
         rule = self._columns.rule
         for rows in self._columns.read(self._segment):
             if not rows.num_rows:
                 continue
-            self._look_at_statistics(rows)
+            self._statistics.look_at(rows)
             times = rows.column(self._columns.time)
             self._note(WRONG_CHUNK, rows, outside_chunk(times, self._segment))
             complete = complete_keys(rows, rule.key)
@@ -166,18 +167,6 @@ class _Segment:
         self._seen.ascending &= not pc.any(pc.or_(falls, same)).as_py()
         self._note(_OUT_OF_ORDER, joined.slice(1).select(names[1:]), falls)
 
-    def _look_at_statistics(self, rows: pa.Table) -> None:
-        for name in self._columns.columns:
-            column = rows.column(name)
-            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
-            if column.null_count == len(column) or pa.types.is_binary(column.type):
-                continue
-            low, high = (pc.min_max(column)[end] for end in ("min", "max"))
-            if name in self._bounds:
-                ends = pa.concat_arrays([pa.repeat(b, 1) for b in (low, high, *self._bounds[name])])
-                low, high = (pc.min_max(ends)[end] for end in ("min", "max"))
-            self._bounds[name] = low, high
-
     def _note(self, what: str, rows: pa.Table, mask: pa.Array) -> None:
         """Count the rows in the mask, and keep the keys of the first few."""
         count = pc.sum(mask).as_py() or 0
@@ -202,31 +191,8 @@ class _Segment:
             examples = "; ".join(self._examples[problem])
             text = f"{what} has {count_text(count, 'row')} {problem}, for example {examples}"
             self._error(text + _CONSEQUENCES.get(problem, ""))
-        for statistics in segment.stats:
-            column = next(
-                (c for c in self._columns.columns.values() if c.id == statistics.column), None
-            )
-            if column is None:
-                continue
-            wrong = self._statistics_problem(column, statistics)
-            if wrong:
-                self._error(
-                    f"the statistics of column {column.name!r} of {what} {wrong}: scans with a "
-                    f"predicate may miss rows; {REWRITE}"
-                )
-
-    def _statistics_problem(self, column: Column, known: ColumnStats) -> str | None:
-        nulls = self._nulls.get(column.name, 0)
-        if nulls != known.nulls:
-            return f"say {known.nulls} nulls, and it has {nulls}"
-        if column.name not in self._bounds:
-            return None
-        low, high = (stats.encode(end, column.type) for end in self._bounds[column.name])
-        if known.min is not None and low is not None and low < known.min:  # type: ignore[operator]
-            return f"begin above its least value {_text(self._bounds[column.name][0])}"
-        if known.max is not None and high is not None and high > known.max:  # type: ignore[operator]
-            return f"end below its greatest value {_text(self._bounds[column.name][1])}"
-        return None
+        for name, wrong in self._statistics.problems(segment.stats):
+            self._error(f"the statistics of column {name!r} of {what} {wrong}: {MISSED}; {REWRITE}")
 
     def _error(self, message: str) -> None:
         segment = self._segment
@@ -244,13 +210,4 @@ def complete_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 def key_text(key: Sequence[str], values: Sequence[pa.Scalar]) -> str:
     """Return a key as text: id=7, day=2013-01-07."""
     named = zip(key, values, strict=True)
-    return ", ".join(f"{name}={_text(value):.60}" for name, value in named)
-
-
-def _text(value: pa.Scalar) -> str:
-    try:
-        return str(value.as_py())
-    except UnicodeDecodeError:
-        return ascii(value.as_buffer().to_pybytes())
-    except (OverflowError, ValueError):  # a time outside the range of Python's types
-        return str(value.value)
+    return ", ".join(f"{name}={text(value):.60}" for name, value in named)

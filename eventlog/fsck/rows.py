@@ -15,8 +15,9 @@ from eventlog import limits
 from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.model import stats
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Meta, Segment, Slice
+from eventlog.model.records import Column, ColumnStats, Meta, Segment, Slice
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading
@@ -26,8 +27,10 @@ from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
+_FLOATS = ("float32", "float64")
 _AHEAD_BYTES = 4 * 2**20  # of decoded rows, for each segment that is read
 REWRITE = "a compaction that merges these buckets writes them again"
+MISSED = "scans with a predicate may miss rows"
 WRONG_CHUNK = "with an event time outside of the chunk"
 WRONG_BUCKET = "with keys of other buckets"
 CONSEQUENCES = {
@@ -53,6 +56,66 @@ class Seen:
     refused: bool = False
 
 
+class Statistics:
+    """What an entry's statistics must say of rows that are read in parts (FORMAT.md R7.4).
+
+    Args:
+        columns: those that are looked at.
+    """
+
+    def __init__(self, columns: Iterable[Column]) -> None:
+        self._columns = {column.id: column for column in columns}
+        self._bounds: dict[int, tuple[pa.Scalar, pa.Scalar]] = {}
+        self._nulls = dict.fromkeys(self._columns, 0)
+        self._nan = set[int]()
+
+    def look_at(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take in some rows."""
+        for number, column in self._columns.items():
+            values = rows.column(column.name)
+            self._nulls[number] += values.null_count
+            if values.null_count == len(values) or column.type == "binary":
+                continue
+            if column.type in _FLOATS and pc.any(pc.is_nan(values)).as_py():
+                self._nan.add(number)
+            ends = pc.min_max(values)
+            if number in self._bounds:
+                both = ends["min"], ends["max"], *self._bounds[number]
+                ends = pc.min_max(pa.concat_arrays([pa.repeat(end, 1) for end in both]))
+            self._bounds[number] = ends["min"], ends["max"]
+
+    def problems(self, known: Iterable[ColumnStats]) -> Iterator[tuple[str, str]]:
+        """Yield the names of columns, and what is wrong with their statistics.
+
+        Args:
+            known: the statistics of an entry.
+        """
+        for one in known:
+            column = self._columns.get(one.column)
+            problem = column and self._problem(column, one)
+            if column is not None and problem:
+                yield column.name, problem
+
+    def _problem(self, column: Column, known: ColumnStats) -> str | None:
+        nulls = self._nulls[column.id]
+        if nulls != known.nulls:
+            return f"say {known.nulls} nulls, and it has {nulls}"
+        bounded = known.min is not None or known.max is not None
+        if bounded and column.id in self._nan:
+            return "have a bound, and it has a NaN, which counts as greater than every number"
+        if column.id not in self._bounds:
+            return None
+        least, greatest = self._bounds[column.id]
+        low, high = (stats.encode(end, column.type) for end in (least, greatest))
+        # A value without a code is beyond all that have one.
+        below = least.as_py() < 0 if low is None and column.id not in self._nan else False
+        if known.min is not None and (below if low is None else low < known.min):  # type: ignore[operator]
+            return f"begin above its least value {text(least)}"
+        if known.max is not None and (high is None or high > known.max):  # type: ignore[operator]
+            return f"end below its greatest value {text(greatest)}"
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class RowCheck:
     """What the check needs of a version.
@@ -61,11 +124,13 @@ class RowCheck:
         reading: reads the columns of the version's schema.
         rule: the merge rule; None without a key.
         time: the name of the event-time column.
+        columns: of the version's schema.
     """
 
     reading: Reading
     rule: MergeRule | None
     time: str
+    columns: Sequence[Column]
 
     @classmethod
     def of(cls, store: ObjectStore, version: int, meta: Meta) -> RowCheck | None:
@@ -79,14 +144,15 @@ class RowCheck:
         schema = to_arrow(meta.schema)
         reading = Reading(store, version, schema, schema, ahead_bytes=_AHEAD_BYTES)
         rule = stored_rule(meta.layout, meta.schema, meta.properties)
-        return cls(reading, rule, meta.layout.time_column)
+        return cls(reading, rule, meta.layout.time_column, meta.schema.columns)
 
     def problems(self, segment: Segment, *, places: bool = True) -> list[str]:
         """Read all rows of a segment, and return what is wrong with them.
 
         Args:
             segment: its entry.
-            places: also look for rows outside of the segment's time chunk and buckets.
+            places: also look for rows outside of the segment's time chunk and buckets, and at the
+                statistics of the columns by which these are found.
 
         Raises:
             Corrupt: readers refuse the segment.
@@ -94,8 +160,10 @@ class RowCheck:
             Unavailable: the store does not answer.
         """
         counts: dict[str, int] = {}
+        statistics = Statistics(self._described(segment, places=places))
         for rows in self._reading_of(segment).batches([segment]):
             self._count_nulls(rows, counts)
+            statistics.look_at(rows)
             if not places:
                 continue
             _count(WRONG_CHUNK, outside_chunk(rows.column(self.time), segment), counts)
@@ -106,7 +174,21 @@ class RowCheck:
         return [
             f"the segment has {count_text(count, 'row')} {fault}{CONSEQUENCES.get(fault, '')}"
             for fault, count in counts.items()
+        ] + [
+            f"the statistics of column {name!r} of the segment {wrong}: {MISSED}, until a "
+            "compaction rewrites it"
+            for name, wrong in statistics.problems(segment.stats)
         ]
+
+    def _described(self, segment: Segment, *, places: bool) -> Iterator[Column]:
+        """Yield the columns of which an entry has statistics that are to be looked at."""
+        elsewhere = {self.time}  # what `key_rows` looks at
+        if self.rule is not None:
+            elsewhere |= {*self.rule.key, self.rule.order or self.time}
+        known = {statistics.column for statistics in segment.stats}
+        for column in self.columns:
+            if column.id in known and (places or column.name not in elsewhere):
+                yield column
 
     def _reading_of(self, segment: Segment) -> Reading:
         if self.rule is None:
@@ -204,6 +286,16 @@ def buckets_within(rows: pa.Table, rule: MergeRule, place: Slice) -> pa.Array:
     """Return the buckets of rows, of those that the table had when their segment was written."""
     now = splits_of(place)
     return buckets_of(rows, rule.key, rule.buckets >> (rule.splits - now), now)
+
+
+def text(value: pa.Scalar) -> str:
+    """Return a value as text, whatever it is."""
+    try:
+        return str(value.as_py())
+    except UnicodeDecodeError:
+        return ascii(value.as_buffer().to_pybytes())
+    except (OverflowError, ValueError):  # a time outside the range of Python's types
+        return str(value.value)
 
 
 def damage_of(error: Corrupt) -> str:

@@ -1,5 +1,7 @@
 """Segments of other programs, odd in one way each: only errors of our own leave the public API."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from msgspec import UNSET
@@ -13,7 +15,7 @@ from eventlog.format.parts import describe
 from eventlog.fsck.check import fsck
 from eventlog.limits import WHOLE_BYTES
 from eventlog.model.actions import Restore
-from eventlog.model.records import Add, Schema, SetLayout, SetSchema, Slice, Tail
+from eventlog.model.records import Add, ColumnStats, Schema, SetLayout, SetSchema, Slice, Tail
 from eventlog.readers import changes, count, scan
 from eventlog.writers import append, delete, overwrite, upsert
 
@@ -365,6 +367,46 @@ def test_an_audit_with_checksums_reports_rows_in_wrong_places_and_nulls(options)
         "the segment has 3 rows without a value in column 'small', which is not nullable",
         "the segment has 2 rows with an event time outside of the chunk",
     ]
+
+
+ID, SMALL = (COLUMNS.get_field_index(name) + 1 for name in ("id", "small"))
+FALSE_STATISTICS = {
+    "begin above its least value 1": ("id", (ID, 2, 3, 0)),
+    "end below its greatest value 3": ("id", (ID, 1, 2, 0)),
+    "say 1 nulls, and it has 0": ("id", (ID, 1, 3, 1)),
+    "have a bound, and it has a NaN": ("small", (SMALL, 0, 2**62, 0)),
+}
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
+@pytest.mark.parametrize("problem", FALSE_STATISTICS)
+def test_an_audit_with_checksums_compares_statistics_with_the_rows(options, problem):
+    """Else a scan with a predicate leaves out rows, and nothing tells."""
+    table, (column, wrong) = table_of(**options), FALSE_STATISTICS[problem]
+    rows = rows_of([1, 2, 3], small=pa.array([1, 2, float("nan")], pa.float32()))
+    foreign(table, rows, stats=(ColumnStats(ID, 1, 3, 0), ColumnStats(SMALL, None, None, 0)))
+    assert not _findings(table)
+    foreign(table, rows, stats=(ColumnStats(*wrong),))
+    assert [found.severity for found in _findings(table)] == ["error"]
+    for more in [{}] if not options else [{}, {"keys": True}]:
+        [found] = _findings(table, **more)
+        assert f"the statistics of column '{column}'" in found.message
+        assert problem in found.message
+
+
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize(("least", "bounds"), [("1e30", (0, 5)), ("-1e30", (0, None))])
+def test_an_audit_with_checksums_compares_values_that_no_bound_can_have(least, bounds):
+    kind = pa.decimal128(38, 0)
+    table = table_of(schema=COLUMNS.append(pa.field("sum", kind)))
+    rows = rows_of().append_column("sum", pa.array([Decimal(least)] * 2, kind))
+    number = len(COLUMNS) + 1
+    foreign(table, rows, stats=(ColumnStats(number, None, None, 0),))
+    assert not _findings(table)
+    foreign(table, rows, stats=(ColumnStats(number, *bounds, 0),))
+    [found] = _findings(table)
+    assert "the statistics of column 'sum' of the segment" in found.message
 
 
 @pytest.mark.hazard("W6")

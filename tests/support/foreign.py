@@ -55,7 +55,7 @@ def stored(rows):
     return body.getvalue()
 
 
-def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None):
+def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, stats=()):
     """Commit a segment as another program may have written it.
 
     Args:
@@ -65,13 +65,14 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None):
         chunk: its time chunk.
         rows: the number of rows in its entry; the right number if None.
         tail: the object's tail in its entry.
+        stats: in its entry.
     """
     body = segment if isinstance(segment, bytes) else stored(segment)
     keyed = table.head().layout.keyed is not UNSET
     place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
     add = Add(
         table.clock.token(), chunk, table.head().version,
-        segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, (),
+        segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, stats,
         tail=tail, slice=place,
     )  # fmt: skip
     assert table.store.put_if_absent(keys.key_of(add), body)
