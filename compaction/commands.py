@@ -14,7 +14,7 @@ import msgspec
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, common
 from eventlog.compaction import compact_commands
-from eventlog.compaction.reclaim import Sums, VacuumReport, vacuum
+from eventlog.compaction.reclaim import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.quantities import size_text
@@ -138,5 +138,5 @@ def _show(report: VacuumReport) -> None:
     )
 
 
-def _sums(sums: Sums) -> tuple[str, str]:
+def _sums(sums: VacuumSums) -> tuple[str, str]:
     return terminal.count(sums.objects), size_text(sums.bytes)

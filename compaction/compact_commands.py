@@ -25,7 +25,7 @@ from eventlog.compaction.planner.planning import (
     plan,
     slices_of,
 )
-from eventlog.compaction.planner.scoring import Verdict
+from eventlog.compaction.planner.scoring import ChunkVerdict
 from eventlog.compaction.planner.slices import SliceVerdict, enough_buckets, verdicts
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
@@ -435,7 +435,7 @@ def _expected(task: Task, policy: Policy) -> str:
     return f"{least:,}+" if cut else f"{least:,}"
 
 
-def _show_verdict(verdict: Verdict, place: Place) -> None:
+def _show_verdict(verdict: ChunkVerdict, place: Place) -> None:
     if place.as_json:
         terminal.json_document(_verdict_json(verdict))
         return
@@ -459,7 +459,7 @@ def _show_verdict(verdict: Verdict, place: Place) -> None:
     )
 
 
-def _rewrite_text(v: Verdict) -> str | None:
+def _rewrite_text(v: ChunkVerdict) -> str | None:
     if v.act != "compact":
         return None
     return (
@@ -468,7 +468,7 @@ def _rewrite_text(v: Verdict) -> str | None:
     )
 
 
-def _bindings(v: Verdict) -> str:
+def _bindings(v: ChunkVerdict) -> str:
     sides: Iterable[tuple[str, bool]] = (("the chunk before", v.earlier), ("after", v.later))
     return " and ".join(name for name, bound in sides if bound)
 
@@ -484,7 +484,7 @@ def _state_text(state: ChunkState | None) -> str:
     return text
 
 
-def _verdict_json(verdict: Verdict | SliceVerdict) -> dict[str, Any]:
+def _verdict_json(verdict: ChunkVerdict | SliceVerdict) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(verdict)
     return values
 

@@ -21,7 +21,14 @@ from typing import Any
 
 from eventlog import Table
 from eventlog.cache import Cache
-from eventlog.compaction.aws.events import Message, Work, collapse, continuation, is_within, parse
+from eventlog.compaction.aws.events import (
+    LambdaWork,
+    Message,
+    collapse,
+    continuation,
+    is_within,
+    parse,
+)
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.settings import Settings
 from eventlog.compaction.aws.work import Budget, Context, Progress, compact, say
@@ -98,7 +105,7 @@ class Container:
             say(logging.ERROR, "message not understood", message=message.id, why=message.error)
         return {message.id for message in broken}
 
-    def _failed(self, work: Work, budget: Budget) -> bool:
+    def _failed(self, work: LambdaWork, budget: Budget) -> bool:
         """Do a piece of work. Return whether its messages must be delivered again."""
         if not is_within(work.table, self.settings.allowed):
             # Well-formed, but not allowed here: delivering it again would not change that.
@@ -119,7 +126,7 @@ class Container:
             return True
         return bool(progress.errors)
 
-    def _is_news(self, work: Work) -> bool:
+    def _is_news(self, work: LambdaWork) -> bool:
         """Return whether any of the commits added rows, by their headers.
 
         Commits of compaction itself, or of claims and properties, are ignored; otherwise each would
@@ -142,7 +149,7 @@ class Container:
         say(logging.INFO, "nothing to do", table=work.table, versions=work.versions)
         return False
 
-    def _compact(self, work: Work, budget: Budget) -> Progress:
+    def _compact(self, work: LambdaWork, budget: Budget) -> Progress:
         table = self._table(work.table)
         progress = compact(table, self.settings, budget, work.skip)
         if progress.settled:
@@ -150,7 +157,7 @@ class Container:
         say(logging.INFO, "table done", table=work.table, turn=work.turn, **progress.facts())
         return progress
 
-    def _resume(self, work: Work, progress: Progress) -> None:
+    def _resume(self, work: LambdaWork, progress: Progress) -> None:
         """Send a message that requests the rest of the work."""
         if self.settings.queue_url is None or work.turn >= MAX_TURNS:
             say(logging.WARNING, "left to the schedule", table=work.table, turn=work.turn)

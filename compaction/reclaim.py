@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Sums:
+class VacuumSums:
     """A number of objects and their bytes."""
 
     objects: int = 0
@@ -94,8 +94,8 @@ class VacuumReport:
     version: int
     fence: int
     horizon: int
-    gone: Mapping[str, Sums]
-    kept: Mapping[str, Sums]
+    gone: Mapping[str, VacuumSums]
+    kept: Mapping[str, VacuumSums]
 
 
 def vacuum(
@@ -290,7 +290,7 @@ class _Candidates:
 
     dropped: dict[str, Dropped] = field(default_factory=dict)
     waiting: list[Dropped] = field(default_factory=list)
-    young: Sums = field(default_factory=Sums)
+    young: VacuumSums = field(default_factory=VacuumSums)
 
 
 class _Sweep:
@@ -305,7 +305,7 @@ class _Sweep:
         self._absent = 0  # versions below it may be ones that this copy lacks, and should keep
         self._of_absent = set[str]()  # keys that are kept for those
         self._candidates = _Candidates()
-        self._gone: dict[str, Sums] = {"dropped": Sums(), "unnamed": Sums()}
+        self._gone: dict[str, VacuumSums] = {"dropped": VacuumSums(), "unnamed": VacuumSums()}
         self._said: Sweep | None = None  # the last vacuum's record
         self._last: Sweep | None = None  # None: there is no record, or it is lost
         self._found: dict[str, Dropped] = {}  # what was dropped, also of other roots
@@ -409,15 +409,15 @@ class _Sweep:
 
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""
-        kept: dict[str, Sums] = {}
+        kept: dict[str, VacuumSums] = {}
         for waiting in self._candidates.waiting:
             branch = self._of_branches.get(waiting.key)
             why = f"branch {branch!r}" if branch else sweep.reason(waiting, self._marks)
             if waiting.key in self._of_absent:
                 why = "versions that this copy lacks"
-            kept.setdefault(why, Sums()).add(waiting.bytes)
+            kept.setdefault(why, VacuumSums()).add(waiting.bytes)
         if self._candidates.young.objects:
-            staging = kept.setdefault("staging", Sums())
+            staging = kept.setdefault("staging", VacuumSums())
             staging.objects += self._candidates.young.objects
             staging.bytes += self._candidates.young.bytes
         return VacuumReport(

@@ -132,7 +132,7 @@ def decode(
     # Columns by index: names with dots are ambiguous in a Parquet file. Not with Arrow's dataset,
     # which decodes a whole row group however small the batches are.
     reader = _opened(source, footer).reader
-    portion = Portion([reader], rows, once)
+    portion = BatchSize([reader], rows, once)
     for batch in reader.iter_batches(
         portion.rows, row_groups=list(groups), column_indices=list(columns), use_threads=False
     ):
@@ -140,7 +140,7 @@ def decode(
         yield batch
 
 
-class Portion:
+class BatchSize:
     """How many rows are decoded next: as many as fit by what those before took.
 
     Attributes:

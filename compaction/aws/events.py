@@ -62,7 +62,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LambdaWork:
     """The combined asks of one batch for one table.
 
     Attributes:
@@ -91,7 +91,7 @@ def parse(event: Any) -> tuple[Message, ...]:
     return (_message(None, event),)
 
 
-def collapse(messages: Iterable[Message]) -> tuple[Work, ...]:
+def collapse(messages: Iterable[Message]) -> tuple[LambdaWork, ...]:
     """Return one piece of work per table, in the order in which the tables first occur."""
     asked: dict[str, list[tuple[str | None, Ask]]] = {}
     for message in messages:
@@ -313,11 +313,11 @@ def _is_path(folder: str) -> bool:
     return names.pop() == "" and not {"", ".", ".."} & set(names)
 
 
-def _work(table: str, named_asks: list[tuple[str | None, Ask]]) -> Work:
+def _work(table: str, named_asks: list[tuple[str | None, Ask]]) -> LambdaWork:
     asks = [ask for _, ask in named_asks]
     anyway = any(ask.version is None for ask in asks)
     versions = {ask.version for ask in asks if ask.version is not None}
-    return Work(
+    return LambdaWork(
         table=table,
         versions=() if anyway else tuple(sorted(versions)),
         turn=max(ask.turn for ask in asks),

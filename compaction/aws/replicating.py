@@ -29,7 +29,7 @@ from msgspec import Struct
 from eventlog import Table
 from eventlog.cache import Cache
 from eventlog.clock import SystemClock
-from eventlog.compaction.aws.events import Work, collapse, is_within, parse
+from eventlog.compaction.aws.events import LambdaWork, collapse, is_within, parse
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.work import Context, say
 from eventlog.errors import EventLogError, InvalidInput
@@ -42,7 +42,7 @@ MAX_OPEN = 64  # number of pairs of tables that a container keeps open
 logger = logging.getLogger(__name__)
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class ReplicatorSettings(Struct, frozen=True, kw_only=True):
     """The values of the environment variables; see the module.
 
     Attributes:
@@ -56,7 +56,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Settings:
+    def of(cls, environ: Mapping[str, str]) -> ReplicatorSettings:
         """Return the settings in an environment.
 
         Raises:
@@ -94,14 +94,14 @@ class Settings(Struct, frozen=True, kw_only=True):
         return None
 
 
-class Container:
+class ReplicatorContainer:
     """The state kept between invocations: settings, and followers with what they know.
 
     Args:
         settings: the settings of the function.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ReplicatorSettings) -> None:
         self.settings = settings
         self._followers: Cache[str, Follower] = Cache(MAX_OPEN)
         self._copied: dict[str, int] = {}  # table -> newest version of the copy
@@ -124,7 +124,7 @@ class Container:
             "batchItemFailures": [{"itemIdentifier": name} for name in sorted(map(str, failed))]
         }
 
-    def _follow(self, work: Work) -> bool:
+    def _follow(self, work: LambdaWork) -> bool:
         """Bring one copy up to date; return whether that succeeded."""
         if split_branches(work.table)[1]:
             return True  # a branch is no table of its own: it is published, or thrown away
@@ -159,7 +159,7 @@ class Container:
 class _Kept:
     """What a container of Lambda keeps between invocations."""
 
-    container: Container | None = None
+    container: ReplicatorContainer | None = None
 
 
 _kept = _Kept()
@@ -183,9 +183,9 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
             it.
     """
     write_lines("eventlog")
-    settings = Settings.of(os.environ)
+    settings = ReplicatorSettings.of(os.environ)
     if _kept.container is None or _kept.container.settings != settings:
-        _kept.container = Container(settings)
+        _kept.container = ReplicatorContainer(settings)
     return _kept.container.respond(event, context)
 
 

@@ -21,8 +21,8 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from eventlog import Table
-from eventlog.compaction.planner.planning import Known, Plan, known_of, plan
-from eventlog.compaction.planner.scoring import Verdict
+from eventlog.compaction.planner.planning import KnownChunks, Plan, known_of, plan
+from eventlog.compaction.planner.scoring import ChunkVerdict
 from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
@@ -92,7 +92,7 @@ def record(
         return None
 
 
-def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess | None:
+def noted(after: Plan, known: KnownChunks, results: Sequence[Result] = ()) -> Assess | None:
     """Return what to record, or None if the log has it already.
 
     Args:
@@ -120,7 +120,7 @@ def noted(after: Plan, known: Known, results: Sequence[Result] = ()) -> Assess |
 
 
 def states_after(
-    after: Plan, known: Known, results: Sequence[Result] = ()
+    after: Plan, known: KnownChunks, results: Sequence[Result] = ()
 ) -> dict[str, ChunkState]:
     """Return every chunk state to record, by name, without a limit. See `noted`."""
     by_chunk: dict[str, list[Result]] = {}
@@ -146,7 +146,7 @@ def states_after(
 
 
 def _state(
-    verdict: Verdict,
+    verdict: ChunkVerdict,
     old: ChunkState | None,
     ended: Sequence[Result],
     needed: Sequence[Segment],
@@ -171,13 +171,13 @@ def _state(
     return base
 
 
-def _is_kept(verdict: Verdict, old: ChunkState | None) -> bool:
+def _is_kept(verdict: ChunkVerdict, old: ChunkState | None) -> bool:
     """Return whether a chunk under a coarser segment keeps its record of being stable."""
     noted_stable = old is not None and old.state == "stable" and verdict.rule == "overlap"
     return noted_stable and old is not None and is_current(old, verdict.newest, verdict.segments)
 
 
-def _is_fixed(verdict: Verdict, ended: Sequence[Result], needed: Sequence[Segment]) -> bool:
+def _is_fixed(verdict: ChunkVerdict, ended: Sequence[Result], needed: Sequence[Segment]) -> bool:
     """Return whether another rewrite would only repeat what the tasks did.
 
     That is the case if nothing was added since they were planned, unless the chunk was cut into

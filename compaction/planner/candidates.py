@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.compaction.planner.scoring import Verdict, aged, worth
+from eventlog.compaction.planner.scoring import ChunkVerdict, aged, worth
 from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
@@ -34,7 +34,7 @@ from eventlog.quantities import count_text
 # name at most 10,000.
 MAX_INPUTS = 2000
 
-Scored = tuple[TargetChunk, Verdict]
+Scored = tuple[TargetChunk, ChunkVerdict]
 
 
 @dataclass(frozen=True, slots=True)

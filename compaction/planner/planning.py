@@ -30,7 +30,7 @@ from eventlog.compaction.planner.candidates import (
     stored_chunks,
     task_of,
 )
-from eventlog.compaction.planner.scoring import Verdict, score
+from eventlog.compaction.planner.scoring import ChunkVerdict, score
 from eventlog.compaction.planner.slices import SliceVerdict, merges, verdicts
 from eventlog.compaction.planner.spans import (
     Sums,
@@ -98,7 +98,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     granularity: Granularity
     policy: Policy
     since: int | None
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ChunkVerdict, ...]
     spans: int
     empty: int
     tasks: tuple[Task, ...]
@@ -106,7 +106,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     slices: tuple[SliceVerdict, ...] = ()
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class KnownChunks(Struct, frozen=True, kw_only=True):
     """What a plan needs of a table besides its segments.
 
     Attributes:
@@ -187,7 +187,7 @@ def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
 
 def explain(
     t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
-) -> Verdict:
+) -> ChunkVerdict:
     """Return the verdict on one chunk at a version, independent of the records of other chunks.
 
     Args:
@@ -268,9 +268,9 @@ def slices_of(snapshot: Snapshot, live: Iterable[Segment]) -> list[Run]:
     return [] if rule is None else readable(live, rule)
 
 
-def known_of(snapshot: Snapshot) -> Known:
+def known_of(snapshot: Snapshot) -> KnownChunks:
     """Return what a plan needs of a snapshot besides its segments."""
-    return Known(
+    return KnownChunks(
         table=snapshot.header.table,
         version=snapshot.version,
         granularity=snapshot.layout.granularity,
@@ -279,7 +279,7 @@ def known_of(snapshot: Snapshot) -> Known:
     )
 
 
-def judged(entries: pa.Table, known: Known, policy: Policy) -> list[Scored]:
+def judged(entries: pa.Table, known: KnownChunks, policy: Policy) -> list[Scored]:
     """Return the verdict on every chunk of `classified` entries, by start, the coarser first."""
     trusted = known.trusts(policy)
     stored = sums_by_chunk(entries)
@@ -289,7 +289,7 @@ def judged(entries: pa.Table, known: Known, policy: Policy) -> list[Scored]:
 
 
 def plan_entries(
-    entries: pa.Table, known: Known, policy: Policy, now_ms: int, *, since: int | None = None
+    entries: pa.Table, known: KnownChunks, policy: Policy, now_ms: int, *, since: int | None = None
 ) -> Plan:
     """Return the plan for live entries, which must include all segments of the examined chunks.
 
@@ -351,7 +351,7 @@ def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
 
 
 def renewed_entries(
-    task: Task, entries: pa.Table, known: Known, policy: Policy, now_ms: int
+    task: Task, entries: pa.Table, known: KnownChunks, policy: Policy, now_ms: int
 ) -> Task | None:
     """Return the same as `renewed`, from the live entries of the task's chunks."""
     entries = classified(entries, policy)
@@ -369,7 +369,7 @@ def renewed_entries(
 
 
 def _sorted_out(
-    scored: Sequence[Scored], known: Known, policy: Policy, now_ms: int
+    scored: Sequence[Scored], known: KnownChunks, policy: Policy, now_ms: int
 ) -> tuple[list[Scored], list[Scored], list[Skipped]]:
     """Return the chunks to compact now, the deferred ones, and the resting ones.
 
@@ -394,7 +394,7 @@ def _sorted_out(
     return fresh, deferred, resting
 
 
-def _is_deferred(verdict: Verdict) -> bool:
+def _is_deferred(verdict: ChunkVerdict) -> bool:
     state = verdict.state
     return (
         state is not None
@@ -413,7 +413,9 @@ def _skipped(left_out: Iterable[Draft], why: Why) -> list[Skipped]:
     return [Skipped(name, why) for name in names]
 
 
-def _changed(t: Table, snapshot: Snapshot, known: Known, policy: Policy) -> list[Interval] | None:
+def _changed(
+    t: Table, snapshot: Snapshot, known: KnownChunks, policy: Policy
+) -> list[Interval] | None:
     """Return the intervals whose chunks must be examined; None for all.
 
     They are the chunks that changed since the last analysis, and those with a record.

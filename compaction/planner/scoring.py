@@ -53,7 +53,7 @@ UNEVEN_SHARE = 1 / 8
 UNEVEN_TIMES = 8
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class ChunkVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one time chunk, with all numbers that the rules used.
 
     Attributes:
@@ -107,7 +107,7 @@ def score(
     state: ChunkState | None = None,
     *,
     trusted: bool = True,
-) -> Verdict:
+) -> ChunkVerdict:
     """Return the verdict on a chunk.
 
     Args:
@@ -131,7 +131,7 @@ def score(
     if rule == "granularity":
         saved = max(saved, 1)  # a query of one of the new chunks does not read the others
     compact = act == "compact"
-    verdict = Verdict(
+    verdict = ChunkVerdict(
         chunk=target.chunk.name,
         act=act,
         rule=rule,
@@ -246,17 +246,17 @@ def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule
     return "small"
 
 
-def _held(v: Verdict) -> str:
+def _held(v: ChunkVerdict) -> str:
     noun = "segment" if v.segments == 1 else "segments"
     return f"{v.segments:,} {noun} of {size_text(v.bytes)} in all"
 
 
-def _neighbours(v: Verdict) -> str:
+def _neighbours(v: ChunkVerdict) -> str:
     sides = [name for name, bound in (("before", v.earlier), ("after", v.later)) if bound]
     return f"chunk {' and the one '.join(sides)} it"
 
 
-def _rewrite(v: Verdict, policy: Policy) -> str:
+def _rewrite(v: ChunkVerdict, policy: Policy) -> str:
     return (
         f"rewriting {v.inputs:,} of {size_text(v.input_bytes)} into {v.outputs:,} or more"
         if v.rule == "granularity"
@@ -265,7 +265,7 @@ def _rewrite(v: Verdict, policy: Policy) -> str:
     ) + f" saves queries {v.saved:,}"
 
 
-_SENTENCES: dict[Rule, Callable[[Verdict, Policy], str]] = {
+_SENTENCES: dict[Rule, Callable[[ChunkVerdict, Policy], str]] = {
     "empty": lambda _v, _p: "no live rows",
     "rewritten": lambda v, _p: (
         f"{_held(v)}: a task under this policy made it so, and nothing has changed since"

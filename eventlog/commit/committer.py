@@ -18,7 +18,7 @@ from eventlog.commit import framing, publication
 from eventlog.commit.identity import Identity
 from eventlog.commit.protocol import carry
 from eventlog.commit.protocol import commands as c
-from eventlog.commit.protocol.memory import Memory, Outcome
+from eventlog.commit.protocol.memory import CommitOutcome, Memory
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -80,7 +80,7 @@ class Committer:
         self._locks = NamedLocks()
         self._intents: dict[str, Transaction | None] = {}  # by key; None: invalid
 
-    def create(self, transaction: Transaction, table_id: str) -> Outcome:
+    def create(self, transaction: Transaction, table_id: str) -> CommitOutcome:
         """Commit version 0.
 
         Args:
@@ -93,7 +93,7 @@ class Committer:
         """
         return self._drive(carry.create(self.memory, transaction, table_id))
 
-    def commit(self, transaction: Transaction, head: Snapshot) -> Outcome:
+    def commit(self, transaction: Transaction, head: Snapshot) -> CommitOutcome:
         """Carry the transaction to the head of the log.
 
         Args:
@@ -152,7 +152,7 @@ class Committer:
                 return self.identity.confirm()
             case c.NoteLogSeen():
                 return self.identity.seen()
-            case c.View(head, transactions):
+            case c.LoadView(head, transactions):
                 head = framing.on_own_keyframe(self._log, head)
                 return c.Viewed(*self._log.judged_on(head, transactions))
             case c.PutObjects(objects):
@@ -173,7 +173,7 @@ class Committer:
                 return self._log.snapshot(version)
             case c.TookEffect(stored, after, transaction_id):
                 return self._log.took_effect(stored.commit, after, transaction_id)
-            case c.Frame(head):
+            case c.WriteKeyFrame(head):
                 return framing.after(self._log, self._clock, head)
             case c.Publish(transaction, table_id):
                 return self._publish(transaction, table_id)
@@ -199,7 +199,7 @@ class Committer:
         except VersionNotFound:
             return None
 
-    def _publish(self, published: Transaction, table_id: str) -> c.Published | c.Refused:
+    def _publish(self, published: Transaction, table_id: str) -> c.IntentStored | c.Refused:
         key = keys.intent_key(published.until or 0, published.id)
         body = codec.encode_transaction(published, table_id)
         unclear: list[OutcomeUnknown] = []
@@ -220,7 +220,7 @@ class Committer:
                 raise unclear[-1] from None
             logger.warning("this handle will not publish any more transactions: %s", error)
             return c.Refused(error)
-        return c.Published(self._clock.elapsed_s() - started_s)
+        return c.IntentStored(self._clock.elapsed_s() - started_s)
 
     def _list(self, head: Snapshot) -> list[publication.Intent]:
         after, limit = publication.start_key(head), publication.most_listed(head)

@@ -31,7 +31,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class RebaseConflict:
     """The transaction can never take effect on top of this head."""
 
     reason: str
@@ -39,10 +39,10 @@ class Conflict:
 
 def rebase(
     transaction: Transaction,
-    head: fold.View,
+    head: fold.FoldView,
     time_ms: int,
     others: Sequence[Transaction] = (),
-) -> Ready | Done | Conflict:
+) -> Ready | Done | RebaseConflict:
     """Return the outcome of committing the transaction on top of `head`.
 
     Args:
@@ -60,14 +60,14 @@ def rebase(
     del candidates[transaction.id]
     effect = fold.judge([transaction, *candidates.values()], head, time_ms)
     if transaction.id in effect.void:
-        return Conflict(effect.void[transaction.id])
+        return RebaseConflict(effect.void[transaction.id])
     # against void-ones-taken-along
     accepted = (t for t in (transaction, *candidates.values()) if t.id in effect.accepted)
     return Ready(tuple(accepted), effect)
 
 
 def refusal(
-    transaction: Transaction, head: Header, meta: Meta, verdict: Conflict, table: str
+    transaction: Transaction, head: Header, meta: Meta, verdict: RebaseConflict, table: str
 ) -> CommitConflict | ClaimLost:
     """Return the error for a transaction that cannot be carried to the head.
 

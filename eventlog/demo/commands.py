@@ -21,7 +21,7 @@ def demo_(
     del storage_option, debug
     from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 
-    plan = demo.Plan(folder=local, every=_QUICK_DAYS if quick else 1)
+    plan = demo.DemoPlan(folder=local, every=_QUICK_DAYS if quick else 1)
     result = demo.run(plan, quiet=as_json)
     if as_json:
         terminal.json_document(result.facts())

@@ -26,7 +26,7 @@ from eventlog.clock import SystemClock
 from eventlog.compaction import Policy
 from eventlog.demo import flights, jobs, status
 from eventlog.demo.compaction import compact_beside
-from eventlog.demo.result import Result
+from eventlog.demo.result import DemoResult
 from eventlog.demo.screen import Screen
 from eventlog.errors import EventLogError
 from eventlog.readers import scan
@@ -47,7 +47,7 @@ _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """The settings of a run.
 
     Attributes:
@@ -63,7 +63,7 @@ class Plan:
     every: int = 1
 
 
-def run(wanted: Plan, *, quiet: bool = False) -> Result:
+def run(wanted: DemoPlan, *, quiet: bool = False) -> DemoResult:
     """Run the demo and return its result.
 
     Args:
@@ -90,12 +90,14 @@ def run(wanted: Plan, *, quiet: bool = False) -> Result:
 class _Demo:
     """One run: the table, and the steps in order."""
 
-    def __init__(self, wanted: Plan, uri: str, server: LocalServer | None, screen: Screen) -> None:
+    def __init__(
+        self, wanted: DemoPlan, uri: str, server: LocalServer | None, screen: Screen
+    ) -> None:
         self._wanted, self._server, self._screen = wanted, server, screen
         self._clock = SystemClock()
-        self._result = Result(uri)
+        self._result = DemoResult(uri)
 
-    def play(self, work: Path) -> Result:
+    def play(self, work: Path) -> DemoResult:
         screen, result = self._screen, self._result
         source = flights.load(self._wanted.every)
         result.expected = len(source)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from eventlog.clock import ManualClock
 from eventlog.compaction.planner.assessing import Result, noted
-from eventlog.compaction.planner.planning import Known, Plan, plan_entries
+from eventlog.compaction.planner.planning import KnownChunks, Plan, plan_entries
 from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.planner.scoring import aged
 from eventlog.compaction.policy import MIB, Policy
@@ -185,8 +185,8 @@ class _World:
             self.until[task.id] = (minute + minutes, task)
         return [(minute, task.priority) for task in launched]
 
-    def _known(self) -> Known:
-        return Known(
+    def _known(self) -> KnownChunks:
+        return KnownChunks(
             table="0" * 32,
             version=self.version,
             granularity="day",

@@ -10,7 +10,7 @@ from eventlog.demo.status import Status
 
 
 @dataclass(slots=True)
-class Result:
+class DemoResult:
     """The result of a run.
 
     Attributes:

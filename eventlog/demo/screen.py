@@ -13,7 +13,7 @@ from eventlog.store.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
     from eventlog.demo.compaction import Ongoing
-    from eventlog.demo.result import Result
+    from eventlog.demo.result import DemoResult
     from eventlog.demo.status import Status
 
 _KINDS = ("get", "put", "list", "head")
@@ -176,7 +176,7 @@ class Screen:
         header = [*(k.upper() for k in kinds), *(("read", "written") if requests else ()), "time"]
         self._table(("step", *header), rows, header)
 
-    def closing(self, uri: str, result: Result, *, kept: bool) -> None:
+    def closing(self, uri: str, result: DemoResult, *, kept: bool) -> None:
         """Show whether all rows were read back, and which commands to try next."""
         self._title("Is every row there, exactly once?")
         if result.exact:

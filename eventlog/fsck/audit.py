@@ -32,7 +32,7 @@ from eventlog.state.keyed.rule import stored_rule
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class AuditPast:
     """The state at an earlier version: the small state, and the live segments by id."""
 
     meta: Meta
@@ -40,7 +40,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AuditStep:
     """The result of the audit of one commit.
 
     Attributes:
@@ -81,7 +81,7 @@ class Audit:
 
     def __init__(
         self,
-        recall: Callable[[int], Past],
+        recall: Callable[[int], AuditPast],
         earlier: Callable[[int, Sequence[Add]], Mapping[str, Segment]],
     ) -> None:
         self._recall = recall
@@ -114,7 +114,7 @@ class Audit:
         """The live segments by id; changes with every step."""
         return self._live
 
-    def step(self, commit: Commit, commit_hash: str, delta: Delta) -> Step:
+    def step(self, commit: Commit, commit_hash: str, delta: Delta) -> AuditStep:
         """Fold the next commit.
 
         Args:
@@ -135,9 +135,11 @@ class Audit:
         for transaction in effect.taken:
             problems += self._check_restored(transaction)
         breaches = _breaches(effect.meta) if first else []
-        return Step(dict(effect.void), effect.drops, effect.adds, tuple(problems), tuple(breaches))
+        return AuditStep(
+            dict(effect.void), effect.drops, effect.adds, tuple(problems), tuple(breaches)
+        )
 
-    def resume(self, header: Header, commit_hash: str, past: Past) -> None:
+    def resume(self, header: Header, commit_hash: str, past: AuditPast) -> None:
         """Continue from the state that a version claims, after a commit that cannot be folded."""
         self._live = dict(past.live)
         self._state = fold.State(header, commit_hash, past.meta, self._live)
@@ -217,7 +219,7 @@ class Audit:
         assert state is not None  # noqa: S101 - called after a fold
         base = commit.header.keyframe
         try:
-            past = Past(Meta(), {}) if base is None else self._recall(base)
+            past = AuditPast(Meta(), {}) if base is None else self._recall(base)
         except (Corrupt, NotFound) as error:
             return [f"it starts from {_named(base)}, which cannot be resolved: {error.message}"]
         problems = _state_problems(past.meta, commit, state.meta)

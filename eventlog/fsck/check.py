@@ -33,7 +33,7 @@ from eventlog.fsck.key_rows import KeyColumns
 from eventlog.fsck.leftovers import PLACES, Waiting
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.rows import RowCheck, read_segments
-from eventlog.fsck.walk import Listed, Progress, Walk, list_log
+from eventlog.fsck.walk import LogListing, Progress, Walk, list_log
 from eventlog.log.log import Log
 from eventlog.model.records import Drop, Meta, Segment
 from eventlog.quantities import count_text
@@ -136,7 +136,7 @@ class _Run:
     def __init__(
         self,
         store: ObjectStore,
-        listed: Listed,
+        listed: LogListing,
         start: int | None,
         version: int | None,
         progress: Progress,
@@ -554,7 +554,7 @@ class _Run:
         return True
 
 
-def _listed(store: ObjectStore, links: Links) -> Listed:
+def _listed(store: ObjectStore, links: Links) -> LogListing:
     """Return the keys of the log.
 
     Raises:

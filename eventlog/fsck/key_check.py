@@ -21,7 +21,7 @@ from eventlog.fsck.findings import Findings
 from eventlog.fsck.key_rows import (
     EXAMPLES,
     KeyColumns,
-    Seen,
+    SeenKeys,
     check_segment,
     complete_keys,
     key_text,
@@ -93,7 +93,7 @@ class _KeyCheck:
         self._live = sorted(live.values(), key=lambda s: (s.chunk, applied(s)))
         self._unread = lost
         self._memory = memory_bytes
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenKeys] = {}
 
     def run(self, progress: _Progress) -> tuple[int, list[tuple[str, Segment]]]:
         damaged: list[tuple[str, Segment]] = []

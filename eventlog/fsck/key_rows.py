@@ -89,7 +89,7 @@ class KeyColumns:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenKeys:
     """What was seen of one segment.
 
     Attributes:
@@ -101,7 +101,7 @@ class Seen:
     ascending: bool = True
 
 
-def check_segment(columns: KeyColumns, segment: Segment, findings: Findings) -> Seen:
+def check_segment(columns: KeyColumns, segment: Segment, findings: Findings) -> SeenKeys:
     """Read the keys of a segment, and report what is wrong with them.
 
     Raises:
@@ -122,13 +122,13 @@ class _Segment:
         self._columns, self._segment, self._findings = columns, segment, findings
         self._place = slice_of(segment)
         self._key = columns.rule.key
-        self._seen = Seen()
+        self._seen = SeenKeys()
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[str]] = {}
         self._before: pa.Table | None = None  # the last row of what was read
         self._statistics = Statistics(columns.columns.values())
 
-    def seen(self) -> Seen:
+    def seen(self) -> SeenKeys:
         rule = self._columns.rule
         for rows in self._columns.read(self._segment):
             if not rows.num_rows:

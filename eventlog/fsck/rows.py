@@ -40,7 +40,7 @@ CONSEQUENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenRows:
     """What was seen of a segment whose object was read.
 
     Attributes:
@@ -216,7 +216,7 @@ def read_segments(
     store: ObjectStore,
     segments: Iterable[Segment],
     problems: Callable[[Segment], list[str]],
-) -> Iterator[Seen]:
+) -> Iterator[SeenRows]:
     """Read objects whole, and their rows.
 
     Several small ones are read at once. The rows of a large one, of which its reader decodes
@@ -231,23 +231,23 @@ def read_segments(
         Unavailable: the store does not answer.
     """
 
-    def hashed(segment: Segment) -> Seen:
+    def hashed(segment: Segment) -> SeenRows:
         try:
             digest = object_checksum(store, keys.key_of(segment), segment.bytes + 1)
         except (Corrupt, KeyNotFound):  # no file, or nothing: its size is reported
             digest = None
-        return Seen(segment, digest)
+        return SeenRows(segment, digest)
 
-    def rows_seen(segment: Segment) -> Seen:
+    def rows_seen(segment: Segment) -> SeenRows:
         try:
-            return Seen(segment, segment.checksum, problems(segment))
+            return SeenRows(segment, segment.checksum, problems(segment))
         except Corrupt as error:
             refusal = f"readers refuse the segment: {damage_of(error)}"
-            return Seen(segment, segment.checksum, [refusal], refused=True)
+            return SeenRows(segment, segment.checksum, [refusal], refused=True)
         except NotFound:
-            return Seen(segment, None)
+            return SeenRows(segment, None)
 
-    def small_seen(segment: Segment) -> Seen:
+    def small_seen(segment: Segment) -> SeenRows:
         seen = rows_seen(segment)  # which compares all bytes
         if not seen.refused:
             return seen

@@ -25,7 +25,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, first_key
-from eventlog.fsck.audit import Audit, Past
+from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.leftovers import UnnamedObjects, Waiting
 from eventlog.log import chain, resolve, spills
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
-class Listed:
+class LogListing:
     """The keys under `_log/`: the newest version, the key frames, and keys that are neither.
 
     `gaps` are the pairs of versions, the newer one first, between which commits are missing.
@@ -76,7 +76,7 @@ class BadLeaf:
 
 
 @dataclass(slots=True)
-class Frames:
+class KeyFrameAudit:
     """The state of the key frames.
 
     Attributes:
@@ -96,9 +96,9 @@ class Frames:
     leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
 
 
-def list_log(store: ObjectStore) -> Listed:
+def list_log(store: ObjectStore) -> LogListing:
     """Return the keys under `_log/`. The newest version of a branch is its fork or above it."""
-    listed, last = Listed(), -1
+    listed, last = LogListing(), -1
     listed.head = max((fork.version for fork in store.forks[:1]), default=-1)
     for row in store.list(keys.LOG_PREFIX):
         parsed = keys.parse_log_key(row.key)
@@ -135,7 +135,7 @@ class Walk:
     def __init__(
         self,
         store: ObjectStore,
-        listed: Listed,
+        listed: LogListing,
         findings: Findings,
         *,
         start: int | None = None,
@@ -156,7 +156,7 @@ class Walk:
         self.log = Log(store)  # with caches of its own
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
-        self.frames = Frames()
+        self.frames = KeyFrameAudit()
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
@@ -471,7 +471,7 @@ class Walk:
             return "the leaf has entries that are not in the folded state"
         return None
 
-    def _recall(self, version: int) -> Past:
+    def _recall(self, version: int) -> AuditPast:
         try:
             return _past(self.log.snapshot(version))
         except VersionNotReplicated:  # a replica starts above its key frame
@@ -479,7 +479,7 @@ class Walk:
             live = [*root.segments]
             for leaf in root.leaves:
                 live += segments.to_segments(self.log.leaf(leaf))
-            return Past(root.state, {segment.id: segment for segment in live})
+            return AuditPast(root.state, {segment.id: segment for segment in live})
 
     def _earlier(self, version: int, adds: Sequence[Add]) -> Mapping[str, Segment]:
         return self.log.snapshot(version).live([Drop(a.id, a.chunk, "") for a in adds])
@@ -497,6 +497,6 @@ def _between(every: range, gaps: Sequence[range]) -> Iterator[range]:
     yield range(start, every.stop)
 
 
-def _past(snapshot: Snapshot) -> Past:
+def _past(snapshot: Snapshot) -> AuditPast:
     live = segments.to_segments(snapshot.entries())
-    return Past(snapshot.meta, {segment.id: segment for segment in live})
+    return AuditPast(snapshot.meta, {segment.id: segment for segment in live})

@@ -21,7 +21,7 @@ LEAF_CACHE_BYTES = 64 * 2**20
 ROOT_CACHE = 4
 
 
-class Frames:
+class KeyFrameReader:
     """The key frames of one table. Safe to use from several threads.
 
     Args:

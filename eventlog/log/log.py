@@ -27,7 +27,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
-from eventlog.log.frames import Frames
+from eventlog.log.frames import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import (
     Action,
@@ -69,7 +69,7 @@ class Log:
         self.store = store
         self.table: str | None = None
         self._lock = Lock()
-        self._frames = Frames(store)
+        self._frames = KeyFrameReader(store)
         # By commit hash: the key frames that turned out to be unusable for the state after that
         # commit, and the same state over an older key frame.
         self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
@@ -587,7 +587,7 @@ class Log:
 
     def judged_on(
         self, head: Snapshot, transactions: Sequence[Transaction]
-    ) -> tuple[Snapshot, fold.View]:
+    ) -> tuple[Snapshot, fold.FoldView]:
         """Fetch what is needed to judge these transactions on `head`.
 
         Args:
@@ -655,15 +655,15 @@ class Log:
         return older if state.base is not None and state.base.version in versions else state
 
     def keyframe(self, version: int) -> KeyFrame:
-        """See `Frames.root`."""
+        """See `KeyFrameReader.root`."""
         return self._frames.root(version)
 
     def remember_root(self, root: KeyFrame) -> None:
-        """See `Frames.remember`."""
+        """See `KeyFrameReader.remember`."""
         self._frames.remember(root)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
-        """See `Frames.leaf`."""
+        """See `KeyFrameReader.leaf`."""
         return self._frames.leaf(leaf)
 
     def check_there(self, actions: Iterable[Action], version: int) -> None:

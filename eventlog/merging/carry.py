@@ -30,8 +30,8 @@ from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
-from eventlog.merging.history import Step
-from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.merging.history import AppliedStep
+from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
 from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter
 from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
 from eventlog.model.chunks import parse_chunk
@@ -64,7 +64,7 @@ _READS = 3  # of bytes that are not those that the log describes
 
 
 # Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
-_Why = Conflict | DataLoss | VersionVacuumed
+_Why = MergeConflict | DataLoss | VersionVacuumed
 
 
 class Opened(Protocol):
@@ -210,7 +210,7 @@ class _Overtaken(Exception):
         self.conflict = conflict
 
 
-def steps(log: Log, first: int, last: int) -> Iterator[Step]:
+def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
     """Yield what the commits of these versions did. One GET each, and their spills.
 
     Where some of the transactions of a commit are void, also what folding it needs.
@@ -240,9 +240,9 @@ class _Read:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._steps: list[Step] = []  # of consecutive versions
+        self._steps: list[AppliedStep] = []  # of consecutive versions
 
-    def steps(self, first: int, last: int) -> list[Step]:
+    def steps(self, first: int, last: int) -> list[AppliedStep]:
         """Return what the commits of these versions did. One GET for each that is new.
 
         Raises:
@@ -413,7 +413,7 @@ class Carrier:
             self._unite(union, origin, why)
         self._looked = self._from.version
 
-    def _has_all(self, planned: Sequence[Carried], todo: Sequence[Step]) -> bool:
+    def _has_all(self, planned: Sequence[Carried], todo: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end are there; copy these first.
 
         Those that the source has dropped may be gone, if what dropped them cannot be carried.
@@ -507,13 +507,18 @@ class Carrier:
                 ties=self._ties,
                 renamed=lambda name, why: self._moved(name, head.version, why),
             ).united()
-        except Conflict as found:
-            if isinstance(why, Conflict):
+        except MergeConflict as found:
+            if isinstance(why, MergeConflict):
                 raise self._refusal(_told(why, found)) from None
             raise why from None
 
     def _side(
-        self, of: Opened, head: Snapshot, done: Sequence[Step], chunks: Sequence[str], seen: int
+        self,
+        of: Opened,
+        head: Snapshot,
+        done: Sequence[AppliedStep],
+        chunks: Sequence[str],
+        seen: int,
     ) -> Side:
         names = set(chunks)
         live = head.segments(chunks=chunks) if chunks else ()
@@ -524,7 +529,7 @@ class Carrier:
             head.commit_hash,
             head.meta,
             [act for step in done for act in step.acts],
-            history.Known(done),
+            history.KnownCommits(done),
             seen,
             {s.id: s for s in live if s.chunk in names},  # larger ones overlap them
             lambda entry: _is_there(of, keys.key_of(entry)),
@@ -562,13 +567,13 @@ class Carrier:
         if origin not in marks:
             return _Mark(origin, None, self._common)
         # The target has merged a log that shares the first of them: the name is another one.
-        known = history.Known(self._here.steps(self._common + 1, head.version))
+        known = history.KnownCommits(self._here.steps(self._common + 1, head.version))
         for step in self._there.steps(self._common + 1, self._from.version):
             if not known.names(step.commit) and step.commit not in marks:
                 return _Mark(step.commit, None, self._common)
         return _Mark(origin, None, self._from.version)
 
-    def _pair(self, head: Snapshot, origin: str, mark: _Mark, todo: Sequence[Step]) -> Pair:
+    def _pair(self, head: Snapshot, origin: str, mark: _Mark, todo: Sequence[AppliedStep]) -> Pair:
         own = {
             name
             for name, m in origins_of(self._from.meta).items()
@@ -599,16 +604,16 @@ class Carrier:
         )
 
     def _planned(
-        self, pair: Pair, head: Snapshot, todo: Sequence[Step]
-    ) -> tuple[list[Carried], Conflict | None]:
+        self, pair: Pair, head: Snapshot, todo: Sequence[AppliedStep]
+    ) -> tuple[list[Carried], MergeConflict | None]:
         """Return what to commit for these versions of the source, up to a conflict."""
-        past: Past | None = None
+        past: Divergence | None = None
         while True:
             planner = self._planner(pair, head, todo, past)
             try:
                 made, conflict = _decided(planner, todo)
             except PastNeeded:
-                past = Past(
+                past = Divergence(
                     self._there.steps(self._common + 1, todo[0].version - 1),
                     self._here.steps(self._common + 1, head.version),
                     todo,
@@ -620,7 +625,7 @@ class Carrier:
             return made, conflict
 
     def _planner(
-        self, pair: Pair, head: Snapshot, todo: Sequence[Step], past: Past | None
+        self, pair: Pair, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None
     ) -> Planner:
         if self._ties is None:
             return Planner(pair, head.meta, self._live(head, todo, past), past)
@@ -643,7 +648,9 @@ class Carrier:
         name = f"{segment_id} {why} after {version}"
         return self._again.setdefault(name, again(self._target.clock.token(), segment_id))
 
-    def _live(self, head: Snapshot, todo: Sequence[Step], past: Past | None) -> Collection[str]:
+    def _live(
+        self, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None
+    ) -> Collection[str]:
         """Return which of the segments in question the target has live."""
         asked: dict[str, str] = {}
         for act in (act for step in todo for act in step.acts):
@@ -809,7 +816,7 @@ class Carrier:
         self._done.commits += 1
         self._done.transactions += carried.transactions
 
-    def _refusal(self, conflict: Conflict) -> CommitConflict:
+    def _refusal(self, conflict: MergeConflict) -> CommitConflict:
         ours = "" if conflict.ours is None else f" (version {conflict.ours})"
         carried = "a part before it is merged" if self._done.commits else "nothing was committed"
         return CommitConflict(
@@ -902,25 +909,27 @@ class Carrier:
         )
 
 
-def _decided(planner: Planner, todo: Sequence[Step]) -> tuple[list[Carried], Conflict | None]:
+def _decided(
+    planner: Planner, todo: Sequence[AppliedStep]
+) -> tuple[list[Carried], MergeConflict | None]:
     """Return what to commit for these commits of the source, up to a conflict."""
     made: list[Carried] = []
-    conflict: Conflict | None = None
+    conflict: MergeConflict | None = None
     try:
         for step in todo:
             carried = planner.carry(step)
             if carried is not None:
                 made.append(carried)
-    except Conflict as found:
+    except MergeConflict as found:
         conflict = found
     try:
         rest = planner.rest()
-    except Conflict as found:  # without the rest, what was made would come in the wrong order
+    except MergeConflict as found:  # without the rest, what was made would come in the wrong order
         return [], found
     return [*made, *(c for c in (rest,) if c is not None)], conflict
 
 
-def _told(replayed: Conflict, united: Conflict) -> Conflict:
+def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     """Return the conflict to tell of the two: of the commits, if it names what was done."""
     return replayed if replayed.ours is not None and not united.lasting else united
 

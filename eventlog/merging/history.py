@@ -185,7 +185,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AppliedStep:
     """One commit.
 
     Attributes:
@@ -217,14 +217,14 @@ def union(some: Runs, others: Runs) -> Runs:
     return tuple(found)
 
 
-class Known:
+class KnownCommits:
     """Which transactions a log has, by the hashes of the commits that they were first committed in.
 
     Args:
         steps: the commits of the log since it and another one parted.
     """
 
-    def __init__(self, steps: Iterable[Step]) -> None:
+    def __init__(self, steps: Iterable[AppliedStep]) -> None:
         self._commits: set[str] = set()
         for step in steps:
             self._commits.add(step.commit)
@@ -317,7 +317,7 @@ def maybe_none(commit: Commit) -> bool:
     return bool(commit.transactions) and not commit.header.changes.transactions
 
 
-def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Step:
+def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> AppliedStep:
     """Return what a commit did.
 
     Args:
@@ -326,7 +326,7 @@ def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction
         transactions: those that took effect, none spilled.
     """
     acts = tuple(_acts(commit, commit_hash, transactions))
-    return Step(commit.header.version, commit_hash, acts, commit.header.prev)
+    return AppliedStep(commit.header.version, commit_hash, acts, commit.header.prev)
 
 
 def _acts(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Iterator[Act]:

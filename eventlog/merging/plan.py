@@ -15,8 +15,8 @@ import msgspec
 
 from eventlog.merging import history
 from eventlog.merging.columns import joined, translated
-from eventlog.merging.history import Act, Step
-from eventlog.merging.rows import Differs, Rows
+from eventlog.merging.history import Act, AppliedStep
+from eventlog.merging.rows import Differs, RowGroups
 from eventlog.merging.settings import (
     Decision,
     SettingChange,
@@ -43,7 +43,7 @@ from eventlog.quantities import count_text
 from eventlog.state.keyed.rule import keyed_of
 
 
-class Conflict(Exception):
+class MergeConflict(Exception):
     """What the source did cannot be carried; has the reason.
 
     Attributes:
@@ -67,7 +67,7 @@ class PastNeeded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Divergence:
     """What both logs did since they parted.
 
     Attributes:
@@ -77,9 +77,9 @@ class Past:
         seen: the target's version up to which the source has everything, after all of these.
     """
 
-    source: Sequence[Step]
-    target: Sequence[Step]
-    later: Sequence[Step]
+    source: Sequence[AppliedStep]
+    target: Sequence[AppliedStep]
+    later: Sequence[AppliedStep]
     seen: int
 
 
@@ -206,21 +206,23 @@ class Planner:
         declined: how many rewrites of a version it does without, since the rows are the same.
     """
 
-    def __init__(self, pair: Pair, meta: Meta, live: Collection[str], past: Past | None) -> None:
+    def __init__(
+        self, pair: Pair, meta: Meta, live: Collection[str], past: Divergence | None
+    ) -> None:
         self.skipped: dict[int, int] = {}
         self.declined: dict[int, int] = {}
         self._pair, self._meta, self._live = pair, meta, set(live)
         self._past = past
         self._unit: Act | None = None  # the target's own, where it did the same
-        self._rows: Rows | None = None
+        self._rows: RowGroups | None = None
         self._units = history.Units(())  # what the target has
         self._decisions: dict[str, Decision] = {}
-        self._has: history.Known | None = None  # of all logs
+        self._has: history.KnownCommits | None = None  # of all logs
         self._alone_acts: list[Act] = []  # of the target, and not of the source
         self._alone_ids: set[str] = set()
         if past is not None:
-            self._has, theirs = history.Known(past.target), history.Known(past.source)
-            self._rows = Rows(past.source, past.target, self._has, theirs)
+            self._has, theirs = history.KnownCommits(past.target), history.KnownCommits(past.source)
+            self._rows = RowGroups(past.source, past.target, self._has, theirs)
             acts = [act for step in past.target for act in step.acts]
             self._units = history.Units(acts)
             self._alone_acts = [act for act in acts if not theirs.has(act)]
@@ -228,7 +230,7 @@ class Planner:
             self._decisions = self._decide(past)
         self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
 
-    def carry(self, step: Step) -> Carried | None:
+    def carry(self, step: AppliedStep) -> Carried | None:
         """Return what is to be committed for a commit of the source; None if nothing is.
 
         Raises:
@@ -264,7 +266,7 @@ class Planner:
             # against rows-before-a-unit-kept
             gone = self._rows.remaining(act, self._unit, self._live)
         except Differs as differs:
-            raise Conflict(
+            raise MergeConflict(
                 f"it drops rows by a unit of work that both did, and the target {differs.reason}",
                 act.version,
                 differs.version,
@@ -285,7 +287,7 @@ class Planner:
         if self._has_it(act):
             return False
         if act.is_state:
-            raise Conflict("it made two logs one by their states", act.version)
+            raise MergeConflict("it made two logs one by their states", act.version)
         return not self._is_done(act)
 
     def _has_it(self, act: Act) -> bool:
@@ -303,7 +305,7 @@ class Planner:
         else:
             part |= self._has.has_part(act)
         if part:  # against rest-of-several-transactions-left-out
-            raise Conflict(
+            raise MergeConflict(
                 "it carries several transactions of another log, and the target has some of them",
                 act.version,
             )
@@ -323,7 +325,7 @@ class Planner:
             return False
         done = shared[-1]
         if act.unit is None:
-            raise Conflict(
+            raise MergeConflict(
                 "it carries several transactions of another log, and the target has done one of "
                 "them itself",
                 act.version,
@@ -337,12 +339,12 @@ class Planner:
     def _act(self, act: Act) -> Carried | None:
         """Return what is to be committed for one transaction, and note it."""
         if act.resets:  # against units-forgotten-elsewhere-skipped
-            raise Conflict(
+            raise MergeConflict(
                 "it restores a version and lets units of work be loaded again", act.version
             )
         if act.restores and (ours := self._own_write()) is not None:
             # What it brings back or drops the target may have rewritten with rows of its own.
-            raise Conflict(
+            raise MergeConflict(
                 "it restores a version, and the target has taken writes of its own",
                 act.version,
                 ours.version,
@@ -403,7 +405,7 @@ class Planner:
             more = self._rows.counterpart(act, missing, self._live)
         except Differs as differs:
             dropped = count_text(len(act.drops), "segment")
-            raise Conflict(
+            raise MergeConflict(
                 f"it drops {dropped}, and the target {differs.reason}",
                 act.version,
                 differs.version,
@@ -449,7 +451,7 @@ class Planner:
         assert self._meta.schema is not None  # noqa: S101 - every table has one
         schema = joined(action.schema, self._meta.schema)
         if isinstance(schema, str):
-            raise Conflict(f"it has {schema}", version)
+            raise MergeConflict(f"it has {schema}", version)
         if schema is self._meta.schema:
             return None
         self._meta = msgspec.structs.replace(self._meta, schema=schema)
@@ -470,9 +472,12 @@ class Planner:
         self._meta = with_settings(self._meta, made)
         return actions_for(made)
 
-    def _decide(self, past: Past) -> dict[str, Decision]:
+    def _decide(self, past: Divergence) -> dict[str, Decision]:
         """Return whose value counts of each setting that both sides changed."""
-        known, theirs = history.Known(past.target), history.Known((*past.source, *past.later))
+        known, theirs = (
+            history.KnownCommits(past.target),
+            history.KnownCommits((*past.source, *past.later)),
+        )
         later = (act for step in past.later for act in step.acts)
         ours = (act for step in past.target for act in step.acts if act.version > past.seen)
         return decisions(
@@ -486,7 +491,7 @@ class Planner:
         """Return the value that the target has after a change of the source."""
         decision = self._decisions[change.name]
         if decision.choice == "conflict":
-            raise Conflict(
+            raise MergeConflict(
                 f"it sets {change.what} to {change.new!r}, and the target has set it to {now!r}",
                 change.version,
                 decision.against,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from eventlog.merging.history import Act, Known, Step
+from eventlog.merging.history import Act, AppliedStep, KnownCommits
 
 
 class Differs(Exception):
@@ -26,7 +26,7 @@ class Differs(Exception):
         self.version = version
 
 
-class Rows:
+class RowGroups:
     """The groups of two logs, and what the source has live.
 
     Args:
@@ -41,10 +41,10 @@ class Rows:
 
     def __init__(
         self,
-        source: Sequence[Step],
-        target: Sequence[Step],
-        ours: Known,
-        theirs: Known,
+        source: Sequence[AppliedStep],
+        target: Sequence[AppliedStep],
+        ours: KnownCommits,
+        theirs: KnownCommits,
     ) -> None:
         self.chunks: dict[str, str] = {}
         self._parent: dict[str, str] = {}

@@ -22,7 +22,7 @@ from eventlog.merging.history import (
     CHOSEN,
     PURE,
     Act,
-    Known,
+    KnownCommits,
     Runs,
     Units,
     chunks_of,
@@ -31,7 +31,7 @@ from eventlog.merging.history import (
     old_rows,
     union,
 )
-from eventlog.merging.plan import Carried, Conflict
+from eventlog.merging.plan import Carried, MergeConflict
 from eventlog.merging.settings import SettingChange, actions_for, settings_of, value_of
 from eventlog.merging.upserts import Ties
 from eventlog.model.chunks import parse_chunk
@@ -91,7 +91,7 @@ class Side:
     commit: str
     meta: Meta
     acts: Sequence[Act]
-    has: Known
+    has: KnownCommits
     seen: int
     live: Mapping[str, Segment]
     is_there: Callable[[Segment], bool]
@@ -273,7 +273,7 @@ class Uniter:
             self._leave(self._source, self._target, chunks, theirs)
         else:
             first = ", ".join(sorted(chunks)[:_SHOWN])
-            raise Conflict(
+            raise MergeConflict(
                 f"both changed rows of {first} in ways that exclude each other",
                 min(theirs.versions, default=self._source.version),
                 min(ours.versions, default=None),
@@ -431,7 +431,7 @@ class Uniter:
         schema = joined(self._source.schema, self._target.schema)
         if isinstance(schema, str):
             acts = [a for a in self._theirs if _of(a, SetSchema)]
-            raise Conflict(
+            raise MergeConflict(
                 f"it has {schema}",
                 acts[-1].version if acts else self._source.version,
                 lasting=True,
@@ -468,7 +468,7 @@ class Uniter:
             return True
         what = change.what
         if self._take is None:
-            raise Conflict(
+            raise MergeConflict(
                 f"it sets {what} to {change.new!r}, and the target has set it to {change.old!r}",
                 theirs[-1].version,
                 ours[-1].version,

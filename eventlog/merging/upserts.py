@@ -19,8 +19,8 @@ import msgspec
 from eventlog.format import keys
 from eventlog.merging.columns import translated
 from eventlog.merging.doubles import Doubles
-from eventlog.merging.history import Act, Known, Step, Units, chunks_of, old_rows
-from eventlog.merging.plan import Carried, Conflict, Pair, Past, PastNeeded, Planner
+from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
+from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
 from eventlog.model.records import Meta, Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
 from eventlog.state.keyed.rule import MergeRule
@@ -59,7 +59,7 @@ class KeyedPlanner(Planner):
         pair: Pair,
         meta: Meta,
         chunks: Mapping[str, Sequence[Segment]],
-        past: Past | None,
+        past: Divergence | None,
         *,
         ties: Ties,
         renamed: Callable[[str], str],
@@ -98,20 +98,20 @@ class KeyedPlanner(Planner):
         self._last = Carried(pair.common, "")
         self._steps = [] if past is None else list(past.source)  # what the source did, so far
 
-    def carry(self, step: Step) -> Carried | None:
+    def carry(self, step: AppliedStep) -> Carried | None:
         """See `Planner.carry`."""
         before, self._last = self._last, Carried(step.version, step.commit)
         self._steps.append(step)
         try:
             carried = super().carry(step)
-        except Conflict:
+        except MergeConflict:
             self._last = before
             raise
         self._note(step)
         self._came += carried.adds if carried is not None else ()
         return carried
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: AppliedStep) -> None:
         """Note what the source did."""
         for act in step.acts:
             for drop in act.drops:
@@ -148,7 +148,7 @@ class KeyedPlanner(Planner):
                 did = "was made one with a third log by their states"
                 if not act.is_state:
                     did = "has restored a version"
-                raise Conflict(
+                raise MergeConflict(
                     f"the target {did}, and rows of that would be repeated out of their places",
                     self._last.version,
                     act.version,
@@ -168,7 +168,7 @@ class KeyedPlanner(Planner):
         found = doubles.broken(target, self._came) or doubles.broken(source, ())
         if found is not None:  # against rows-carried-above-a-unit
             row, unit = found
-            raise Conflict(
+            raise MergeConflict(
                 f"both did the unit of work of version {unit.act.version}, and rows of "
                 f"version {row.act.version} that one of them had before it would lie above it",
                 self._last.version,
@@ -189,7 +189,7 @@ class KeyedPlanner(Planner):
                 if not done.shared(act):
                     yield act
                 elif act.unit is None:
-                    raise Conflict(
+                    raise MergeConflict(
                         "the target has carried several transactions at once, of which the source "
                         "has done one itself",
                         self._last.version,
@@ -202,13 +202,15 @@ class KeyedPlanner(Planner):
         if carried is not None and carried.commit in self._pair.ours:
             self._seen = max(self._seen, carried.version)
         elif self._unit is None and self._ties != "none" and act.adds:
-            raise Conflict(
+            raise MergeConflict(
                 "both have merged the same transactions of a third log, and in a keyed table their "
                 "order would differ: merge each other log into one of the two only",
                 act.version,
             )
         if act.is_state and act.adds and self._repeats:
-            raise Conflict("it made two logs one by their states, in their places", act.version)
+            raise MergeConflict(
+                "it made two logs one by their states, in their places", act.version
+            )
         mine = act.adds if self._unit is None else self._unit.adds
         for segment in mine:
             there = (s.id for s in act.adds if s.chunk == segment.chunk)
@@ -269,14 +271,14 @@ class KeyedPlanner(Planner):
             self._count(self.declined, act, 1)
             return None
         if act.restores:
-            raise Conflict(
+            raise MergeConflict(
                 "it restores a version, and the target has other segments of a keyed table",
                 act.version,
             )
         self._check_above(act, self._steps)
         self._check_repeated(act)
         if any(s.id in self._ours for s in act.adds):
-            raise Conflict("it adds rows that the target has from another log", act.version)
+            raise MergeConflict("it adds rows that the target has from another log", act.version)
         changes = self._changes(act)
         drops, seen = self._overwritten(act)
         if self._ties == "refuse":
@@ -306,7 +308,7 @@ class KeyedPlanner(Planner):
             still=frozenset(s.chunk for s in adds) if guarded else frozenset(),
         )
 
-    def _check_above(self, act: Act, steps: Sequence[Step]) -> None:
+    def _check_above(self, act: Act, steps: Sequence[AppliedStep]) -> None:
         """Refuse an overwrite whose rows lie below others that were committed before it.
 
         What is carried is committed as new rows, which lie above all that was there.
@@ -320,7 +322,7 @@ class KeyedPlanner(Planner):
         others = (s for a in since if not a.merges_slices for s in a.adds)
         # against overwritten-rows-carried-above
         if seen < self._pair.common or any(meet(s, o) for o in others for s in act.adds):
-            raise Conflict(
+            raise MergeConflict(
                 f"it overwrites rows as of version {seen}, below others that arrived since then in "
                 "the same buckets, and would lie above them where it is carried: read the newest "
                 "version there, and overwrite again",
@@ -341,7 +343,7 @@ class KeyedPlanner(Planner):
         # against repeated-unit-taken-for-a-new-one
         theirs = [a for a in acts if not (self._has_already(a) or self._units.shared(a))]
         ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
-        known, done = Known(self._steps), Units(acts)
+        known, done = KnownCommits(self._steps), Units(acts)
         alone = [
             a
             for a in self._alone_acts
@@ -349,7 +351,7 @@ class KeyedPlanner(Planner):
         ]
         # against repeated-rows-taken-for-new-ones
         if ours and (old_rows((act,), theirs) or old_rows(ours, alone)):
-            raise Conflict(
+            raise MergeConflict(
                 "rows that both had are repeated above those of another log, and what was done "
                 "to them since would lie below them",
                 act.version,
@@ -365,7 +367,7 @@ class KeyedPlanner(Planner):
             for segment in ours.adds:
                 # against orders-that-differ
                 if any(meet(segment, other) for other in act.adds):
-                    raise Conflict(
+                    raise MergeConflict(
                         f"both wrote rows of the same buckets of chunk {segment.chunk}, and the "
                         "merge rule depends on their order: only `last`, `partial`, and "
                         "`aggregate` by sum, count, min and max can be merged then",
@@ -415,7 +417,7 @@ class KeyedPlanner(Planner):
         for ours in (act for act in unseen if act.restores and not act.is_state):
             # against restored-rows-dropped-by-a-carried-overwrite
             if not chunks.isdisjoint(chunks_of((ours,))):
-                raise Conflict(
+                raise MergeConflict(
                     "it overwrites rows, and the target has restored a version of these chunks",
                     act.version,
                     ours.version,
@@ -431,7 +433,7 @@ class KeyedPlanner(Planner):
         parts = self._parts(entry)
         seen = {self._loses(name, entry, act) for name in parts}
         if len(seen) > 1 or None in seen:
-            raise Conflict(
+            raise MergeConflict(
                 f"it overwrites chunk {entry.chunk}, of which one of the two has merged rows that "
                 "it drops with others",
                 act.version,
@@ -483,7 +485,7 @@ class KeyedPlanner(Planner):
         forms = self._arrived.get(self._firsts.of(entry.id), ())
         kept = {self._keeps(name, gone) for name in forms}
         if None in kept:
-            raise Conflict(
+            raise MergeConflict(
                 f"it overwrites chunk {entry.chunk}, of which it has merged rows that it drops "
                 "with others",
                 act.version,
@@ -514,5 +516,5 @@ def _fresh(entry: Segment) -> Segment:
     return msgspec.structs.replace(entry, slice=new)
 
 
-def _segments(steps: Sequence[Step]) -> Iterator[Segment]:
+def _segments(steps: Sequence[AppliedStep]) -> Iterator[Segment]:
     return (segment for step in steps for act in step.acts for segment in act.adds)

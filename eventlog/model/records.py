@@ -89,7 +89,6 @@ __all__ = [
     "Assess",
     "Attach",
     "Break",
-    "Changes",
     "ChunkChange",
     "ChunkState",
     "Claim",
@@ -98,6 +97,7 @@ __all__ = [
     "ColumnStats",
     "ColumnType",
     "Commit",
+    "CommitChanges",
     "Correction",
     "Count",
     "DeltaRecord",
@@ -210,7 +210,7 @@ class Totals(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Count = 0
 
 
-class Changes(Struct, frozen=True, forbid_unknown_fields=True):
+class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
     """What a commit changed, for histories. `rows` and `bytes` are net and may be negative."""
 
     operation: str
@@ -236,7 +236,7 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
     keyframe: Int | None
     totals: Totals
     state_hash: str
-    changes: Changes
+    changes: CommitChanges
 
 
 class AppMark(Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,8 +21,8 @@ from eventlog.model.records import (
     MERGED_FEATURE,
     SPLIT_FEATURE,
     Add,
-    Changes,
     Commit,
+    CommitChanges,
     Drop,
     Header,
     Meta,
@@ -41,7 +41,7 @@ from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.state.small import claims, rules, timing
 
 
-class View(Protocol):
+class FoldView(Protocol):
     """What the fold needs from the state before a commit. `State` and `judging.Known` are views."""
 
     @property
@@ -113,30 +113,30 @@ class State:
 
     @property
     def version(self) -> int:
-        """See `View.version`."""
+        """See `FoldView.version`."""
         return self.header.version
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
-        """See `View.live`."""
+        """See `FoldView.live`."""
         return {d.id: self.segments[d.id] for d in drops if d.id in self.segments}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
-        """See `View.arrived`."""
+        """See `FoldView.arrived`."""
         arrivals = (
             s for s in self.segments.values() if s.version > after and _overlaps(s, start, end)
         )
         return next(arrivals, None)
 
     def present(self, adds: Sequence[Add]) -> set[str]:
-        """See `View.present`."""
+        """See `FoldView.present`."""
         return {a.id for a in adds if a.id in self.segments}
 
     def hash_sum(self) -> str:
-        """See `View.hash_sum`."""
+        """See `FoldView.hash_sum`."""
         return segments_sum(self.header, self.meta)
 
     def chunk(self, name: str) -> Sequence[Segment]:
-        """See `View.chunk`."""
+        """See `FoldView.chunk`."""
         return [s for s in self.segments.values() if s.chunk == name]
 
 
@@ -148,22 +148,22 @@ class NoState:
     meta: Meta = field(default_factory=Meta)
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:  # noqa: ARG002
-        """See `View.live`."""
+        """See `FoldView.live`."""
         return {}
 
     def arrived(self, start: int, end: int, after: int) -> None:
-        """See `View.arrived`."""
+        """See `FoldView.arrived`."""
 
     def present(self, adds: Sequence[Add]) -> set[str]:  # noqa: ARG002
-        """See `View.present`."""
+        """See `FoldView.present`."""
         return set()
 
     def hash_sum(self) -> str:
-        """See `View.hash_sum`."""
+        """See `FoldView.hash_sum`."""
         return codec.hex_hash(0)
 
     def chunk(self, name: str) -> Sequence[Segment]:  # noqa: ARG002
-        """See `View.chunk`."""
+        """See `FoldView.chunk`."""
         return []
 
 
@@ -177,7 +177,7 @@ def segments_sum(header: Header, meta: Meta) -> str:
     return codec.hex_hash(codec.parse_hash(header.state_hash) - codec.meta_hash(meta))
 
 
-def judge(transactions: Iterable[Transaction], view: View, time_ms: int) -> Effect:
+def judge(transactions: Iterable[Transaction], view: FoldView, time_ms: int) -> Effect:
     """Return the effect of the transactions, in order, as the commit after `view`.
 
     Args:
@@ -207,7 +207,7 @@ def effect_of(state: State | None, commit: Commit) -> Effect:
         Corrupt: the commit does not follow `state`, or its header differs from the fold's result.
     """
     check_follows(state, commit.header)
-    view: View = NoState() if state is None else state
+    view: FoldView = NoState() if state is None else state
     effect = judge(commit.transactions, view, commit.header.time)
     if state is not None:
         timing.check_time(state.header, commit.header, effect.meta)
@@ -285,14 +285,14 @@ def features(meta: Meta) -> tuple[str, ...]:
     return tuple(feature for feature, needed in held.items() if needed)
 
 
-def changes(transactions: Sequence[Transaction], effect: Effect) -> Changes:
+def changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:
     """Return the header's summary of what a commit changed.
 
     The operation and the writer are those of the first accepted transaction, or of the first one
     where none was accepted.
     """
     first = next(iter(effect.taken), transactions[0])  # against named-after-a-void-one
-    return Changes(
+    return CommitChanges(
         operation=first.operation,
         writer=first.writer,
         transactions=len(effect.accepted),
@@ -327,7 +327,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
     )
 
 
-def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Effect | str:
+def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -> Effect | str:
     """Return `so_far` extended by the transaction's effect, or the reason why it is void."""
     if txn.id in so_far.accepted:  # against same-id-twice-in-a-commit
         return "the commit contains this transaction twice"
@@ -351,7 +351,7 @@ def _judge_one(txn: Transaction, view: View, so_far: Effect, time_ms: int) -> Ef
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
 
 
-def _live_chunk(name: str, view: View, so_far: Effect) -> list[Segment]:
+def _live_chunk(name: str, view: FoldView, so_far: Effect) -> list[Segment]:
     """Return the live segments of a chunk after the transactions before."""
     gone = {s.id for s in so_far.drops}
     live = [*view.chunk(name), *(s for s in so_far.adds if s.chunk == name)]
@@ -382,7 +382,7 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
     return meta
 
 
-def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
+def _unmet(txn: Transaction, meta: Meta, view: FoldView) -> str | None:
     """Return why the precondition of an add or an `unchanged` fails, if one does."""
     restored = any(isinstance(a, Restore) and isinstance(a.origin, UnsetType) for a in txn.actions)
     for action in txn.actions:
@@ -396,7 +396,7 @@ def _unmet(txn: Transaction, meta: Meta, view: View) -> str | None:
     return None
 
 
-def _moved(txn: Transaction, view: View, so_far: Effect) -> str | None:
+def _moved(txn: Transaction, view: FoldView, so_far: Effect) -> str | None:
     """Return a reason if the live segments are not those that the transaction requires."""
     wanted = {action.hash_sum for action in txn.actions if isinstance(action, SameSegments)}
     if wanted and (so_far.adds or so_far.drops or wanted != {view.hash_sum()}):
@@ -412,7 +412,7 @@ def _arrived(arrival: Segment | None) -> str | None:
     )
 
 
-def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
+def _added_before(added: list[Add], view: FoldView, so_far: Effect) -> str | None:
     """Return why the adds would make a segment live twice, if they would."""
     seen = {s.id for s in so_far.adds}
     for add in added:
@@ -424,7 +424,7 @@ def _added_before(added: list[Add], view: View, so_far: Effect) -> str | None:
     return f"segment {min(present)} is already live" if present else None
 
 
-def _judge_drops(drops: list[Drop], view: View, so_far: Effect) -> list[Segment] | str:
+def _judge_drops(drops: list[Drop], view: FoldView, so_far: Effect) -> list[Segment] | str:
     """Return the entries of the dropped segments, or why the transaction is void."""
     if not drops:
         return []

@@ -35,7 +35,7 @@ from eventlog.state.version import VersionState
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownState:
     """A `fold.View` of what was looked up for given transactions.
 
     Asking it about anything else is a programming error and raises LookupError.
@@ -114,7 +114,7 @@ class Judging:
                 wanted.update(leaf.sha256 for leaf in state.leaves(chunk.start, chunk.end))
         return state.leaves(keep=lambda leaf: leaf.sha256 in wanted) if wanted else []
 
-    def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> Known:
+    def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> KnownState:
         """Return the view."""
         judged = self._judged(state)
         actions = [action for txn in judged for action in txn.actions]
@@ -125,7 +125,7 @@ class Judging:
         }
         known |= state.find((drop.id for drop in self._sought(judged, state)), leaves)
         compared = any(isinstance(action, SameSegments) for action in actions)
-        return Known(
+        return KnownState(
             version=state.version,
             meta=state.meta,
             hashes=state.hash_sum() if compared else None,

@@ -114,7 +114,7 @@ class ScanPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScanQuestion:
     """The question of what a scan must read; its answer is a plan. Made by `question`.
 
     Attributes:
@@ -250,7 +250,7 @@ def question(
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     chunks: Chunks | None = None,
-) -> Scan:
+) -> ScanQuestion:
     """Return the question of what a scan must read.
 
     Args:
@@ -272,7 +272,7 @@ def question(
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
     rule = stored_rule(state.layout, stored, state.meta.properties)
-    return Scan(schema, table_schema, row_filter, spans, start, end, time_column, rule=rule)
+    return ScanQuestion(schema, table_schema, row_filter, spans, start, end, time_column, rule=rule)
 
 
 def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Schema) -> pa.Schema:

@@ -87,7 +87,7 @@ def question(
     columns: Sequence[str] | None,
     where: Where | None,
     overflow: str = "error",
-) -> scan.Scan:
+) -> scan.ScanQuestion:
     """Return which columns and rows are wanted, by the schema of a version.
 
     Args:
@@ -117,7 +117,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
     end: int,
     versions: Iterable[Appends],
     at: Callable[[int], Snapshot],
-    asked: scan.Scan,
+    asked: scan.ScanQuestion,
     clock: Sequence[Correction],
 ) -> ChangePlan:
     """Return what must be read to tell the changes after `start` up to `end`.
@@ -154,7 +154,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
 
 
 def plan_of_snapshot(
-    snapshot: Snapshot, asked: scan.Scan, clock: Sequence[Correction]
+    snapshot: Snapshot, asked: scan.ScanQuestion, clock: Sequence[Correction]
 ) -> ChangePlan:
     """Return what must be read to tell all rows of a version, as rows that it inserted.
 
@@ -175,7 +175,7 @@ def plan_of_snapshot(
 def plan_of_segments(
     snapshot: Snapshot,
     segments: Sequence[Segment],
-    asked: scan.Scan,
+    asked: scan.ScanQuestion,
     clock: Sequence[Correction],
 ) -> ChangePlan:
     """Return the same of some segments of a table without a key.
@@ -190,7 +190,7 @@ def plan_of_segments(
 
 
 def _appeared(
-    snapshot: Snapshot, step: Step, asked: scan.Scan, clock: Sequence[Correction]
+    snapshot: Snapshot, step: Step, asked: scan.ScanQuestion, clock: Sequence[Correction]
 ) -> ChangePlan:
     return ChangePlan(
         start=snapshot.version,
@@ -218,7 +218,7 @@ class _Planner:
 
     base: int
     at: Callable[[int], Snapshot]
-    question: scan.Scan
+    question: scan.ScanQuestion
     waiting: list[Segment] = field(default_factory=list)
     found: list[Step] = field(default_factory=list)
 

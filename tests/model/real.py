@@ -148,7 +148,7 @@ def to_state(state: rules.State) -> fold.State:
         None,
         words.Totals(),
         HASH,
-        words.Changes("append", "w", 1, 0, 0, 0, 0),
+        words.CommitChanges("append", "w", 1, 0, 0, 0, 0),
     )
     return fold.State(header, HASH, meta, {hex_id(e.seg): segment(e) for e in state.live})
 

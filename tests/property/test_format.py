@@ -24,13 +24,13 @@ from eventlog.model.records import (
     Assess,
     Attach,
     Break,
-    Changes,
     ChunkChange,
     ChunkState,
     Claim,
     Column,
     ColumnStats,
     Commit,
+    CommitChanges,
     DeltaRecord,
     Detach,
     Drop,
@@ -226,7 +226,7 @@ def headers(draw):
         keyframe=draw(st.none() | st.integers(0, version - 1)) if version else None,
         totals=draw(totals),
         state_hash=draw(hex64),
-        changes=draw(st.builds(Changes, texts, texts, counts, counts, counts, ints, ints)),
+        changes=draw(st.builds(CommitChanges, texts, texts, counts, counts, counts, ints, ints)),
     )
 
 

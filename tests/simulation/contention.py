@@ -216,10 +216,10 @@ class Writer:
             case c.Publish():
                 started = self.world.now
                 yield from self._request(command)
-                return c.Published(self.world.now - started)
+                return c.IntentStored(self.world.now - started)
             case (
                 c.PutSlot() | c.ReadSlot() | c.ListIntents() | c.Newest() | c.ReadIntents()
-                | c.At() | c.PutObjects() | c.Frame()
+                | c.At() | c.PutObjects() | c.WriteKeyFrame()
             ):  # fmt: skip
                 return (yield from self._request(command))
         return self._now(command)
@@ -232,7 +232,7 @@ class Writer:
 
     def _request(self, command):
         """A request, or several in sequence; those of `ReadIntents` run in parallel."""
-        idle = isinstance(command, c.Frame | c.PutObjects | c.ReadIntents)
+        idle = isinstance(command, c.WriteKeyFrame | c.PutObjects | c.ReadIntents)
         if not idle:
             yield self.world.half()
         before = self._requests()

@@ -2,8 +2,8 @@
 
 from support.builders import HASH, SCHEMA
 
-from eventlog.merging.history import Act, Step
-from eventlog.merging.plan import Pair, Past, Planner
+from eventlog.merging.history import Act, AppliedStep
+from eventlog.merging.plan import Divergence, Pair, Planner
 from eventlog.model import schema
 from eventlog.model.records import (
     App,
@@ -56,7 +56,7 @@ class Log:
         )
         self.live = (self.live - {drop.id for drop in gone}) | {segment.id for segment in made}
         self.steps.append(
-            Step(version, commit, (Act(version, commit, transaction, made, gone),), None)
+            AppliedStep(version, commit, (Act(version, commit, transaction, made, gone),), None)
         )
         return self.steps[-1].acts[0]
 
@@ -87,4 +87,4 @@ def planner(source, target, *, apps=None):
         "memory://source", "memory://target", 0, source.steps[0].commit, own,
         source.meta.schema, source.meta,
     )  # fmt: skip
-    return Planner(pair, meta, target.live, Past((), target.steps, source.steps, -1))
+    return Planner(pair, meta, target.live, Divergence((), target.steps, source.steps, -1))

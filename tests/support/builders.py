@@ -127,7 +127,7 @@ def check_sound(store: ObjectStore) -> Table:
     return table
 
 
-def view_of(table: Table, *transactions: Transaction) -> fold.View:
+def view_of(table: Table, *transactions: Transaction) -> fold.FoldView:
     """What judging the transactions on the table's head takes."""
     return table.log.judged_on(table.head(), transactions)[1]
 

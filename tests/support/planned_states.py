@@ -1,7 +1,7 @@
 """States of made-up segments, one key frame leaf for each chunk, for tests of what a scan reads."""
 
 from eventlog.format import segments
-from eventlog.model.records import Changes, Header, KeyFrame, Layout, Meta, Totals
+from eventlog.model.records import CommitChanges, Header, KeyFrame, Layout, Meta, Totals
 from eventlog.state import keyframe, scan
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
@@ -41,7 +41,7 @@ class Planned:
         )  # fmt: skip
         header = Header(
             **common, min_writer=1, prev=HASH, time=0, keyframe=VERSION, totals=self.totals,
-            state_hash=HASH, changes=Changes("", "", 0, 0, 0, 0, 0),
+            state_hash=HASH, changes=CommitChanges("", "", 0, 0, 0, 0, 0),
         )  # fmt: skip
         self.state = VersionState(header, HASH, meta, root, Delta())
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 
 from eventlog.compaction.planner.assessing import Result, noted
-from eventlog.compaction.planner.planning import Known, Plan, plan_entries, renewed_entries
+from eventlog.compaction.planner.planning import KnownChunks, Plan, plan_entries, renewed_entries
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.format import segments
@@ -35,8 +35,8 @@ class PlannedTable:
         self.version += 1
         return [self._add(chunk, size, rows, n) for n, size in enumerate(sizes)]
 
-    def known(self) -> Known:
-        return Known(
+    def known(self) -> KnownChunks:
+        return KnownChunks(
             table=TABLE,
             version=self.version,
             granularity=self.granularity,

@@ -278,6 +278,19 @@ def word_findings(sources: Sources) -> list[str]:
     ]
 
 
+def class_findings(sources: Sources) -> list[str]:
+    """Find the public classes that share a name: one word means one thing."""
+    first: dict[str, str] = {}
+    found = []
+    for module, source in sources.items():
+        for node in parsed(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                other = first.setdefault(node.name, module)
+                if other != module:
+                    found.append(f"{module}.{node.name} has the name of a class in {other}")
+    return found
+
+
 def public_names(module: str, source: str) -> Iterator[str]:
     """Yield the dotted public names."""
     for name, node in public_definitions(module, source):
@@ -324,4 +337,5 @@ CODE_CHECKS: list[Check] = [
     docstring_findings,
     size_findings,
     word_findings,
+    class_findings,
 ]

@@ -13,6 +13,7 @@ from tidy.checks import (
     ROOT,
     Sources,
     call_findings,
+    class_findings,
     docstring_findings,
     layer_findings,
     owner_findings,
@@ -98,6 +99,12 @@ PLANTED = [
         "eventlog.compaction.run",
         "def f():\n    import pyspark.sql",
         "run:2 imports pyspark",
+    ),
+    (
+        class_findings,
+        "eventlog.query.attic",
+        '"""New."""\n\nclass Table:\n    """Another one."""',
+        "attic.Table has the name of a class in eventlog.table.table",
     ),
     (
         purity_findings,

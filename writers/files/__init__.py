@@ -23,10 +23,10 @@ from eventlog.state.keyed.rule import OP, MergeRule
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition
-from eventlog.writers.files.sources import FORMATS, STDIN, Opened, Source
+from eventlog.writers.files.sources import FORMATS, STDIN, InputFile, OpenInput
 from eventlog.writers.files.texts import is_text
 
-__all__ = ["FORMATS", "STDIN", "Rows", "counted", "exactly", "open_rows"]
+__all__ = ["FORMATS", "STDIN", "FileRows", "counted", "exactly", "open_rows"]
 
 _BATCH_ROWS = 64 * 1024
 _SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
@@ -35,7 +35,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FileRows:
     """A stream of rows, and their number if the files' metadata has it."""
 
     reader: pa.RecordBatchReader
@@ -62,7 +62,7 @@ def open_rows(
     nulls: Sequence[str] = (),
     complete: MergeRule | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Rows:
+) -> FileRows:
     """Return the rows of all files, in the order given.
 
     Headers and footers are checked before the first row is read, one file at a time. Rows are read
@@ -91,14 +91,14 @@ def open_rows(
         if sys.stdin is None:
             raise InvalidInput("standard input is closed: there is nothing to read")
         kind = file_format or "arrow"
-        sources = [Source("standard input", kind, Partition(), stream=sys.stdin.buffer)]
+        sources = [InputFile("standard input", kind, Partition(), stream=sys.stdin.buffer)]
     else:
         sources = find_files(files, wanted, file_format)
     if nulls and any(source.kind != "csv" for source in sources):
         raise InvalidInput("--null is for CSV only: other formats have their own null")
     if len(sources) == 1:
         part = _open(sources[0], table)
-        return Rows(_reader(part.schema, _batches(sources[0], part)), part.rows)
+        return FileRows(_reader(part.schema, _batches(sources[0], part)), part.rows)
     return _several(sources, table)
 
 
@@ -134,11 +134,11 @@ def exactly(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def _several(sources: Sequence[Source], table: _Target) -> Rows:
+def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
     """Return the rows of several files, after checking the columns of each."""
     schemas, total = [], 0
     if not sources:  # a folder of empty files only, whose writer had finished
-        return Rows(_reader(table.wanted, iter(())), 0)
+        return FileRows(_reader(table.wanted, iter(())), 0)
     for source in sources:
         part = _open(source, table)
         part.close()
@@ -157,10 +157,10 @@ def _several(sources: Sequence[Source], table: _Target) -> Rows:
                 for piece in pieces(batch):
                     yield _aligned(source, piece, schema)
 
-    return Rows(_reader(schema, batches()), None if total < 0 else total)
+    return FileRows(_reader(schema, batches()), None if total < 0 else total)
 
 
-def _open(source: Source, table: _Target) -> Opened:
+def _open(source: InputFile, table: _Target) -> OpenInput:
     """Open one file and check its columns, including those in its path."""
     with source.errors_named():
         if source.kind == "csv":
@@ -191,7 +191,7 @@ def _open(source: Source, table: _Target) -> Opened:
 
 
 def _deletes(
-    part: Opened, source: Source, rule: MergeRule | None, lacking: Sequence[str]
+    part: OpenInput, source: InputFile, rule: MergeRule | None, lacking: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that lacks columns: all of them must be deletes."""
     for batch in part.batches:
@@ -200,7 +200,7 @@ def _deletes(
         yield batch
 
 
-def _batches(source: Source, part: Opened) -> Iterator[pa.RecordBatch]:
+def _batches(source: InputFile, part: OpenInput) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file in batches of a moderate size."""
     rows = 0
     with source.errors_named():
@@ -217,7 +217,7 @@ def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
 
 def _common_schema(
-    sources: Sequence[Source], schemas: Sequence[pa.Schema], table: _Target
+    sources: Sequence[InputFile], schemas: Sequence[pa.Schema], table: _Target
 ) -> pa.Schema:
     """Return the columns that any file has, with the table's types where the files differ."""
     fields = []
@@ -242,7 +242,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def _aligned(source: Source, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _aligned(source: InputFile, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with exactly these columns; columns that the file lacks are null."""
     columns = []
     for field in schema:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventlog.writers.files.sources import Opened, Source, check_alone
+from eventlog.writers.files.sources import InputFile, OpenInput, check_alone
 
 _FILE_MAGIC = b"ARROW1"
 
 
-def open_arrow(source: Source) -> Opened:
+def open_arrow(source: InputFile) -> OpenInput:
     """Open Arrow IPC in its file or its stream form.
 
     Raises:
@@ -36,10 +36,10 @@ def open_arrow(source: Source) -> Opened:
     except pa.ArrowException as error:
         stream.close()
         raise ValueError(f"it is not an Arrow IPC stream: {error}") from None
-    return Opened(reader.schema, _stream_batches(reader, stream), close=stream.close)
+    return OpenInput(reader.schema, _stream_batches(reader, stream), close=stream.close)
 
 
-def _open_file(source: Source) -> Opened:
+def _open_file(source: InputFile) -> OpenInput:
     # Not memory-mapped: the file may change before its rows are encoded.
     file = pa.OSFile(os.fsencode(source.path))
     try:
@@ -47,7 +47,7 @@ def _open_file(source: Source) -> Opened:
         check_alone(source.path, _FILE_MAGIC)
         # Older releases of Arrow count rows by reading them.
         rows = reader.count_rows() if hasattr(reader, "count_rows") else None
-        return Opened(reader.schema, _file_batches(reader, file), rows, file.close)
+        return OpenInput(reader.schema, _file_batches(reader, file), rows, file.close)
     except BaseException:
         file.close()
         raise

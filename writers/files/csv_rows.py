@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from eventlog.writers.files.sources import Opened, Source
+from eventlog.writers.files.sources import InputFile, OpenInput
 from eventlog.writers.files.texts import Misfit, parse, short_fractions
 
 # Of what Arrow parses at once, and of a row, with its line end: Arrow reads some rows of up to two
@@ -35,8 +35,8 @@ _OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
 
 
 def open_csv(
-    source: Source, wanted: pa.Schema, time_column: str, nulls: Sequence[str] = ()
-) -> Opened:
+    source: InputFile, wanted: pa.Schema, time_column: str, nulls: Sequence[str] = ()
+) -> OpenInput:
     """Open a CSV file. Its event times stay text, which the append parses.
 
     Raises:
@@ -59,11 +59,11 @@ def open_csv(
         raise ValueError(f"its header has {', '.join(map(repr, twice))} twice")
     kinds = {f.name: pa.string() if f.name == time_column else f.type for f in wanted}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
-    return Opened(schema, _batches(reader, checked, schema, time_column), close=checked.close)
+    return OpenInput(schema, _batches(reader, checked, schema, time_column), close=checked.close)
 
 
 def _reader(
-    source: Source, wanted: pa.Schema, nulls: Sequence[str], *, empty_lines: bool = False
+    source: InputFile, wanted: pa.Schema, nulls: Sequence[str], *, empty_lines: bool = False
 ) -> tuple[_Checked, pa_csv.CSVStreamingReader]:
     """Return the file and Arrow's reader of strings, which separates null from empty strings."""
     parse_options = pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not empty_lines)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 from eventlog.writers.files.partitions import Partition, parse_parts
-from eventlog.writers.files.sources import CODECS, FORMATS, Source
+from eventlog.writers.files.sources import CODECS, FORMATS, InputFile
 
 _BY_SUFFIX = {
     "parquet": "parquet",
@@ -53,7 +53,7 @@ class _DataFile:
     size: int
 
 
-def find_files(files: Sequence[str], wanted: pa.Schema, file_format: str | None) -> list[Source]:
+def find_files(files: Sequence[str], wanted: pa.Schema, file_format: str | None) -> list[InputFile]:
     """Return the data files, those of a folder in the order of their names.
 
     Args:
@@ -70,7 +70,7 @@ def find_files(files: Sequence[str], wanted: pa.Schema, file_format: str | None)
         if len(files) > 1 or file_format is None:
             raise InvalidInput(f"{pipes[0]} is a pipe: give no other file, and give its --format")
         stream = Path(pipes[0]).open("rb")  # noqa: SIM115 - read while the rows are
-        return [Source(pipes[0], file_format, Partition(), stream=stream)]
+        return [InputFile(pipes[0], file_format, Partition(), stream=stream)]
     listed = [part for file in files for part in _below(file)]
     _check_once(listed)
     sources = _sources(listed, wanted, file_format)
@@ -147,13 +147,13 @@ def _check_once(listed: Sequence[_DataFile]) -> None:
 
 def _sources(
     listed: Sequence[_DataFile], wanted: pa.Schema, file_format: str | None
-) -> list[Source]:
+) -> list[InputFile]:
     sources, first = [], None
     for part in listed:
         kind, codec = _format_of(part, file_format)
         if codec and kind in ("parquet", "arrow"):
             raise InvalidInput(f"{part.path} is compressed as a whole: decompress it first")
-        source = Source(part.path, kind, _partition(part, wanted), codec)
+        source = InputFile(part.path, kind, _partition(part, wanted), codec)
         first = first or source
         if kind != first.kind:
             raise InvalidInput(
@@ -201,7 +201,7 @@ def _partition(part: _DataFile, wanted: pa.Schema) -> Partition:
     return parse_parts(named)
 
 
-def _check_same_columns(sources: Sequence[Source]) -> None:
+def _check_same_columns(sources: Sequence[InputFile]) -> None:
     """Refuse a folder where only some paths name a column: it would be null for the others."""
     first = sources[0]
     for source in sources:
@@ -212,7 +212,7 @@ def _check_same_columns(sources: Sequence[Source]) -> None:
             )
 
 
-def _is_without_rows(source: Source, part: _DataFile) -> bool:
+def _is_without_rows(source: InputFile, part: _DataFile) -> bool:
     """Return whether a text file is empty and may be skipped because its writer had finished.
 
     Raises:
@@ -228,6 +228,6 @@ def _is_without_rows(source: Source, part: _DataFile) -> bool:
     raise source.refused("it is empty: its writer may have failed")
 
 
-def _is_empty_inside(source: Source) -> bool:
+def _is_empty_inside(source: InputFile) -> bool:
     with source.errors_named(), source.open() as content:
         return not content.read(1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from eventlog.state.keyed.rule import DELETE, OP
 from eventlog.writers.files.json_values import Rounded, to_array
-from eventlog.writers.files.sources import Opened, Source
+from eventlog.writers.files.sources import InputFile, OpenInput
 from eventlog.writers.files.texts import Misfit, short_fractions
 
 _BLOCK_BYTES = 2**20
@@ -33,8 +33,8 @@ _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
 def open_json(
-    source: Source, wanted: pa.Schema, time_column: str, needed: Sequence[str] = ()
-) -> Opened:
+    source: InputFile, wanted: pa.Schema, time_column: str, needed: Sequence[str] = ()
+) -> OpenInput:
     """Open a file of JSON lines. Its event times stay text, which the append parses.
 
     Nothing is read before the first batch.
@@ -46,10 +46,10 @@ def open_json(
         needed: the fields that an object must have, perhaps as null, unless it is a delete.
     """
     schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])
-    return Opened(schema, _batches(source, _Lines(schema, time_column, frozenset(needed))))
+    return OpenInput(schema, _batches(source, _Lines(schema, time_column, frozenset(needed))))
 
 
-def _batches(source: Source, lines: _Lines) -> Iterator[pa.RecordBatch]:
+def _batches(source: InputFile, lines: _Lines) -> Iterator[pa.RecordBatch]:
     with source.open() as file:
         rest: list[bytes] = []
         done = 0

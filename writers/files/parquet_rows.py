@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventlog.decoding import Portion, most_bytes
+from eventlog.decoding import BatchSize, most_bytes
 from eventlog.staging.decoding import spanned
 from eventlog.staging.rows import PANDAS
-from eventlog.writers.files.sources import Opened, Source, check_alone, open_path
+from eventlog.writers.files.sources import InputFile, OpenInput, check_alone, open_path
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 64 * 1024
@@ -33,7 +33,7 @@ _HIVE_PROLEPTIC = b"writer.date.proleptic"
 _SAME_SINCE = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def open_parquet(source: Source, once: int) -> Opened:
+def open_parquet(source: InputFile, once: int) -> OpenInput:
     """Open a Parquet file.
 
     Args:
@@ -50,7 +50,7 @@ def open_parquet(source: Source, once: int) -> Opened:
     file = _parquet(source.path, "us")
     metadata = file.schema_arrow.metadata or {}
     pandas = {key: metadata[key] for key in metadata if key == PANDAS}
-    return Opened(
+    return OpenInput(
         file.schema_arrow.with_metadata(pandas or None),
         _batches(source.path, file, once),
         file.metadata.num_rows,
@@ -124,7 +124,7 @@ def _iter_batches(
         once: about how many bytes are decoded at once.
     """
     for groups in _runs(file):
-        portion = Portion([one.reader for one in (file, *others)], _BATCH_ROWS, once)
+        portion = BatchSize([one.reader for one in (file, *others)], _BATCH_ROWS, once)
         batches = [file.iter_batches(portion.rows, row_groups=groups)]
         batches += [one.iter_batches(portion.rows, groups, names) for one in others]
         known = False

@@ -21,7 +21,7 @@ from eventlog.errors import InvalidInput
 from eventlog.writers.files.texts import Misfit, is_text, parse
 
 if TYPE_CHECKING:
-    from eventlog.writers.files.sources import Opened
+    from eventlog.writers.files.sources import OpenInput
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -33,8 +33,8 @@ class Partition:
     values: Mapping[str, str | None] = field(default_factory=dict)
 
     def added_to(
-        self, part: Opened, wanted: pa.Schema, *, nulls_say_nothing: bool = False
-    ) -> Opened:
+        self, part: OpenInput, wanted: pa.Schema, *, nulls_say_nothing: bool = False
+    ) -> OpenInput:
         """Return the file with the columns of its path added.
 
         Args:

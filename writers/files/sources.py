@@ -29,7 +29,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenInput:
     """An opened file: its columns, its number of rows if known, and its batches, read once."""
 
     schema: pa.Schema
@@ -39,7 +39,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFile:
     """A data file.
 
     Attributes:

@@ -16,7 +16,7 @@ from eventlog.commit.protocol.commands import (
     Steps,
 )
 from eventlog.commit.protocol.looks import snapshot_if_in
-from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
+from eventlog.commit.protocol.memory import CommitOutcome, Memory, Unsettled
 from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
 from eventlog.commit.protocol.ride import combine, others_waiting, ride
 from eventlog.commit.protocol.slot import settle
@@ -41,7 +41,7 @@ _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 
-def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Outcome]:
+def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[CommitOutcome]:
     """Commit version 0.
 
     Args:
@@ -71,10 +71,10 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Out
         raise AlreadyExists(
             "there is already a table here: open it, or choose another path", table=memory.table
         )
-    return Outcome(0, proposal.snapshot)
+    return CommitOutcome(0, proposal.snapshot)
 
 
-def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
+def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
     """Carry the transaction to the head of the log.
 
     Args:
@@ -137,7 +137,7 @@ def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:
         yield ReadIntents([intent.key for intent in chosen], head.header.table)
 
 
-def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome]:
+def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
     """Do what `commit` does, but Unavailable does not mean that nothing was committed.
 
     A transaction in `memory.unsettled` may still take effect.
@@ -153,14 +153,14 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
         settled = transaction.id not in memory.unsettled
         if losses and settled and memory.contention.publishes and memory.may_publish:
             step = yield from combine(memory, transaction, head)
-            if isinstance(step, Outcome):
+            if isinstance(step, CommitOutcome):
                 return step
             head = step
         others: list[Transaction] = []
         if losses:
             others = yield from others_waiting(memory, transaction, head)
         step = yield from race(memory, transaction, head, others)  # against new-id-on-retry
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         publish = lost + 1 >= losses or bool(step.meta.published)
         memory.contention.lost(publish=bool(losses) and publish)
@@ -171,7 +171,7 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Ou
     raise every_race_lost(memory, transaction)
 
 
-def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[Outcome | None]:
+def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[CommitOutcome | None]:
     """Settle a transaction whose outcome an earlier call left unknown; return the outcome.
 
     Returns None if it can no longer take effect, or if its slot is still empty: in that case the
@@ -186,10 +186,10 @@ def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[Outcome | None
                 return None
             before: Snapshot = yield At(version - 1)
             step = yield from ride(memory, known.form, before, new=False)
-            return step if isinstance(step, Outcome) else None
+            return step if isinstance(step, CommitOutcome) else None
         if snapshot is not None:
             del memory.unsettled[transaction_id]
-            return Outcome(version, snapshot)
+            return CommitOutcome(version, snapshot)
     del memory.unsettled[transaction_id]
     return None
 

@@ -74,7 +74,7 @@ class NoteLogSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LoadView:
     """Fetch what is needed to judge these transactions on `head`. Answer: `Viewed`."""
 
     head: Snapshot
@@ -86,7 +86,7 @@ class Viewed:
     """The head, perhaps over another key frame, and the view of it for the fold."""
 
     head: Snapshot
-    view: fold.View
+    view: fold.FoldView
 
 
 # --- One slot -----------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class TookEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WriteKeyFrame:
     """Write the key frame of `head` if it is due, best effort. Answer: Snapshot."""
 
     head: Snapshot
@@ -200,7 +200,7 @@ class Frame:
 class Publish:
     """Create the object of a published transaction, with retries.
 
-    Answer: `Published`, or `Refused` if the store refuses it for good and nothing was stored.
+    Answer: `IntentStored`, or `Refused` if the store refuses it for good and nothing was stored.
     """
 
     transaction: Transaction
@@ -208,7 +208,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class IntentStored:
     """The transaction is published.
 
     Attributes:
@@ -251,9 +251,9 @@ class Both:
 
 
 Command = (
-    Now | Elapsed | Draw | Sleep | CheckIdentity | Confirm | NoteLogSeen | View
+    Now | Elapsed | Draw | Sleep | CheckIdentity | Confirm | NoteLogSeen | LoadView
     | PutObjects | PutSlot | ReadSlot
-    | Resolve | Newest | At | TookEffect | Frame
+    | Resolve | Newest | At | TookEffect | WriteKeyFrame
     | Publish | ListIntents | ReadIntents | Both
 )  # fmt: skip
 

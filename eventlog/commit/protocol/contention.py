@@ -169,7 +169,7 @@ class Contention:
 
 
 @dataclass(slots=True)
-class Watch:
+class LeaderWatch:
     """What a writer has seen since it published, to decide when to stop waiting for a leader.
 
     Attributes:

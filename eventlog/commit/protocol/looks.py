@@ -11,7 +11,7 @@ from eventlog.commit.protocol.commands import (
     Stored,
     TookEffect,
 )
-from eventlog.commit.protocol.memory import Outcome
+from eventlog.commit.protocol.memory import CommitOutcome
 from eventlog.errors import (
     VersionNotFound,
 )
@@ -19,7 +19,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 
 
-def look_next(published: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
+def look_next(published: Transaction, head: Snapshot) -> Steps[CommitOutcome | Snapshot]:
     """Look for the published transaction in the version after `head`.
 
     Returns the outcome if it took effect there, else the newer snapshot, or `head` if there is no
@@ -29,20 +29,22 @@ def look_next(published: Transaction, head: Snapshot) -> Steps[Outcome | Snapsho
     return head if stored is None else (yield from step_to(published, head, stored))
 
 
-def step_to(published: Transaction, head: Snapshot, stored: Stored) -> Steps[Outcome | Snapshot]:
+def step_to(
+    published: Transaction, head: Snapshot, stored: Stored
+) -> Steps[CommitOutcome | Snapshot]:
     """Resolve the commit after `head`; return the outcome if the transaction took effect in it."""
     snapshot: Snapshot = yield Resolve(stored, head)
     yield NoteLogSeen()
     if (yield TookEffect(stored, snapshot, published.id)):
-        return Outcome(snapshot.version, snapshot)
+        return CommitOutcome(snapshot.version, snapshot)
     return snapshot
 
 
-def newest(transaction: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
+def newest(transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome | Snapshot]:
     """Get the newest snapshot, or the outcome if a published transaction took effect by then."""
     newest: Snapshot = yield Newest(head)
     version = yield from version_between(transaction, head, newest)
-    return newest if version is None else Outcome(version, newest)
+    return newest if version is None else CommitOutcome(version, newest)
 
 
 def version_between(

@@ -13,7 +13,7 @@ from eventlog.model.records import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommitOutcome:
     """The outcome of a transaction.
 
     Attributes:

@@ -8,19 +8,19 @@ from eventlog.commit.proposal import Proposal, propose
 from eventlog.commit.protocol.commands import (
     CheckIdentity,
     Elapsed,
-    Frame,
+    LoadView,
     NoteLogSeen,
     Now,
     Resolve,
     Steps,
     TookEffect,
-    View,
     Viewed,
+    WriteKeyFrame,
 )
 from eventlog.commit.protocol.looks import newest
-from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
+from eventlog.commit.protocol.memory import CommitOutcome, Memory, Unsettled
 from eventlog.commit.protocol.slot import settle
-from eventlog.commit.rebase import Conflict, Done, rebase, refusal
+from eventlog.commit.rebase import Done, RebaseConflict, rebase, refusal
 from eventlog.errors import (
     InvalidInput,
     Unavailable,
@@ -34,7 +34,7 @@ MAX_LOST_RACES = 200
 
 def race(
     memory: Memory, transaction: Transaction, head: Snapshot, others: Sequence[Transaction]
-) -> Steps[Outcome | Snapshot]:
+) -> Steps[CommitOutcome | Snapshot]:
     """Try the slot after `head` once; return the outcome, or a newer head if the race was lost.
 
     Args:
@@ -49,15 +49,15 @@ def race(
         CommitUnknown: the slot's content is unknown.
         Unavailable: the store does not answer; nothing was stored in the slot.
     """
-    viewed: Viewed = yield View(head, (transaction, *others))
+    viewed: Viewed = yield LoadView(head, (transaction, *others))
     head, view = viewed.head, viewed.view
     now_ms: int = yield Now()
     time_ms = commit_time(head.header, now_ms, transaction)
     verdict = rebase(transaction, view, time_ms, others)
     if isinstance(verdict, Done):
         yield CheckIdentity(head)
-        return Outcome(verdict.version, head)
-    if isinstance(verdict, Conflict):
+        return CommitOutcome(verdict.version, head)
+    if isinstance(verdict, RebaseConflict):
         newer = yield from newest(transaction, head)
         if isinstance(newer, Snapshot) and newer.version == head.version:
             yield CheckIdentity(head)
@@ -83,7 +83,7 @@ def race(
 
 def _try_slot(
     memory: Memory, transaction: Transaction, head: Snapshot, proposal: Proposal, riders: int
-) -> Steps[Outcome | Snapshot]:
+) -> Steps[CommitOutcome | Snapshot]:
     """Store the proposal in its slot; return the outcome, or the snapshot of the commit there."""
     yield CheckIdentity(head, writes=True)
     version = proposal.snapshot.version
@@ -100,10 +100,10 @@ def _try_slot(
     if stored is None:
         # against interrupted-and-forgotten
         memory.contention.led(riders, (yield Elapsed()))
-        after: Snapshot = yield Frame(proposal.snapshot)
+        after: Snapshot = yield WriteKeyFrame(proposal.snapshot)
         # Until here, after an interrupt, the same transaction finds itself in the log.
         memory.unsettled.pop(transaction.id, None)
-        return Outcome(version, after)
+        return CommitOutcome(version, after)
     # against own-id-not-looked-for
     listed = any(t.id == transaction.id for t in stored.commit.transactions)
     # A stale handle loses older slots than the unsettled one, which therefore stays unsettled.
@@ -114,7 +114,7 @@ def _try_slot(
     if listed and (yield TookEffect(stored, snapshot, transaction.id)):
         del memory.unsettled[transaction.id]
         memory.contention.rode(snapshot.header.changes.transactions)
-        return Outcome(version, snapshot)
+        return CommitOutcome(version, snapshot)
     return snapshot
 
 

@@ -13,17 +13,17 @@ from eventlog.commit.protocol.commands import (
     CheckIdentity,
     Draw,
     Elapsed,
+    IntentStored,
     ListIntents,
+    LoadView,
     Newest,
     Publish,
-    Published,
     ReadIntents,
     ReadSlot,
     Refused,
     Sleep,
     Steps,
     Stored,
-    View,
     Viewed,
 )
 from eventlog.commit.protocol.contention import (
@@ -33,11 +33,11 @@ from eventlog.commit.protocol.contention import (
     MAX_LED,
     MOST_DEFERRALS,
     NEXT_LOOK,
+    LeaderWatch,
     Role,
-    Watch,
 )
 from eventlog.commit.protocol.looks import look_next, step_to, version_between
-from eventlog.commit.protocol.memory import Memory, Outcome, Unsettled
+from eventlog.commit.protocol.memory import CommitOutcome, Memory, Unsettled
 from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
 from eventlog.commit.publication import Intent
 from eventlog.commit.rebase import Ready, rebase
@@ -50,7 +50,9 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 
 
-def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
+def combine(
+    memory: Memory, transaction: Transaction, head: Snapshot
+) -> Steps[CommitOutcome | Snapshot]:
     """Publish the transaction, then find it in another writer's commit, or lead.
 
     Returns the outcome; or a newer head if the store refuses publications, in which case the
@@ -68,7 +70,7 @@ def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[O
     """
     for _ in range(MAX_LOST_RACES):
         published = publication.publication(transaction, head)
-        viewed: Viewed = yield View(head, (published,))
+        viewed: Viewed = yield LoadView(head, (published,))
         head = viewed.head
         if isinstance(rebase(published, viewed.view, head.header.time + 1), Ready):
             yield CheckIdentity(head, writes=True)
@@ -80,7 +82,7 @@ def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[O
             # It is already committed, or void. A void one must not be published: it could take
             # effect after it was refused.
             step = yield from race(memory, transaction, head, ())
-        if isinstance(step, Outcome) or not memory.may_publish:
+        if isinstance(step, CommitOutcome) or not memory.may_publish:
             return step
         head = step
     raise every_race_lost(memory, transaction)
@@ -88,7 +90,7 @@ def combine(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[O
 
 def ride(
     memory: Memory, published: Transaction, head: Snapshot, *, new: bool
-) -> Steps[Outcome | Snapshot]:
+) -> Steps[CommitOutcome | Snapshot]:
     """Follow a published transaction through its window.
 
     Returns the outcome, or the newest snapshot if the window ended without it.
@@ -106,7 +108,7 @@ def ride(
     """
     try:
         if new:
-            answer: Published | Refused = yield Publish(published, head.header.table)
+            answer: IntentStored | Refused = yield Publish(published, head.header.table)
             if isinstance(answer, Refused):
                 # Refused for good: this handle does not publish any more.
                 memory.may_publish = False
@@ -121,29 +123,31 @@ def ride(
     return step
 
 
-def _follow(memory: Memory, published: Transaction, head: Snapshot) -> Steps[Outcome | Snapshot]:
+def _follow(
+    memory: Memory, published: Transaction, head: Snapshot
+) -> Steps[CommitOutcome | Snapshot]:
     """Look for a published transaction in other writers' commits; commit it if there are none."""
     last = published.until or 0
     if memory.contention.role is Role.RIDES:
         step = yield from _await_leader(memory, published, head)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         head = step
     far = False
     while head.version < last:
         step, others = yield from _list_and_look(memory, published, head, far=far)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         if step.version >= last:
             return step
         step, others = yield from _defer(memory, published, step, others)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         step, taken = yield from _read_and_look(memory, published, step, others)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         step = yield from _lead(memory, published, step, taken)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         head, far = step, True
     return head
@@ -151,20 +155,20 @@ def _follow(memory: Memory, published: Transaction, head: Snapshot) -> Steps[Out
 
 def _list_and_look(
     memory: Memory, published: Transaction, head: Snapshot, *, far: bool
-) -> Steps[tuple[Outcome | Snapshot, list[Intent]]]:
+) -> Steps[tuple[CommitOutcome | Snapshot, list[Intent]]]:
     """List published transactions, and at the same time look for newer commits.
 
     If `far`, the newest version is looked for, else only the next one.
     """
     look = Newest(head) if far else ReadSlot(head.version + 1)
     intents, newer = yield Both(ListIntents(head), look)
-    step: Outcome | Snapshot = head
+    step: CommitOutcome | Snapshot = head
     if isinstance(newer, Stored):
         step = yield from step_to(published, head, newer)
     elif isinstance(newer, Snapshot) and newer.version > head.version:
         version = yield from version_between(published, head, newer)
-        step = newer if version is None else Outcome(version, newer)
-    if isinstance(step, Outcome):
+        step = newer if version is None else CommitOutcome(version, newer)
+    if isinstance(step, CommitOutcome):
         memory.contention.rode(step.head.header.changes.transactions)
         return step, []
     return step, publication.waiting(intents, step, {published.id})
@@ -172,7 +176,7 @@ def _list_and_look(
 
 def _read_and_look(
     memory: Memory, published: Transaction, head: Snapshot, others: Sequence[Intent]
-) -> Steps[tuple[Outcome | Snapshot, list[Transaction]]]:
+) -> Steps[tuple[CommitOutcome | Snapshot, list[Transaction]]]:
     """Read other writers' published transactions, and at the same time look for a newer commit."""
     if not others:
         return head, []
@@ -182,14 +186,14 @@ def _read_and_look(
     if stored is None:
         return head, taken
     step = yield from step_to(published, head, stored)
-    if isinstance(step, Outcome):
+    if isinstance(step, CommitOutcome):
         memory.contention.rode(step.head.header.changes.transactions)
     return step, taken
 
 
 def _defer(
     memory: Memory, published: Transaction, head: Snapshot, others: list[Intent]
-) -> Steps[tuple[Outcome | Snapshot, list[Intent]]]:
+) -> Steps[tuple[CommitOutcome | Snapshot, list[Intent]]]:
     """Wait a while for the first writer in order; all writers see the same order, so one leads.
 
     The further behind in order, the longer a writer waits before it takes over: if all took over at
@@ -201,7 +205,7 @@ def _defer(
     while others and others[0] < own and deferrals < min(place + FEWEST_DEFERRALS, MOST_DEFERRALS):
         yield from _rest(memory, NEXT_LOOK if deferrals else FIRST_LOOK)
         step = yield from look_next(published, head)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             memory.contention.rode(step.head.header.changes.transactions)
             return step, []
         deferrals += 1
@@ -215,7 +219,7 @@ def _defer(
 
 def _lead(
     memory: Memory, published: Transaction, head: Snapshot, others: list[Transaction]
-) -> Steps[Outcome | Snapshot]:
+) -> Steps[CommitOutcome | Snapshot]:
     """Race with the own transaction and other writers' ones, several times.
 
     A writer that expects no others commits about every two requests. The best time to win against
@@ -225,13 +229,13 @@ def _lead(
         if head.version >= (published.until or 0):
             break
         step = yield from race(memory, published, head, others)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             return step
         memory.contention.lost(publish=True)
         head = step
         for _ in range(MAX_AWAITED):
             step = yield from look_next(published, head)
-            if isinstance(step, Outcome):
+            if isinstance(step, CommitOutcome):
                 memory.contention.rode(step.head.header.changes.transactions)
                 return step
             if step.version > head.version:
@@ -242,13 +246,13 @@ def _lead(
 
 def _await_leader(
     memory: Memory, published: Transaction, head: Snapshot
-) -> Steps[Outcome | Snapshot]:
+) -> Steps[CommitOutcome | Snapshot]:
     """Look for the transaction in new commits, as long as another writer seems to lead."""
-    watch = Watch()
+    watch = LeaderWatch()
     yield from _rest(memory, memory.contention.first_look)
     while head.version < (published.until or 0):
         step = yield from look_next(published, head)
-        if isinstance(step, Outcome):
+        if isinstance(step, CommitOutcome):
             memory.contention.rode(step.head.header.changes.transactions)
             return step
         if step.version > head.version:

@@ -60,7 +60,7 @@ from eventlog.readers.spark.shares import (
 )
 from eventlog.readers.spark.streaming import progress
 from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset, Rules
-from eventlog.readers.spark.streaming.tail import Tail
+from eventlog.readers.spark.streaming.tail import StreamTail
 from eventlog.state import scan
 from eventlog.state.appends import Appends
 from eventlog.state.keyed.rule import keyed_of
@@ -217,13 +217,13 @@ class Source:
         return table
 
     @cached_property
-    def tail(self) -> Tail:
+    def tail(self) -> StreamTail:
         """The versions of the table.
 
         Raises:
             InvalidInput: it is a keyed table.
         """
-        tail = Tail(self.table)
+        tail = StreamTail(self.table)
         if not self._read_changes:
             _check_unkeyed(tail.start.layout, self.table.uri)
         return tail
@@ -347,7 +347,7 @@ class Source:
         return self.tail.start if pinned is None else Snapshot(pinned.state, self.table.log)
 
     @cached_property
-    def _question(self) -> scan.Scan:
+    def _question(self) -> scan.ScanQuestion:
         state, where = self._columns.state, where_of(self.given)
         if self._read_changes:
             names = changes.table_columns(self._schema).names

@@ -20,7 +20,7 @@ from eventlog.store.parallel import WINDOW, each
 VERIFIED_S = 60.0  # how often an idle stream looks whether it is still the same table
 
 
-class Tail:
+class StreamTail:
     """What the versions of one table appended, each read once while it is needed.
 
     Attributes:

@@ -9,7 +9,7 @@ from support.builders import create, events, reopen
 from eventlog.compaction import Policy, plan, run
 from eventlog.demo import jobs
 from eventlog.demo.compaction import Ongoing, compact_beside, meetings
-from eventlog.demo.result import Result
+from eventlog.demo.result import DemoResult
 from eventlog.demo.screen import Screen
 from eventlog.demo.status import Status
 from eventlog.readers import scan
@@ -61,7 +61,7 @@ def commits(t, start):
 
 def result(beside, **upserts):
     status = Status(**{"exact": True, "replayed": True, **upserts})
-    return Result("t", exact=True, equal=True, compaction=beside, status=status)
+    return DemoResult("t", exact=True, equal=True, compaction=beside, status=status)
 
 
 @pytest.mark.timeout(60)

@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log, name_of
 
-from eventlog.merging.history import Known, Units, dropped, union
+from eventlog.merging.history import KnownCommits, Units, dropped, union
 from eventlog.model.records import AppReset, Restore, SetOrigin
 
 
@@ -26,7 +26,7 @@ def test_a_log_has_what_it_committed_and_what_it_carried():
     first, second = one.act(adds=["x"]), one.act(adds=["y"])
     origin = SetOrigin(name_of("o"), None, 1, first.commit)
     carried = two.act(origin, adds=["x"])
-    known = Known(two.steps)
+    known = KnownCommits(two.steps)
     assert known.has(first)
     assert known.has(carried)
     assert not known.has(second)

@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log, name_of, planner
 
-from eventlog.merging.plan import Conflict
+from eventlog.merging.plan import MergeConflict
 from eventlog.model.records import Restore
 
 
@@ -67,7 +67,7 @@ def test_a_drop_of_what_the_target_replaced_is_a_conflict():
     source, target = Log("a"), Log("b")
     source.act(adds=["new"], drops=["old"])
     target.act(adds=["other"], drops=["old"])
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(MergeConflict) as caught:
         carried(source, target)
     assert (caught.value.version, caught.value.ours) == (1, 1)
 
@@ -76,7 +76,7 @@ def test_a_restore_beside_writes_of_the_target_is_a_conflict():
     source, target = Log("a"), Log("b")
     source.act(Restore(0), adds=["old"], drops=["x"])
     target.act(adds=["mine"])
-    with pytest.raises(Conflict, match="restores a version"):
+    with pytest.raises(MergeConflict, match="restores a version"):
         carried(source, target)
 
 
@@ -88,5 +88,5 @@ def test_settings_come_along_and_the_first_that_excludes_another_is_named():
     plan = planner(source, target)
     [change] = plan.carry(source.steps[0]).changes[0].changes
     assert (change.name, change.old, change.new) == ("user.colour", None, "red")
-    with pytest.raises(Conflict, match=r"property 'user.size' to '1'.*has set it to '2'"):
+    with pytest.raises(MergeConflict, match=r"property 'user.size' to '1'.*has set it to '2'"):
         plan.carry(source.steps[1])
