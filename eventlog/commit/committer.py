@@ -244,10 +244,7 @@ class Committer:
         )
         intents.update(self._with_objects(dict(zip(missing, fetched, strict=True))))
         self._intents = intents
-        valid = [transaction for key in wanted if (transaction := intents[key]) is not None]
-        # Their publishers have made sure that the ids are fresh.
-        self._log.vouch(a for t in valid for a in t.actions if isinstance(a, Add))
-        return valid
+        return [transaction for key in wanted if (transaction := intents[key]) is not None]
 
     def _with_objects(
         self, intents: dict[str, Transaction | None]

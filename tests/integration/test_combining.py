@@ -21,6 +21,7 @@ from support.builders import (
     reopen,
     replaced,
 )
+from support.copies import small_objects
 from support.intents import Staged
 
 from eventlog import errors
@@ -519,6 +520,24 @@ def test_what_was_published_under_another_root_is_not_taken_along(there, caplog)
     assert [commit(table, add(table)) for _ in range(3)] == [1, 2, 3]
     assert accepted_in(store, strangers.id) == ([1] if there else [])
     assert (f"{strangers.id}.json: segments" in caplog.text) != there
+
+
+@pytest.mark.parametrize("chunk", [None, "2013-01-09"])
+def test_an_intent_with_the_id_of_a_live_segment_is_not_taken_along(chunk):
+    """Only a leaf of the key frame has that id, and the epoch is the key frame's or later."""
+    store = table_at(keyframe_commits=4)
+    table = crowded(store, 42)
+    with small_objects():
+        old = [add(table) for _ in range(8)]
+        for one in old:
+            commit(table, one)
+    again = replaced(old[0], epoch=table.refresh().version, chunk=chunk or old[0].chunk)
+    strangers = replaced(table.transaction("append", [again]), until=table.head().version + WINDOW)
+    put_intent(store, strangers)
+    table = crowded(store, 43)
+    assert [commit(table, add(table)) for _ in range(2)] == [9, 10]
+    assert accepted_in(store, strangers.id) == []
+    assert len(live(reopen(store).head())) == 10
 
 
 @pytest.mark.hazard("C1")
