@@ -336,7 +336,12 @@ class Carrier:
             except _Overtaken as overtaken:
                 tries = 1 if self._done.commits > commits else tries + 1
                 if tries > TRIES:
-                    raise overtaken.conflict from None
+                    raise CommitConflict(
+                        f"{self._target.uri} was changed by others at each of {TRIES} tries to "
+                        "merge into it: merge again when fewer write to it",
+                        table=self._target.uri,
+                        version=overtaken.conflict.version,
+                    ) from overtaken.conflict
                 self._target.clock.sleep(0.01 * tries * self._target.clock.uniform())
 
     def _parted(self, head: Snapshot) -> str | None:

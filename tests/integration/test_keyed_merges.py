@@ -4,14 +4,14 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from support.builders import START_MS, check_sound
+from support.builders import START_MS, Spy, check_sound
 from support.crashes import MortalStore
 from support.forked_histories import copied
 from support.keyed_tables import merged
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
-from eventlog.format import segments
+from eventlog.format import keys, segments
 from eventlog.merging.upserts import ties_of
 from eventlog.readers import scan
 from eventlog.state.keyed.repetition import repeats
@@ -252,6 +252,27 @@ def test_g4_a_merge_repeats_nothing_that_is_dropped_beside_it(what, turn):
             break
         assert shown(two).keys() <= ({1, 2} if what == "restore" else {2})
     assert pause >= 10
+
+
+def test_a_merge_that_others_overtake_at_every_try_ends_and_may_come_again():
+    one, two = cut_off(keyed(buckets=1))  # the second is the upper side, where an order is kept
+    put(one, (1, "one", None))
+    put(two, (2, "two", None))
+    other = Table.open("", store=two.store, clock=ManualClock(START_MS + 10**8, 80))
+    busy, wrote = Spy(two.store), []
+
+    def written(key):
+        if key.startswith(keys.LOG_PREFIX):
+            wrote.append(len(wrote) + 10)
+            put(other, (wrote[-1], "other", None))
+
+    busy.before_put = written
+    target = Table.open("", store=busy, clock=ManualClock(START_MS + 10**9, 90))
+    with pytest.raises(errors.CommitConflict, match="merge again when fewer write"):
+        replication.merge(one, target)
+    busy.before_put = lambda _: None
+    replication.merge(one, target)
+    assert shown(two).keys() == {1, 2, *wrote}
 
 
 @pytest.mark.hazard("G4")
