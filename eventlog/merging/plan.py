@@ -23,6 +23,7 @@ from eventlog.merging.settings import (
     actions_for,
     decisions,
     settings,
+    settings_of,
     value_of,
     with_settings,
 )
@@ -462,9 +463,9 @@ class Planner:
         made = []
         for change in settings(action, version):
             now, end = (value_of(meta, change.name) for meta in (self._meta, self._pair.meta))
-            if now == end:  # against settings-swapped
+            if now == end:
                 continue  # and leave out the steps on the way
-            if self._past is None and now != change.old:
+            if self._past is None and self._pair.own is not None:
                 raise PastNeeded
             new = change.new if self._past is None else self._decided(change, now, end)
             if new != now:
@@ -479,10 +480,10 @@ class Planner:
             history.KnownCommits((*past.source, *past.later)),
         )
         later = (act for step in past.later for act in step.acts)
-        ours = (act for step in past.target for act in step.acts if act.version > past.seen)
+        ours = (act for step in past.target for act in step.acts)
         return decisions(
-            [act for act in later if not known.has(act)],
-            [act for act in ours if not theirs.has(act)],
+            settings_of(later, known.has),
+            settings_of(ours, lambda act: act.version <= past.seen or theirs.has(act)),
             self._pair.meta,
             self._meta,
         )

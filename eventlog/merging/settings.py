@@ -6,7 +6,7 @@ set the old one back has decided nothing (FORMAT.md R19.6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,13 +55,25 @@ def settings(action: Action, version: int) -> list[SettingChange]:
     return []
 
 
-def settings_of(acts: Iterable[Act]) -> dict[str, list[SettingChange]]:
-    """Return the changes of each setting by name, in the order of the acts."""
+def settings_of(
+    acts: Iterable[Act], shared: Callable[[Act], bool] = lambda _: False
+) -> dict[str, list[SettingChange]]:
+    """Return the changes of each setting by name, in the order of the acts.
+
+    Args:
+        acts: what a log did.
+        shared: whether the other log has what an act did. Such a change stands for all before it:
+            whoever merged it has decided about these.
+    """
     found: dict[str, list[SettingChange]] = {}
     for act in acts:
         for action in act.transaction.actions:
             for setting in settings(action, act.version):
-                found.setdefault(setting.name, []).append(setting)
+                changes = found.setdefault(setting.name, [])
+                if shared(act):
+                    changes.clear()
+                else:
+                    changes.append(setting)
     return found
 
 
@@ -110,19 +122,22 @@ class Decision:
 
 
 def decisions(
-    source: Iterable[Act], target: Iterable[Act], theirs: Meta, ours: Meta
+    source: Mapping[str, Sequence[SettingChange]],
+    target: Mapping[str, Sequence[SettingChange]],
+    theirs: Meta,
+    ours: Meta,
 ) -> dict[str, Decision]:
     """Return whose value counts of each setting that the source changed.
 
     Args:
-        source: what the source did and the target lacks.
-        target: what the target did and the source lacks.
+        source: the changes of the source that the target lacks.
+        target: the changes of the target that the source lacks.
         theirs: the source's small state.
         ours: the target's.
     """
-    alone, found = settings_of(target), {}
-    for name, changes in settings_of(source).items():
-        own = alone.get(name, [])
+    found = {}
+    for name, changes in source.items():
+        own = target.get(name, [])
         choice = _choice(changes, value_of(theirs, name), own, value_of(ours, name))
         found[name] = Decision(choice, own[-1].version if own else None)
     return found
@@ -137,17 +152,19 @@ def _choice(
     """Return whose value of a setting counts where the source changed it.
 
     Args:
-        source: the changes of the source that the target lacks; at least one.
+        source: the changes of the source that the target lacks.
         end: the source's value after all that it did, which is another one than the target's.
         target: the changes of the target that the source lacks.
         now: the target's value.
     """
-    if not target or source[0].old == now or target[0].old == target[-1].new:
-        return "take"
-    if target[0].old == end:
-        return "keep"
+    if not source or not target:
+        return "take" if source else "keep"
     source_went_on = any(change.new == now for change in source)
     target_went_on = any(change.new == end for change in target)
-    if source_went_on == target_went_on:
+    if source_went_on != target_went_on:  # against settings-swapped
+        return "take" if source_went_on else "keep"
+    if source_went_on:
         return "conflict"
-    return "take" if source_went_on else "keep"
+    if source[0].old == now or target[0].old == target[-1].new:
+        return "take"
+    return "keep" if target[0].old == end else "conflict"

@@ -38,7 +38,7 @@ def merged(one, two, *, turned):
 
 
 CASES = [
-    (["hour", "day"], ["hour"], "hour"),
+    (["hour", "day"], ["hour"], "day"),  # it went on from the other's value
     (["hour", "day"], ["month"], "month"),
     (["day", "hour"], ["hour"], "hour"),
     (["hour", "month"], ["hour"], "month"),
@@ -71,11 +71,23 @@ def test_a_setting_that_both_sides_change_ends_alike(branch, turned, first, seco
 @pytest.mark.hazard("G3")
 def test_a_property_that_one_side_tries_and_removes_is_what_the_other_side_sets():
     one, two = pair(branch=False)
-    one.set_properties({NAME: "10"})
+    one.set_properties({NAME: "20"})
     one.set_properties({NAME: None})
     two.set_properties({NAME: "10"})
     assert merged(one, two, turned=False) == [0, 0]
     assert one.refresh().properties[NAME] == two.refresh().properties[NAME] == "10"
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("turned", [False, True], ids=["there", "back"])
+def test_a_setting_that_a_side_changed_after_it_had_the_other_ones_counts(turned):
+    one, two = pair(branch=False)
+    two.set_properties({NAME: "10"})
+    merge(two, one)
+    two.set_properties({NAME: None})
+    assert merged(one, two, turned=turned) == [0, 0]
+    assert NAME not in one.refresh().properties
+    assert NAME not in two.refresh().properties
 
 
 @pytest.mark.hazard("G3")

@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log
 
-from eventlog.merging.settings import decisions
+from eventlog.merging.settings import decisions, settings_of
 
 NAME = "user.colour"
 
@@ -16,8 +16,8 @@ def choice(source, target, start=None):
             log.set(NAME, value)
         del log.steps[: 1 if start else 0]
     one, two = logs
-    acts = [[act for step in log.steps for act in step.acts] for log in logs]
-    return decisions(*acts, one.meta, two.meta)[NAME].choice
+    changes = [settings_of(act for step in log.steps for act in step.acts) for log in logs]
+    return decisions(*changes, one.meta, two.meta)[NAME].choice
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,6 @@ def choice(source, target, start=None):
         (["red", "blue"], ["blue", "red"], "conflict"),
         (["red", None], ["blue"], "keep"),  # it tried, and went back
         (["blue"], ["red", None], "take"),
-        ([None], ["blue", "red"], "keep"),
     ],
 )
 def test_a_side_that_went_on_or_alone_decided_counts(source, target, expected):
@@ -45,4 +44,15 @@ def test_a_value_from_before_is_gone_back_to():
 def test_only_what_the_source_changed_is_decided():
     one, two = Log("a"), Log("b")
     two.set(NAME, "red")
-    assert decisions([], [act for step in two.steps for act in step.acts], one.meta, two.meta) == {}
+    changes = settings_of(act for step in two.steps for act in step.acts)
+    assert decisions({}, changes, one.meta, two.meta) == {}
+
+
+def test_what_both_logs_have_stands_for_what_came_before_it():
+    log = Log("a")
+    first, second = log.set(NAME, "red"), log.set(NAME, "blue")
+    shared = {first.commit}
+    changes = settings_of([first, second], lambda act: act.commit in shared)
+    assert [change.new for change in changes[NAME]] == ["blue"]
+    shared.add(second.commit)
+    assert settings_of([first, second], lambda act: act.commit in shared)[NAME] == []
