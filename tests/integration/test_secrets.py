@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from eventlog import Table, replication
 from eventlog.cli.program import build
-from eventlog.compaction.aws.replicating import Settings as CopySettings
+from eventlog.compaction.aws.replicating import ReplicatorSettings
 from eventlog.errors import InvalidInput
 from eventlog.readers import scan
 from eventlog.readers.spark.options import parse_spark_options
@@ -63,7 +63,7 @@ def by_options(table, options):
         "EVENTLOG_REPLICAS": json.dumps({"s3://bucket/t": uri}),
         "EVENTLOG_REPLICA_OPTIONS": json.dumps(options),
     }
-    yield lambda: CopySettings.of(settings)
+    yield lambda: ReplicatorSettings.of(settings)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
@@ -144,7 +144,7 @@ def test_no_password_of_a_root_or_an_option_is_shown(tmp_path):
         assert SECRET not in refused(lambda: open_store(root))  # noqa: B023 - called at once
         for setting in ({root: "s3://b/t"}, {"s3://b/t": root}, {root: root}):
             settings = {"EVENTLOG_REPLICAS": json.dumps(setting)}
-            assert SECRET not in refused(lambda: CopySettings.of(settings))  # noqa: B023
+            assert SECRET not in refused(lambda: ReplicatorSettings.of(settings))  # noqa: B023
     answer = CliRunner().invoke(build(), ["log", "s3://b/t", "--storage-option", f"key:{SECRET}"])
     assert answer.exit_code == 2
     assert SECRET not in answer.output
@@ -153,7 +153,7 @@ def test_no_password_of_a_root_or_an_option_is_shown(tmp_path):
 
 def test_what_has_a_secret_does_not_show_it():
     uri = "s3://bucket/t"
-    settings = CopySettings.of(
+    settings = ReplicatorSettings.of(
         {
             "EVENTLOG_REPLICAS": json.dumps({"s3://bucket/a": uri}),
             "EVENTLOG_REPLICA_OPTIONS": json.dumps(KEYS),
