@@ -85,12 +85,16 @@ class KeyedPlanner(Planner):
         # What the target merged, and of what; and which of its transactions added the others.
         self._made_of: dict[str, tuple[str, ...]] = {}
         self._by: dict[str, Act] = {}
+        entries = (s for live in self._chunks.values() for s in live)
+        counting = {s.id: s for s in entries if s.id not in self._ours}
         for act in (a for step in past.target for a in step.acts) if past is not None else ():
             if act.merges_slices:
-                inputs = tuple(drop.id for drop in act.drops)
-                self._made_of.update((s.id, inputs) for s in act.adds)
+                self._made_of.update((s.id, tuple(_inputs(s, act, counting))) for s in act.adds)
             else:
                 self._by.update((name, act) for name in _added(act))
+            for drop in act.drops:
+                counting.pop(drop.id, None)
+            counting.update((s.id, s) for s in act.adds)
         for step in () if past is None else past.source:
             self._note(step)
             for act in step.acts:
@@ -500,6 +504,25 @@ class KeyedPlanner(Planner):
         return first is not None and any(
             span(s)[0] <= span(first)[0] <= span(s)[1] and meet(s, first) for s in gone
         )
+
+
+def _inputs(made: Segment, act: Act, counting: Mapping[str, Segment]) -> Iterator[str]:
+    """Yield the segments whose rows one has that was merged of them.
+
+    Those that have rows of other buckets as well stay live beside it.
+
+    Args:
+        made: the segment.
+        act: the transaction that made it.
+        counting: what was live before.
+    """
+    yield from (drop.id for drop in act.drops if drop.chunk == made.chunk)
+    low, high = span(made)
+    for name, segment in counting.items():
+        first, last = span(segment)
+        # against rows-merged-in-part-kept-from-an-overwrite
+        if low <= first and last <= high and meet(segment, made):
+            yield name
 
 
 def _added(act: Act) -> Iterator[str]:

@@ -254,6 +254,23 @@ def test_g4_a_merge_repeats_nothing_that_is_dropped_beside_it(what, turn):
     assert pause >= 10
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("turn", [1, -1])
+def test_g4_an_overwrite_leaves_no_rows_that_were_merged_for_some_buckets_only(turn):
+    """The base of the other buckets stays live beside what was made of its rows."""
+    table = keyed(buckets=2)
+    put(table, *((k, "old", None) for k in range(8)))
+    one, two = cut_off(table)[::turn]
+    replace_all(two, 99, "two")
+    head = one.refresh()
+    one.commit(merged(one, head, "all", 0, 1, 0, head.version))
+    put(one, *((k, "one", None) for k in range(20, 24)))  # all of the second bucket
+    head = one.refresh()
+    one.commit(merged(one, head, "all", 1, 1, 0, head.version))
+    found = merged_both_ways(one, two, rounds=2)
+    assert found == {99: ("two", None)} | dict.fromkeys(range(20, 24), ("one", None))
+
+
 def test_a_merge_that_others_overtake_at_every_try_ends_and_may_come_again():
     one, two = cut_off(keyed(buckets=1))  # the second is the upper side, where an order is kept
     put(one, (1, "one", None))

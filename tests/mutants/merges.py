@@ -46,6 +46,13 @@ MERGES = (
         "test_g4_an_overwrite_beside_a_restore_of_the_same_chunk_is_a_conflict",
     ),
     mutant(
+        "rows-merged-in-part-kept-from-an-overwrite",
+        "R19.8 G4",
+        "what a base has of segments that stay live is dropped with these, or a conflict",
+        never,
+        "test_g4_an_overwrite_leaves_no_rows_that_were_merged_for_some_buckets_only",
+    ),
+    mutant(
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",
