@@ -63,7 +63,7 @@ check: $(STAMP) ## lint, types and unit tests: one to three minutes
 quick-tests: $(COMPILED)
 	@$(PYTEST) $(or_note)
 
-# Those that take a second or more, kill processes, or use Spark, but for a selection.
+# Those that take a second or more, kill processes, or use Spark and are not marked everyday.
 slower-tests: $(COMPILED)
 	@$(PYTEST) -m 'verify and not demo and not localstack and not bench and not soak and not long and not maven'
 

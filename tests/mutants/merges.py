@@ -48,7 +48,7 @@ MERGES = (
     mutant(
         "rows-merged-in-part-kept-from-an-overwrite",
         "R19.8 G4",
-        "what a base has of segments that stay live is dropped with these, or a conflict",
+        "an overwrite also drops rows that a base took from segments which stay live",
         never,
         "test_g4_an_overwrite_leaves_no_rows_that_were_merged_for_some_buckets_only",
     ),
