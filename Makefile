@@ -57,7 +57,7 @@ types: $(STAMP) ## mypy, strict
 unit: $(COMPILED) ## the tests of single modules, and of the code's structure
 	@$(PYTEST) tests/unit tests/tidy $(or_note)
 
-check: $(STAMP) ## lint, types and unit tests: one to three minutes
+check: $(STAMP) ## lint, types and unit tests: two to four minutes
 	$(call in_parallel,lint types unit)
 
 quick-tests: $(COMPILED)
@@ -67,10 +67,10 @@ quick-tests: $(COMPILED)
 slower-tests: $(COMPILED)
 	@$(PYTEST) -m 'verify and not demo and not localstack and not bench and not soak and not long and not maven'
 
-test: setup ## lint, types, and every quick test: some four minutes on two cores
+test: setup ## lint, types, and every quick test: some six minutes on two cores
 	$(call in_parallel,lint types quick-tests)
 
-verify: test ## make test, and the slower tests: some eight minutes
+verify: test ## make test, and the slower tests: some fourteen minutes
 	@$(MAKE) --no-print-directory slower-tests
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.

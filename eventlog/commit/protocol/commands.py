@@ -200,7 +200,7 @@ class WriteKeyFrame:
 class Publish:
     """Create the object of a published transaction, with retries.
 
-    Answer: `IntentStored`, or `Refused` if the store refuses it for good and nothing was stored.
+    Answer: `IntentStored`, or `Refused` if the store refuses every retry and stored nothing.
     """
 
     transaction: Transaction

@@ -80,7 +80,7 @@ class StreamTail:
 
         At most one GET: the version after it, which names it, is the next one to be read.
 
-        Raises: as `after`, but for a version that is missing.
+        Raises: what `after` raises, except where a version is missing.
         """
         if version not in self._hashes:
             with suppress(VersionNotFound):  # a copy may have nothing there
