@@ -33,8 +33,8 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.model.properties import setting
-from eventlog.model.records import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import buckets_split, keyed_of
 from eventlog.state.keyed.slices import taken_in

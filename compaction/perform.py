@@ -25,8 +25,10 @@ from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.format.segments import to_segments
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Action, Merge, Release, Replace
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Action, Merge, Release, Replace, Segment, Transaction
+from eventlog.model.entries import Segment
+from eventlog.model.records import Transaction
 from eventlog.state.delta import drop_of
 from eventlog.state.keyed.rule import buckets_split
 from eventlog.state.keyed.slices import still_due, taken_in

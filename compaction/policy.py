@@ -15,7 +15,7 @@ from eventlog import arguments
 from eventlog.errors import InvalidInput
 from eventlog.format.codec import sha256
 from eventlog.model.chunks import check_granularity
-from eventlog.model.records import Granularity
+from eventlog.model.entries import Granularity
 
 MIB = 2**20
 GIB = 2**30

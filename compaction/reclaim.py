@@ -32,8 +32,10 @@ from eventlog.format.codec import sha256
 from eventlog.log import history
 from eventlog.log.diff import confirmed, dropped
 from eventlog.log.log import HEAD_PAGE
+from eventlog.model.actions import Drop, Fence, Horizon, Swept
+from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
-from eventlog.model.records import Drop, Fence, Horizon, Meta, Spill, Sweep, Swept
+from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.recovery import sweep
 from eventlog.recovery.sweep import Dropped, Marks

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from eventlog.errors import InvalidInput
 from eventlog.format.codec import sha256
-from eventlog.model.records import Granularity, Segment
+from eventlog.model.entries import Granularity, Segment
 
 Color = Literal["red", "black"]
 

@@ -9,7 +9,7 @@ this folder; docs/architecture.md describes the packages. Reading order: `model`
 from eventlog import errors
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import TimeChunk
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.query.moments import Ms
 from eventlog.table.table import Table
 

@@ -23,7 +23,7 @@ from eventlog.format import keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import Slices

@@ -21,7 +21,7 @@ from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.format.conversion import check_columns
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.segments.batches import conform
 from eventlog.segments.fragments import Reading
 from eventlog.store.parallel import WINDOW, read_ahead, threads

@@ -21,8 +21,9 @@ from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.format.segments import to_segments
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Action, Add, Restore, Unchanged
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Action, Add, App, Commit, Restore, Unchanged
+from eventlog.model.records import App, Commit
 from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import batches, check_columns, to_reader

@@ -14,7 +14,7 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import opened
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Layout
+from eventlog.model.entries import Layout
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.rows import to_reader

@@ -9,7 +9,7 @@ from __future__ import annotations
 from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS, chunk_of
-from eventlog.model.records import Column
+from eventlog.model.entries import Column
 from eventlog.query import predicate, pruning
 from eventlog.query.conditions import And, Compare, Condition
 from eventlog.query.predicate import SqlPredicate

@@ -27,16 +27,9 @@ from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict
+from eventlog.model.actions import Assess, ChunkChange
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
-    GRANULARITIES,
-    Analysed,
-    Assess,
-    ChunkChange,
-    ChunkState,
-    Granularity,
-    Segment,
-)
+from eventlog.model.entries import GRANULARITIES, Analysed, ChunkState, Granularity, Segment
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.assessment import MAX_STATES, is_current
 

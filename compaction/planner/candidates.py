@@ -27,7 +27,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
 from eventlog.format.segments import to_segments
 from eventlog.model.chunks import TimeChunk
-from eventlog.model.records import Granularity
+from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text
 
 # The most segments that one task replaces: its commit names each of them, and all claims together

@@ -49,7 +49,8 @@ from eventlog.format.places import first_key
 from eventlog.format.segments import to_segments
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Analysed, ChunkState, Granularity, Leaf, Segment
+from eventlog.model.entries import Analysed, ChunkState, Granularity, Segment
+from eventlog.model.records import Leaf
 from eventlog.state.keyed.rule import keyed_of, stored_rule
 from eventlog.state.keyed.slices import Run, readable
 from eventlog.state.small.assessment import is_current

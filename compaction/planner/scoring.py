@@ -33,7 +33,7 @@ from msgspec import Struct, structs
 
 from eventlog.compaction.planner.spans import Sums, TargetChunk
 from eventlog.compaction.policy import MIB, Policy
-from eventlog.model.records import ChunkState
+from eventlog.model.entries import ChunkState
 from eventlog.quantities import size_text
 from eventlog.state.small.assessment import is_current
 

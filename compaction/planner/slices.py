@@ -18,7 +18,7 @@ from msgspec import Struct
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Buckets, Task, task_id
-from eventlog.model.records import Granularity, Segment
+from eventlog.model.entries import Granularity, Segment
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import MAX_BUCKETS, splits_of
 from eventlog.state.keyed.slices import Run, applied, in_each, reach, slice_of, span

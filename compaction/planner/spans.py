@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from eventlog.compaction.policy import Policy
 from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
-from eventlog.model.records import Granularity
+from eventlog.model.entries import Granularity
 
 # Columns that `classified` adds: at most one of the first two is true.
 SMALL, LARGE, SPLITS = "small", "large", "splits"

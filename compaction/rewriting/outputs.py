@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from eventlog.clock import Clock
 from eventlog.compaction.rewriting.digest import NOTHING, digest
 from eventlog.errors import Corrupt
+from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Add, Segment
+from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
 from eventlog.segments.objects import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment

@@ -21,8 +21,9 @@ from eventlog.compaction.rewriting.digest import NOTHING, Digest, check_same, di
 from eventlog.compaction.rewriting.outputs import Outputs, writing_bytes
 from eventlog.compaction.tasks import Task
 from eventlog.errors import InvalidInput
+from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
-from eventlog.model.records import Add, Granularity, Segment
+from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.readers.whole import read_runs

@@ -25,9 +25,10 @@ from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
 from eventlog.log.history import checked_version_at
+from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.properties import setting
-from eventlog.model.records import Add, Merge, Segment, Slice, SliceKind
 from eventlog.model.schema import to_arrow
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.segments.fragments import Reading

@@ -23,7 +23,8 @@ from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import GRANULARITIES, Segment, Totals
+from eventlog.model.entries import GRANULARITIES, Segment
+from eventlog.model.records import Totals
 from eventlog.model.schema_text import parse_schema
 from eventlog.quantities import count_text, size_text
 from eventlog.state.keyed.rule import buckets_split, keyed_of

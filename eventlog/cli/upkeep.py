@@ -17,8 +17,10 @@ from eventlog.cli.program import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Add, Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Add, Claim, Drop, Pin, Segment, Totals
+from eventlog.model.entries import Segment
+from eventlog.model.records import Claim, Pin, Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
 from eventlog.state.keyed.rule import keyed_of

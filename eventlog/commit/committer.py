@@ -31,7 +31,8 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Add, Transaction
+from eventlog.model.actions import Add
+from eventlog.model.records import Transaction
 from eventlog.store.parallel import INTENT_THREADS, each, start
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once, retrying

@@ -20,7 +20,8 @@ from eventlog import Table
 from eventlog.compaction import Policy, plan, run
 from eventlog.compaction.planner.planning import Plan
 from eventlog.demo import jobs
-from eventlog.model.records import Commit, Replace
+from eventlog.model.actions import Replace
+from eventlog.model.records import Commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,8 @@ from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.format import segments
 from eventlog.model.chunks import DAY_MS, chunk_of
-from eventlog.model.records import Meta, Segment
+from eventlog.model.entries import Segment
+from eventlog.model.records import Meta
 from eventlog.state.small.assessment import assess
 
 HOUR_MIN = 60

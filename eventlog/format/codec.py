@@ -20,18 +20,17 @@ from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import keys, wellformed
 from eventlog.format.seal import sealed, unsealed
+from eventlog.model.entries import Count, Segment
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
     KNOWN_FEATURES,
     Commit,
-    Count,
     Fork,
     Header,
     KeyFrame,
     Meta,
     Origin,
-    Segment,
     Start,
     Transaction,
 )

@@ -11,8 +11,9 @@ import re
 from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Add, ColumnStats, Segment, Slice
+from eventlog.model.entries import ColumnStats, Segment, Slice
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import codec
-from eventlog.model.records import Count, Tail
+from eventlog.model.entries import Count, Tail
 
 # Key of the Parquet metadata that gives the decoded size of the columns of each row group.
 DECODED_KEY = "eventlog.decoded_bytes"

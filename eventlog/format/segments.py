@@ -23,8 +23,9 @@ from eventlog import limits
 from eventlog.decoding import decode, most_bytes
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
+from eventlog.model.actions import Add, Drop
 from eventlog.model.chunks import chunk_name, parse_chunk
-from eventlog.model.records import Add, ColumnStats, Drop, Segment, Slice, Tail
+from eventlog.model.entries import ColumnStats, Segment, Slice, Tail
 
 _FIXED = pa.schema(
     [

@@ -16,25 +16,19 @@ from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.places import entry_key, first_key
+from eventlog.model.actions import Drop, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep
 from eventlog.model.records import (
-    Analysed,
     Claim,
     Commit,
-    Drop,
     Fork,
     Header,
     KeyFrame,
     Leaf,
     Meta,
     Origin,
-    Schema,
-    Segment,
-    SetOrigin,
-    SetSchema,
-    Spill,
     Start,
-    Sweep,
     Transaction,
 )
 

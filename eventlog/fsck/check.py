@@ -35,7 +35,9 @@ from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.rows import RowCheck, read_segments
 from eventlog.fsck.walk import LogListing, Progress, Walk, list_log
 from eventlog.log.log import Log
-from eventlog.model.records import Drop, Meta, Segment
+from eventlog.model.actions import Drop
+from eventlog.model.entries import Segment
+from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
 from eventlog.recovery.links import Links, past_links

@@ -27,7 +27,7 @@ from eventlog.fsck.key_rows import (
     key_text,
 )
 from eventlog.fsck.rows import REWRITE, damage_of
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.quantities import count_text
 from eventlog.staging import merging
 from eventlog.state.keyed.rule import OP, MergeRule

@@ -24,7 +24,8 @@ from eventlog.fsck.rows import (
     outside_chunk,
     text,
 )
-from eventlog.model.records import Column, Meta, Segment
+from eventlog.model.entries import Column, Segment
+from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck.findings import LeftoverKind, Leftovers
-from eventlog.model.records import Commit, Meta, Segment, Swept
+from eventlog.model.actions import Swept
+from eventlog.model.entries import Segment
+from eventlog.model.records import Commit, Meta
 from eventlog.recovery.sweep import Dropped
 
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)

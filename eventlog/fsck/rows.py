@@ -17,7 +17,8 @@ from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.model import stats
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Column, ColumnStats, Meta, Segment, Slice
+from eventlog.model.entries import Column, ColumnStats, Segment, Slice
+from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading

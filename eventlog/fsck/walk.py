@@ -31,7 +31,9 @@ from eventlog.fsck.leftovers import UnnamedObjects, Waiting
 from eventlog.log import chain, resolve, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Add, Commit, Drop, KeyFrame, Leaf, Meta, Segment, Start
+from eventlog.model.actions import Add, Drop
+from eventlog.model.entries import Segment
+from eventlog.model.records import Commit, KeyFrame, Leaf, Meta, Start
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.store.parallel import read_ahead, threads

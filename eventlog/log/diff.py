@@ -20,7 +20,9 @@ from eventlog.format.codec import sha256
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Drop, Header, Segment
+from eventlog.model.actions import Drop
+from eventlog.model.entries import Segment
+from eventlog.model.records import Commit, Header
 from eventlog.store.parallel import HEADER_THREADS, each
 
 _COMMITS = 256  # commits between two calls of progress

@@ -17,7 +17,8 @@ from eventlog.log import chain
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
-from eventlog.model.records import Commit, Correction, Header
+from eventlog.model.entries import Correction
+from eventlog.model.records import Commit, Header
 from eventlog.state.small.timing import effective
 from eventlog.store.branching.roots import unless_deleted
 from eventlog.store.parallel import HEADER_THREADS, each

@@ -29,17 +29,9 @@ from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
 from eventlog.log.frames import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import (
-    Action,
-    Add,
-    Commit,
-    Header,
-    KeyFrame,
-    Leaf,
-    Spill,
-    Start,
-    Transaction,
-)
+from eventlog.model.actions import Action, Add
+from eventlog.model.entries import Spill
+from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Start, Transaction
 from eventlog.state import fold
 from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched

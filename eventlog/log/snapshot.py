@@ -15,18 +15,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
+from eventlog.model.actions import Drop
 from eventlog.model.chunks import TimeChunk, utc
-from eventlog.model.records import (
-    Drop,
-    Header,
-    KeyFrame,
-    Layout,
-    Leaf,
-    Meta,
-    Schema,
-    Segment,
-    Totals,
-)
+from eventlog.model.entries import Layout, Schema, Segment
+from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
 from eventlog.model.schema import to_arrow
 from eventlog.query.predicate import Where
 from eventlog.state import scan, verification

@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys, segments
-from eventlog.model.records import Add, Commit, DeltaRecord, Drop, Segment, Spill, Transaction
+from eventlog.model.actions import Add, Drop
+from eventlog.model.entries import Segment, Spill
+from eventlog.model.records import Commit, DeltaRecord, Transaction
 from eventlog.state.delta import Delta, add_of, from_lists
 
 SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger are spilled

@@ -34,20 +34,18 @@ from eventlog.merging.history import AppliedStep
 from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
 from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter
 from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
-from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Action,
     Drop,
-    Header,
     Replace,
     Restore,
     SameSegments,
-    Segment,
     SetOrigin,
-    Transaction,
     Unchanged,
-    origins_of,
 )
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment
+from eventlog.model.records import Header, Transaction, origins_of
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.repetition import again
 from eventlog.state.keyed.rule import stored_rule

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog.model.records import (
-    Column,
-    ColumnStats,
-    Schema,
-    Segment,
-)
+from eventlog.model.entries import Column, ColumnStats, Schema, Segment
 
 
 def joined(theirs: Schema, ours: Schema) -> Schema | str:

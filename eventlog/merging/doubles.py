@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from eventlog.merging.history import Act, Units, dropped
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.state.keyed.repetition import Firsts, repeats
 from eventlog.state.keyed.rule import splits_of
 from eventlog.state.keyed.slices import meet, reach, slice_of, span

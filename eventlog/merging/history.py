@@ -11,23 +11,21 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Add,
     AppReset,
-    Commit,
     Drop,
-    Header,
     Merge,
     Replace,
     Restore,
-    Segment,
     SetBuckets,
     SetGranularity,
     SetOrigin,
     SetProperties,
     SetSchema,
-    Transaction,
 )
+from eventlog.model.entries import Segment
+from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
 from eventlog.state.keyed.repetition import repeated, repeats
 

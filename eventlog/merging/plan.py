@@ -27,19 +27,18 @@ from eventlog.merging.settings import (
     value_of,
     with_settings,
 )
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Action,
     AppReset,
     AppRise,
-    Meta,
     Replace,
-    Schema,
-    Segment,
     SetBuckets,
     SetGranularity,
     SetProperties,
     SetSchema,
 )
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.state.keyed.rule import keyed_of
 

@@ -13,13 +13,8 @@ from typing import Literal
 import msgspec
 
 from eventlog.merging.history import Act
-from eventlog.model.records import (
-    Action,
-    Meta,
-    PropertyChange,
-    SetGranularity,
-    SetProperties,
-)
+from eventlog.model.actions import Action, PropertyChange, SetGranularity, SetProperties
+from eventlog.model.records import Meta
 
 _GRANULARITY = "\0granularity"  # no property has this name
 

@@ -34,17 +34,10 @@ from eventlog.merging.history import (
 from eventlog.merging.plan import Carried, MergeConflict
 from eventlog.merging.settings import SettingChange, actions_for, settings_of, value_of
 from eventlog.merging.upserts import Ties
+from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSchema
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
-    Action,
-    AppReset,
-    AppRise,
-    Meta,
-    Schema,
-    Segment,
-    SetBuckets,
-    SetSchema,
-)
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Meta
 from eventlog.state.keyed import slices
 from eventlog.state.keyed.repetition import repeated
 from eventlog.state.keyed.rule import keyed_of, splits_of

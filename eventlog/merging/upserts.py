@@ -21,7 +21,8 @@ from eventlog.merging.columns import translated
 from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
 from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
-from eventlog.model.records import Meta, Segment
+from eventlog.model.entries import Segment
+from eventlog.model.records import Meta
 from eventlog.state.keyed.repetition import Firsts, repeats
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.keyed.slices import meet, slice_of, span

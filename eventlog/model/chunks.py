@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from eventlog.arguments import shown
 from eventlog.errors import InvalidInput
-from eventlog.model.records import GRANULARITIES, Granularity
+from eventlog.model.entries import GRANULARITIES, Granularity
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

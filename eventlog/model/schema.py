@@ -16,7 +16,7 @@ import pyarrow as pa
 from eventlog import arguments, limits
 from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
-from eventlog.model.records import Column, ColumnType, Schema
+from eventlog.model.entries import Column, ColumnType, Schema
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from eventlog.errors import Corrupt, InvalidInput
-from eventlog.model.records import ColumnType
+from eventlog.model.entries import ColumnType
 from eventlog.model.schema import arrow_type
 
 _REQUIRED = " not null"

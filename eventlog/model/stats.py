@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from eventlog.arguments import names
 from eventlog.errors import InvalidInput
 from eventlog.model.decimals import to_units
-from eventlog.model.records import Column, ColumnStats, Schema
+from eventlog.model.entries import Column, ColumnStats, Schema
 
 DEFAULT_COLUMNS = 16
 TEXT_LIMIT = 32

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.model.records import Column
+from eventlog.model.entries import Column
 
 Op = Literal["=", "<>", "<", "<=", ">", ">="]
 OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -20,7 +20,7 @@ from pyarrow.fs import LocalFileSystem
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.decimals import from_units
-from eventlog.model.records import Column, Schema
+from eventlog.model.entries import Column, Schema
 from eventlog.model.schema import arrow_type, names, to_arrow
 from eventlog.query.pruning import Bounds, Span, to_span_units
 

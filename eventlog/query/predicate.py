@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Column, Leaf, Schema
+from eventlog.model.entries import Column, Schema
+from eventlog.model.records import Leaf
 from eventlog.model.schema import arrow_type
 from eventlog.query import conditions, guarantees, pruning
 from eventlog.query.conditions import Condition

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from eventlog.format.places import first_key
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
-from eventlog.model.records import Column, Leaf
+from eventlog.model.entries import Column
+from eventlog.model.records import Leaf
 from eventlog.model.stats import encode, is_text
 from eventlog.query import conditions as c
 

@@ -19,7 +19,9 @@ from eventlog.format import keys
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Drop, Segment, Transaction
+from eventlog.model.actions import Drop
+from eventlog.model.entries import Segment
+from eventlog.model.records import Transaction
 from eventlog.recovery.lineage import Change, change_of, members
 from eventlog.recovery.timeline import Timeline
 from eventlog.store.checksum import object_checksum

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eventlog.model.records import Add, Drop, Replace, Transaction
+from eventlog.model.actions import Add, Drop, Replace
+from eventlog.model.records import Transaction
 
 
 @dataclass(frozen=True, slots=True)

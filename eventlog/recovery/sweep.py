@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys, segments
-from eventlog.model.records import Drop, Meta
+from eventlog.model.actions import Drop
+from eventlog.model.records import Meta
 from eventlog.state.small.holds import Hold, holds
 
 _PENDING = pa.schema(

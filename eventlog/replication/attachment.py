@@ -14,8 +14,8 @@ from eventlog.arguments import opened, text
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput
 from eventlog.log.log import Log
-from eventlog.model.actions import Ack, Attach, Detach
-from eventlog.model.records import Action, Break, Commit, Meta, Replica
+from eventlog.model.actions import Ack, Action, Attach, Break, Detach
+from eventlog.model.records import Commit, Meta, Replica
 from eventlog.state.small.holds import check_names
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.keeping import pins_again, unheld

@@ -13,8 +13,9 @@ from hashlib import blake2b
 from typing import Literal
 
 from eventlog.format import keys
-from eventlog.model.actions import Swept
-from eventlog.model.records import Commit, KeyFrame, Leaf, Restore, Segment
+from eventlog.model.actions import Restore, Swept
+from eventlog.model.entries import Segment
+from eventlog.model.records import Commit, KeyFrame, Leaf
 
 Role = Literal["segment", "frame", "leaf", "pending"]
 

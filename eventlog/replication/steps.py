@@ -28,15 +28,15 @@ from eventlog.format import codec, keys, segments
 from eventlog.log import chain, resolve, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Add
+from eventlog.model.entries import Segment
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
-    Add,
     Commit,
     Header,
     KeyFrame,
     Leaf,
-    Segment,
     Start,
 )
 from eventlog.replication import attachment, contents

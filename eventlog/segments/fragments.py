@@ -24,7 +24,7 @@ from eventlog.decoding import Bound, decode, encoded_bytes, leaves, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.query.guarantees import trusted
 from eventlog.segments.batches import (
     clashes,

@@ -29,7 +29,7 @@ from eventlog.errors import (
 from eventlog.format import codec, keys, parts
 from eventlog.format.parts import Parts
 from eventlog.log.log import Log
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import check_there, held_from
 from eventlog.store.checksum import object_checksum

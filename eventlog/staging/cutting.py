@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.model.chunks import DAY_MS, HOUR_MS, chunk_of
-from eventlog.model.records import Granularity, Layout
+from eventlog.model.entries import Granularity, Layout
 from eventlog.staging.decoding import spanned
 
 _NARROW_ITEM_BYTES = 12

@@ -24,8 +24,9 @@ from eventlog.commit.proposal import check_writable
 from eventlog.format import codec, keys, parts
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
+from eventlog.model.actions import Add
+from eventlog.model.entries import Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
 from eventlog.model.properties import setting
-from eventlog.model.records import Add, Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
 from eventlog.model.schema import stored_time_column, to_arrow
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.state.keyed.rule import MergeRule, keyed_of, stored_rule

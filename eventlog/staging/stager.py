@@ -18,8 +18,9 @@ from eventlog.arguments import whole
 from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
 from eventlog.model import stats
+from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
-from eventlog.model.records import Add, Slice
+from eventlog.model.entries import Slice
 from eventlog.model.schema import to_arrow
 from eventlog.staging import upserts
 from eventlog.staging.cutting import bounded, sort_rows, split

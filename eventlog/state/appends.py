@@ -11,18 +11,9 @@ from dataclasses import dataclass
 
 from msgspec import UnsetType
 
-from eventlog.model.records import (
-    Add,
-    Drop,
-    Horizon,
-    Merge,
-    Replace,
-    Restore,
-    Schema,
-    Segment,
-    SetSchema,
-    Transaction,
-)
+from eventlog.model.actions import Add, Drop, Horizon, Merge, Replace, Restore, SetSchema
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Transaction
 from eventlog.state.fold import segment_of
 from eventlog.state.keyed.slices import set_back
 

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.format import codec, wellformed
-from eventlog.model.records import Add, DeltaRecord, Drop, Segment
+from eventlog.model.actions import Add, Drop
+from eventlog.model.entries import Segment
+from eventlog.model.records import DeltaRecord
 
 
 @dataclass(frozen=True, slots=True)

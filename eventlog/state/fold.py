@@ -15,24 +15,20 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
+from eventlog.model.actions import Add, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment
 from eventlog.model.records import (
     KEYED_FEATURE,
     MERGED_FEATURE,
     SPLIT_FEATURE,
-    Add,
     Commit,
     CommitChanges,
-    Drop,
     Header,
     Meta,
     Published,
-    Restore,
-    SameSegments,
-    Segment,
     Totals,
     Transaction,
-    Unchanged,
     origins_of,
 )
 from eventlog.state.delta import drop_of

@@ -15,18 +15,10 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format import segments
+from eventlog.model.actions import Add, Drop, Merge, SameSegments, Unchanged
 from eventlog.model.chunks import TimeChunk, parse_chunk
-from eventlog.model.records import (
-    Add,
-    Drop,
-    Leaf,
-    Merge,
-    Meta,
-    SameSegments,
-    Segment,
-    Transaction,
-    Unchanged,
-)
+from eventlog.model.entries import Segment
+from eventlog.model.records import Leaf, Meta, Transaction
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.keyed.slices import set_back
 from eventlog.state.questions import overlapping

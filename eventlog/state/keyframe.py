@@ -19,18 +19,10 @@ import pyarrow.compute as pc
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys, segments
 from eventlog.format.places import EntryKey, entry_key, first_key
+from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
-from eventlog.model.records import (
-    FORMAT_NAME,
-    FORMAT_VERSION,
-    ColumnStats,
-    Drop,
-    Header,
-    KeyFrame,
-    Leaf,
-    Meta,
-    Segment,
-)
+from eventlog.model.entries import ColumnStats, Segment
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Header, KeyFrame, Leaf, Meta
 from eventlog.state.delta import Delta
 
 INLINE_SEGMENTS = 100  # at most this many entries are stored in the root itself

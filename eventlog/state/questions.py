@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format import segments
+from eventlog.model.actions import Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Drop, Leaf, Segment
+from eventlog.model.entries import Segment
+from eventlog.model.records import Leaf
 from eventlog.state import keyframe, verification
 from eventlog.state.version import VersionState
 

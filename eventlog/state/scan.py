@@ -18,7 +18,8 @@ from eventlog.errors import InvalidInput
 from eventlog.format import segments
 from eventlog.format.places import first_key
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
-from eventlog.model.records import Column, Leaf, Schema, Segment
+from eventlog.model.entries import Column, Schema, Segment
+from eventlog.model.records import Leaf
 from eventlog.model.schema import names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, segments
-from eventlog.model.records import Drop, Header, KeyFrame, Meta, Totals
+from eventlog.model.actions import Drop
+from eventlog.model.records import Header, KeyFrame, Meta, Totals
 from eventlog.state.delta import Delta, drop_of
 
 

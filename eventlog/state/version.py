@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys, places, segments
-from eventlog.model.records import Drop, Header, KeyFrame, Layout, Leaf, Meta, Schema, Segment
+from eventlog.model.actions import Drop
+from eventlog.model.entries import Layout, Schema, Segment
+from eventlog.model.records import Header, KeyFrame, Leaf, Meta
 from eventlog.state import keyframe, verification
 from eventlog.state.delta import Delta
 from eventlog.state.fold import segments_sum

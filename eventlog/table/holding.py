@@ -14,16 +14,10 @@ from eventlog.arguments import MAX_VERSION, choice, seconds, shown, text, whole
 from eventlog.commit.identity import WINDOW_S
 from eventlog.display import command
 from eventlog.errors import ClaimLost, CommitConflict, InvalidInput
+from eventlog.model.actions import Break, SetPin, TakeClaim, Unpin
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import (
-    Break,
-    Claim,
-    ClaimKind,
-    Segment,
-    SetPin,
-    TakeClaim,
-    Unpin,
-)
+from eventlog.model.entries import ClaimKind, Segment
+from eventlog.model.records import Claim
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from

@@ -13,7 +13,8 @@ from typing import Self
 import msgspec
 
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
-from eventlog.model.records import Claim, Release, Renew, Token
+from eventlog.model.actions import Release, Renew
+from eventlog.model.records import Claim, Token
 from eventlog.state.small import claims
 from eventlog.state.small.timing import effective
 from eventlog.table.ports import OpenTable

@@ -12,7 +12,8 @@ from typing import Protocol
 from eventlog.clock import Clock
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Action, Claim, Token, Transaction
+from eventlog.model.actions import Action
+from eventlog.model.records import Claim, Token, Transaction
 from eventlog.store.port import ObjectStore
 
 

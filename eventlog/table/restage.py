@@ -14,7 +14,8 @@ import msgspec
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.log.history import find_transaction
-from eventlog.model.records import Action, Add, Transaction
+from eventlog.model.actions import Action, Add
+from eventlog.model.records import Transaction
 from eventlog.store.parallel import COPY_THREADS, each
 from eventlog.store.retry import put_once
 from eventlog.table.table import Table

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Action, AppReset, Drop, Restore, SameSegments
+from eventlog.model.actions import Action, AppReset, Drop, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.holds import check_kept

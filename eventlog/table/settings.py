@@ -11,15 +11,9 @@ import pyarrow as pa
 
 from eventlog.arguments import mapping, whole
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
-from eventlog.model.records import (
-    SetBuckets,
-    SetClock,
-    SetGranularity,
-    SetProperties,
-    SetSchema,
-)
 from eventlog.model.schema import extend, stored_time_column
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms

@@ -35,15 +35,9 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.carry import Merged, publish
 from eventlog.merging.union import Take
-from eventlog.model.records import (
-    Action,
-    App,
-    Claim,
-    ClaimKind,
-    Segment,
-    Token,
-    Transaction,
-)
+from eventlog.model.actions import Action
+from eventlog.model.entries import ClaimKind, Segment
+from eventlog.model.records import App, Claim, Token, Transaction
 from eventlog.query.moments import Moment, to_ms
 from eventlog.state.delta import drop_of
 from eventlog.state.version import VersionState

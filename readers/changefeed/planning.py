@@ -16,7 +16,8 @@ from eventlog.log import chain
 from eventlog.log.appends import read_appends
 from eventlog.log.diff import diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Commit, Correction, Segment
+from eventlog.model.entries import Correction, Segment
+from eventlog.model.records import Commit
 from eventlog.query.predicate import Predicate, Where
 from eventlog.readers.changefeed import steps
 from eventlog.readers.changefeed.images import COLUMNS

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from eventlog import Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION

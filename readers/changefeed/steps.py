@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import grouped, parts
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.keyed.slices import Run, in_each, readable, slice_of, span

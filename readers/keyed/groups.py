@@ -13,7 +13,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from eventlog.format.buckets import buckets_of
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.keyed.slices import Run, in_each, reach
 

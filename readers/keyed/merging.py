@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
 from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken

@@ -16,7 +16,8 @@ import peers
 import pyarrow as pa
 
 from eventlog import Table
-from eventlog.model.records import Add, ColumnStats
+from eventlog.model.actions import Add
+from eventlog.model.entries import ColumnStats
 
 DAYS = 365
 FIRST_DAY = date(2024, 1, 1)

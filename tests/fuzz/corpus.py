@@ -9,7 +9,8 @@ from support import builders
 from support.builders import add, create
 
 from eventlog.format import codec, keys, segments
-from eventlog.model.records import ColumnStats, Fence
+from eventlog.model.actions import Fence
+from eventlog.model.entries import ColumnStats
 from eventlog.state import keyframe
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore

@@ -20,7 +20,8 @@ from eventlog import Table, errors
 from eventlog.commit import proposal
 from eventlog.format import codec, keys, segments
 from eventlog.model import stats
-from eventlog.model.records import ColumnStats, Leaf, Meta, Segment
+from eventlog.model.entries import ColumnStats, Segment
+from eventlog.model.records import Leaf, Meta
 from eventlog.model.schema import from_arrow
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.query import predicate

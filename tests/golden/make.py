@@ -25,20 +25,18 @@ from eventlog.clock import ManualClock
 from eventlog.commit.publication import publication
 from eventlog.compaction import vacuum
 from eventlog.format import keys, segments
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Add,
-    Analysed,
     Assess,
     Attach,
     ChunkChange,
-    ChunkState,
-    ColumnStats,
     Detach,
     Fence,
     Horizon,
     Replace,
 )
+from eventlog.model.entries import Analysed, ChunkState, ColumnStats
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
 from eventlog.state.delta import drop_of

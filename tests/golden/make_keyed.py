@@ -29,19 +29,18 @@ from eventlog.clock import ManualClock
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
 from eventlog.model import stats
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Action,
     Add,
     Merge,
     PropertyChange,
     Replace,
-    Segment,
     SetGranularity,
     SetProperties,
     SetSchema,
-    Slice,
-    Transaction,
 )
+from eventlog.model.entries import Segment, Slice
+from eventlog.model.records import Transaction
 from eventlog.staging import merging, upserts
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.state import fold

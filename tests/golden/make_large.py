@@ -17,7 +17,8 @@ from golden import make
 
 from eventlog.clock import ManualClock
 from eventlog.format import keys, parts
-from eventlog.model.records import Add, ColumnStats
+from eventlog.model.actions import Add
+from eventlog.model.entries import ColumnStats
 
 NAME = "large"
 SCHEMA = make.PLAIN.append(pa.field("text", pa.string()))

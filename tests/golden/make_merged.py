@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.model.records import Action, AppReset, AppRise, Restore, SetOrigin, Transaction
+from eventlog.model.actions import Action, AppReset, AppRise, Restore, SetOrigin
+from eventlog.model.records import Transaction
 from eventlog.writers import append
 
 NAME = "merged"

@@ -16,18 +16,13 @@ from golden import make, make_whole
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Action,
     Add,
-    Analysed,
-    App,
     Assess,
     Attach,
     ChunkChange,
-    ChunkState,
-    Column,
-    ColumnStats,
     Drop,
     Fence,
     Horizon,
@@ -35,19 +30,24 @@ from eventlog.model.records import (
     Release,
     Replace,
     Restore,
-    Schema,
-    Segment,
     SetClock,
     SetPin,
     SetProperties,
     SetSchema,
-    Spill,
-    Sweep,
     Swept,
-    Token,
-    Transaction,
     Unchanged,
 )
+from eventlog.model.entries import (
+    Analysed,
+    ChunkState,
+    Column,
+    ColumnStats,
+    Schema,
+    Segment,
+    Spill,
+    Sweep,
+)
+from eventlog.model.records import App, Token, Transaction
 from eventlog.state import fold
 from eventlog.state.delta import add_of, drop_of
 

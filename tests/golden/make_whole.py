@@ -23,18 +23,14 @@ from eventlog.clock import ManualClock
 from eventlog.commit.proposal import propose
 from eventlog.compaction import vacuum
 from eventlog.format import keys, segments
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Action,
     Add,
-    Analysed,
-    App,
     Assess,
     Attach,
     Break,
     ChunkChange,
-    ChunkState,
-    ColumnStats,
     Detach,
     Fence,
     Horizon,
@@ -44,22 +40,19 @@ from eventlog.model.records import (
     Replace,
     Restore,
     SameSegments,
-    Schema,
     SetClock,
     SetGranularity,
     SetLayout,
     SetPin,
     SetProperties,
     SetSchema,
-    Sweep,
     Swept,
-    Tail,
     TakeClaim,
-    Token,
-    Transaction,
     Unchanged,
     Unpin,
 )
+from eventlog.model.entries import Analysed, ChunkState, ColumnStats, Schema, Sweep, Tail
+from eventlog.model.records import App, Token, Transaction
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
 from eventlog.state import fold

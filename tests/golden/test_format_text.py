@@ -20,8 +20,10 @@ import eventlog
 from eventlog import Table
 from eventlog.format import keys, segments
 from eventlog.model import entries, records
+from eventlog.model.actions import Action
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Action, Meta, Slice
+from eventlog.model.entries import Slice
+from eventlog.model.records import Meta
 from eventlog.model.schema import arrow_type
 from eventlog.model.stats import lower_text, upper_text
 from eventlog.staging import merging
@@ -189,8 +191,8 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
         "2.2": records.Header,
         "2.3": records.Transaction,
         "2.5": records.DeltaRecord,
-        "2.6": records.Segment,
-        "2.7": records.Spill,
+        "2.6": entries.Segment,
+        "2.7": entries.Spill,
         "2.8": Meta,
         "2.9": records.KeyFrame,
         "2.15": records.Start,
@@ -265,12 +267,12 @@ def test_what_counts_in_slices_is_that_of_the_table():
     shown = [row for row in rows(section("2.6.1")) if len(row) == 6 and row[4].isdigit()]
     assert len(shown) == 6
     spread = lambda text: [int(n) for n in text.split(" … ")]
-    entries = {}
+    segments = {}
     for name, kind, buckets, versions, level, _ in shown:
         place = Slice(kind, *spread(buckets), *spread(versions), int(level))
-        entries[name] = records.Segment(name, "all", 0, 9, 0, 1, 1, "", 1, slice=place)
-    counting = {name: [] for name in entries}
-    for run in slices.runs(entries.values()):
+        segments[name] = entries.Segment(name, "all", 0, 9, 0, 1, 1, "", 1, slice=place)
+    counting = {name: [] for name in segments}
+    for run in slices.runs(segments.values()):
         for one in run.segments:
             counting[one.id] += range(run.first, run.last + 1)
     assert {row[0]: [int(n) for n in row[5].split(",")] for row in shown} == counting

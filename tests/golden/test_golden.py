@@ -10,7 +10,8 @@ from support import builders
 from eventlog import Table
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
-from eventlog.model.records import Action, Meta
+from eventlog.model.actions import Action
+from eventlog.model.records import Meta
 from eventlog.store.local import LocalStore
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import run
 from eventlog.log import spills
-from eventlog.model.records import Merge
+from eventlog.model.actions import Merge
 from eventlog.readers import scan
 from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.store.local import LocalStore

@@ -12,7 +12,7 @@ from eventlog.errors import Corrupt, DataLoss, UnsupportedFormat, VersionVacuume
 from eventlog.format import keys
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
-from eventlog.model.records import Action
+from eventlog.model.actions import Action
 from eventlog.readers import scan
 from eventlog.state.questions import Entries
 from eventlog.store.branching.branch import BranchStore

@@ -8,7 +8,8 @@ from support.crashes import ENDS, HOWS, MortalStore, fresh, quick, sweep
 
 from eventlog import Table, errors, readers
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Pin, SetPin, Unpin
+from eventlog.model.actions import SetPin, Unpin
+from eventlog.model.records import Pin
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.making import pin_actions

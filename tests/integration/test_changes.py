@@ -14,7 +14,8 @@ from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.commit import publication
 from eventlog.format import codec, keys
-from eventlog.model.records import Column, Schema, SetSchema
+from eventlog.model.actions import SetSchema
+from eventlog.model.entries import Column, Schema
 from eventlog.readers import Changes, changes, scan
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore

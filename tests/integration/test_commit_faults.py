@@ -25,7 +25,8 @@ from eventlog import errors
 from eventlog.commit import framing
 from eventlog.commit.protocol.contention import CROWD
 from eventlog.format import codec, keys
-from eventlog.model.records import App, SetProperties
+from eventlog.model.actions import SetProperties
+from eventlog.model.records import App
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.store.memory import MemoryStore

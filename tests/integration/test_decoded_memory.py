@@ -11,7 +11,8 @@ from support.peaks import grown
 
 from eventlog import Table
 from eventlog.format import codec, keys
-from eventlog.model.records import Add, Spill, Sweep, Swept
+from eventlog.model.actions import Add, Swept
+from eventlog.model.entries import Spill, Sweep
 from eventlog.replication import follow
 from eventlog.store.location import place_of
 from eventlog.writers import append, delete, overwrite, upsert

@@ -11,7 +11,7 @@ from support.builders import DAY_US, commit, create, live, reopen
 from eventlog import compaction, limits
 from eventlog.errors import InvalidInput
 from eventlog.format import codec, keys
-from eventlog.model.records import Add
+from eventlog.model.actions import Add
 from eventlog.readers import count, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append

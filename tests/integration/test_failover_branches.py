@@ -14,7 +14,8 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import SetPin, Start
+from eventlog.model.actions import SetPin
+from eventlog.model.records import Start
 from eventlog.readers import scan
 from eventlog.replication import break_replica, follow, merge
 from eventlog.store.branching.branch import BranchStore

@@ -18,7 +18,7 @@ from support.forked_histories import copied
 from eventlog import errors
 from eventlog.commit import proposal
 from eventlog.format import keys
-from eventlog.model.records import PropertyChange, SetProperties
+from eventlog.model.actions import PropertyChange, SetProperties
 from eventlog.state import fold
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append

@@ -14,8 +14,8 @@ from eventlog.format import codec, keys
 from eventlog.format.parts import describe
 from eventlog.fsck.check import fsck
 from eventlog.limits import WHOLE_BYTES
-from eventlog.model.actions import Restore
-from eventlog.model.records import Add, ColumnStats, Schema, SetLayout, SetSchema, Slice, Tail
+from eventlog.model.actions import Add, Restore, SetLayout, SetSchema
+from eventlog.model.entries import ColumnStats, Schema, Slice, Tail
 from eventlog.readers import changes, count, scan
 from eventlog.writers import append, delete, overwrite, upsert
 

@@ -13,7 +13,8 @@ from eventlog.compaction import vacuum
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Claim, Correction, Meta, Pin, Replica, Sweep
+from eventlog.model.entries import Correction, Sweep
+from eventlog.model.records import Claim, Meta, Pin, Replica
 from eventlog.readers import count, scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite

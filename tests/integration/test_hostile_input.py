@@ -23,7 +23,8 @@ from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
 from eventlog.format import codec, keys, segments
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Add, ColumnStats, Drop, SetProperties, SetSchema
+from eventlog.model.actions import Add, Drop, SetProperties, SetSchema
+from eventlog.model.entries import ColumnStats
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite

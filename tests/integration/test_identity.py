@@ -18,7 +18,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Drop
+from eventlog.model.actions import Drop
 from eventlog.readers import scan
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore

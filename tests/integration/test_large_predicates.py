@@ -14,7 +14,8 @@ from support.builders import DAY_US, create
 from eventlog import readers
 from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import plan
-from eventlog.model.records import ColumnStats, Leaf
+from eventlog.model.entries import ColumnStats
+from eventlog.model.records import Leaf
 from eventlog.query import predicate
 from eventlog.segments import together
 from eventlog.writers import append

@@ -19,7 +19,7 @@ from support.builders import SCHEMA, commit, create, events, reopen, replace_obj
 from eventlog import limits, readers
 from eventlog.errors import DataLoss, InvalidInput, Unavailable, VersionNotFound
 from eventlog.format import codec, keys
-from eventlog.model.records import Add
+from eventlog.model.actions import Add
 from eventlog.query import predicate
 from eventlog.segments import fragments
 from eventlog.store.memory import MemoryStore

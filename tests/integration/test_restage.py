@@ -19,7 +19,7 @@ from support.builders import (
 from eventlog import Table, errors
 from eventlog.compaction import vacuum
 from eventlog.format import keys
-from eventlog.model.records import Fence
+from eventlog.model.actions import Fence
 from eventlog.readers import count
 from eventlog.table.restage import commit_staged
 from eventlog.writers import append, overwrite

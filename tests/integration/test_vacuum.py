@@ -23,7 +23,7 @@ from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
-from eventlog.model.records import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
+from eventlog.model.actions import Ack, Add, Attach, Detach, Horizon, Restore, SetPin
 from eventlog.readers import count, scan
 from eventlog.state.delta import add_of
 from eventlog.store.memory import MemoryStore

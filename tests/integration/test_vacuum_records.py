@@ -24,7 +24,8 @@ from eventlog import Table, errors
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Fence, Horizon, Spill, Sweep, Swept
+from eventlog.model.actions import Fence, Horizon, Swept
+from eventlog.model.entries import Spill, Sweep
 from eventlog.readers import scan
 from eventlog.recovery import sweep
 from eventlog.replication import follow

@@ -32,8 +32,9 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import codec
 from eventlog.fsck.check import fsck
+from eventlog.model.actions import SetClock
 from eventlog.model.chunks import MAX_MS
-from eventlog.model.records import Correction, SetClock
+from eventlog.model.entries import Correction
 from eventlog.readers import count, scan
 from eventlog.state.small import rules, timing
 from eventlog.store.local import LocalStore

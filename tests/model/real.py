@@ -10,15 +10,14 @@ from model import rules
 from support.builders import HASH
 
 from eventlog.format import codec
-from eventlog.model import actions
-from eventlog.model import records as words
+from eventlog.model import actions, entries, records
 from eventlog.state import fold
 
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_357_344_000_000  # chunk 0 is 2013-01-05
 TIME_MS = 1_600_000_000_000
-SCHEMA = words.Schema(1, 1, (words.Column(1, "at", "timestamp", nullable=False),))
-META = words.Meta(layout=words.Layout("at", "day"), schema=SCHEMA)
+SCHEMA = entries.Schema(1, 1, (entries.Column(1, "at", "timestamp", nullable=False),))
+META = records.Meta(layout=entries.Layout("at", "day"), schema=SCHEMA)
 # The fields of the small state that the model has, and those that other tests cover.
 COMPARED = {
     *("layout", "apps", "published", "claims", "pins", "replicas"),
@@ -82,9 +81,9 @@ def _ms(number: int) -> int:
 
 
 @cache
-def segment(entry: rules.Entry) -> words.Segment:
+def segment(entry: rules.Entry) -> entries.Segment:
     """The package's entry of a live segment."""
-    return words.Segment(
+    return entries.Segment(
         id=hex_id(entry.seg),
         chunk=_chunk(entry.chunk),
         epoch=entry.epoch,
@@ -102,41 +101,43 @@ def _hash(entry: rules.Entry) -> str:
     return codec.hex_hash(codec.entry_hash(segment(entry)))
 
 
-def _sweep(sweep: rules.Sweep | None) -> words.Sweep | None:
+def _sweep(sweep: rules.Sweep | None) -> entries.Sweep | None:
     if sweep is None:
         return None
-    pending = words.Spill(HASH, 1, 0, len(sweep.pending)) if sweep.pending else None
-    return words.Sweep(sweep.fence, sweep.horizon, sweep.version, pending)
+    pending = entries.Spill(HASH, 1, 0, len(sweep.pending)) if sweep.pending else None
+    return entries.Sweep(sweep.fence, sweep.horizon, sweep.version, pending)
 
 
-def _analysed(noted: tuple[int, int] | None) -> words.Analysed | None:
+def _analysed(noted: tuple[int, int] | None) -> entries.Analysed | None:
     if noted is None:
         return None
     version, policy = noted
-    return words.Analysed(version, "no digest" if policy < 0 else f"{policy:064x}")
+    return entries.Analysed(version, "no digest" if policy < 0 else f"{policy:064x}")
 
 
-def _noted(version: int | None) -> words.ChunkState | None:
-    return None if version is None else words.ChunkState("unstable", version, 1, 0, 0)
+def _noted(version: int | None) -> entries.ChunkState | None:
+    return None if version is None else entries.ChunkState("unstable", version, 1, 0, 0)
 
 
 def to_state(state: rules.State) -> fold.State:
     """The package's state."""
-    meta = words.Meta(
-        layout=words.Layout("at", state.granularity),
+    meta = records.Meta(
+        layout=entries.Layout("at", state.granularity),
         schema=META.schema,
-        apps={n: words.AppMark(seq, v, TIME_MS) for n, seq, v in sorted(state.apps)},
-        published={hex_id(i): words.Published(v, u) for i, v, u in sorted(state.published)},
+        apps={n: records.AppMark(seq, v, TIME_MS) for n, seq, v in sorted(state.apps)},
+        published={hex_id(i): records.Published(v, u) for i, v, u in sorted(state.published)},
         claims={hex_id(c.id): _claim(c) for c in sorted(state.claims)},
-        pins={p.name: words.Pin(p.version, p.owner, p.token, TIME_MS) for p in sorted(state.pins)},
-        replicas={r.name: words.Replica(*r[1:]) for r in sorted(state.replicas)},
+        pins={
+            p.name: records.Pin(p.version, p.owner, p.token, TIME_MS) for p in sorted(state.pins)
+        },
+        replicas={r.name: records.Replica(*r[1:]) for r in sorted(state.replicas)},
         fence=state.fence,
         horizon=state.horizon,
         swept=_sweep(state.swept),
         chunks={_chunk(n): _noted(version) for n, version in sorted(state.chunks)},
         analysed=_analysed(state.analysed),
     )
-    header = words.Header(
+    header = records.Header(
         "eventlog",
         1,
         1,
@@ -146,15 +147,15 @@ def to_state(state: rules.State) -> fold.State:
         HASH,
         TIME_MS,
         None,
-        words.Totals(),
+        records.Totals(),
         HASH,
-        words.CommitChanges("append", "w", 1, 0, 0, 0, 0),
+        records.CommitChanges("append", "w", 1, 0, 0, 0, 0),
     )
     return fold.State(header, HASH, meta, {hex_id(e.seg): segment(e) for e in state.live})
 
 
-def _claim(claim: rules.Claim) -> words.Claim:
-    return words.Claim(
+def _claim(claim: rules.Claim) -> records.Claim:
+    return records.Claim(
         start=_ms(claim.start),
         end=_ms(claim.end),
         segments=tuple(map(hex_id, claim.segments)),
@@ -168,50 +169,50 @@ def _claim(claim: rules.Claim) -> words.Claim:
 
 
 @cache
-def to_transaction(txn: rules.Txn) -> words.Transaction:
+def to_transaction(txn: rules.Txn) -> records.Transaction:
     """The package's transaction."""
-    return words.Transaction(
+    return records.Transaction(
         id=hex_id(txn.id),
         operation="test",
         writer="test",
         read_version=txn.read,
         until=txn.until,
-        app=words.App(*txn.app) if txn.app else None,
-        claim=words.Token(hex_id(txn.claim[0]), txn.claim[1]) if txn.claim else None,
+        app=records.App(*txn.app) if txn.app else None,
+        claim=records.Token(hex_id(txn.claim[0]), txn.claim[1]) if txn.claim else None,
         actions=tuple(map(to_action, txn.actions)),
     )
 
 
-def to_action(action: object) -> words.Action:
+def to_action(action: object) -> actions.Action:
     """The package's action."""
     match action:
         case rules.Add(seg, chunk, epoch):
-            return words.Add(hex_id(seg), _chunk(chunk), epoch, 1, 100, HASH, 1)
+            return actions.Add(hex_id(seg), _chunk(chunk), epoch, 1, 100, HASH, 1)
         case rules.Drop(entry):
-            return words.Drop(hex_id(entry.seg), _chunk(entry.chunk), _hash(entry))
+            return actions.Drop(hex_id(entry.seg), _chunk(entry.chunk), _hash(entry))
         case rules.SetLayout():
-            return words.SetLayout(words.Layout("at", "day"))
+            return actions.SetLayout(entries.Layout("at", "day"))
         case rules.Unchanged(start, end):
-            return words.Unchanged(_ms(start), _ms(end))
+            return actions.Unchanged(_ms(start), _ms(end))
         case rules.Swept(sweep):
-            return words.Swept(_sweep(sweep))
+            return actions.Swept(_sweep(sweep))
         case rules.Assess(old, analysed, chunks):
-            changes = tuple(words.ChunkChange(_chunk(n), _noted(v)) for n, v in chunks)
-            return words.Assess(_analysed(old), _analysed(analysed), changes)
+            changes = tuple(actions.ChunkChange(_chunk(n), _noted(v)) for n, v in chunks)
+            return actions.Assess(_analysed(old), _analysed(analysed), changes)
         case rules.TakeClaim(claim_id, start, end, segments, kind, priority, group):
             ids = tuple(map(hex_id, segments))
-            return words.TakeClaim(
+            return actions.TakeClaim(
                 hex_id(claim_id), _ms(start), _ms(end), ids, kind, priority, group, "owner"
             )
         case rules.Renew(claim_id, token) | rules.Release(claim_id, token):
-            return getattr(words, type(action).__name__)(hex_id(claim_id), token)
+            return getattr(actions, type(action).__name__)(hex_id(claim_id), token)
         case rules.Break(kind, name, token, renewed):
             name = hex_id(name) if isinstance(name, int) else name
-            return words.Break(kind, name, token, renewed)
-    return getattr(words, type(action).__name__)(**vars(action))
+            return actions.Break(kind, name, token, renewed)
+    return getattr(actions, type(action).__name__)(**vars(action))
 
 
-def outcome(state: fold.State, transactions: list[words.Transaction]) -> tuple:
+def outcome(state: fold.State, transactions: list[records.Transaction]) -> tuple:
     """The result of the package's fold: (which are void, the state after, comparable)."""
     effect = fold.judge(transactions, state, TIME_MS + 1)
     live = dict(state.segments)
@@ -236,7 +237,7 @@ def expected(ruling: rules.Rules, state: rules.State, txns: tuple[rules.Txn, ...
     return tuple(map(bool, verdicts)), _comparable(there.meta), live
 
 
-def _comparable(meta: words.Meta) -> tuple:
+def _comparable(meta: records.Meta) -> tuple:
     """The small state as plain values, without the times of clocks."""
     apps = {name: (mark.seq, mark.version) for name, mark in meta.apps.items()}
     pins = {name: (pin.version, pin.owner, pin.token) for name, pin in meta.pins.items()}

@@ -88,7 +88,7 @@ def test_every_action_and_every_field_of_the_small_state_is_compared():
     assert set(Meta.__struct_fields__) == real.COMPARED | real.NOT_COMPARED
     unjudged = {"operation", "writer", "spill", "info"}  # no rule looks at these
     known = {"id", "read_version", "until", "app", "claim", "actions"}
-    fields = {f.name for f in msgspec.structs.fields(real.words.Transaction)}
+    fields = {f.name for f in msgspec.structs.fields(real.records.Transaction)}
     assert fields == unjudged | known
 
 

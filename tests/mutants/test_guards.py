@@ -26,7 +26,8 @@ from eventlog import Table, errors
 from eventlog.commit import proposal, rebase
 from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.format import codec, keys
-from eventlog.model.records import Add, App, Fence, PropertyChange, SetProperties
+from eventlog.model.actions import Add, Fence, PropertyChange, SetProperties
+from eventlog.model.records import App
 from eventlog.state import fold
 from eventlog.store.testing.faults import Crash
 from eventlog.writers import append, overwrite

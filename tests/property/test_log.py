@@ -15,14 +15,9 @@ from eventlog import errors
 from eventlog.format import codec, keys, places, segments
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import chunks
-from eventlog.model.records import (
-    App,
-    ColumnStats,
-    PropertyChange,
-    SetProperties,
-    SetSchema,
-    Unchanged,
-)
+from eventlog.model.actions import PropertyChange, SetProperties, SetSchema, Unchanged
+from eventlog.model.entries import ColumnStats
+from eventlog.model.records import App
 from eventlog.state import fold, keyframe
 from eventlog.store.memory import MemoryStore
 

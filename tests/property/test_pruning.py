@@ -15,7 +15,7 @@ from support.planned_states import Planned, leaves_of
 from eventlog.errors import InvalidInput
 from eventlog.model import stats
 from eventlog.model.chunks import chunk_of
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.model.schema import from_arrow
 from eventlog.query import predicate
 

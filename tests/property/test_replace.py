@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.builders import check_sound, commit, create, drop_of, live, reopen
 
 from eventlog import errors
-from eventlog.model.records import Add, Replace
+from eventlog.model.actions import Add, Replace
 
 DAYS = ("2013-01-07", "2013-01-08")
 TARGETS = {"2013-01-07": ("2013-01-07", "2013-01-07T05", "2013-01"), "2013-01-08": DAYS[1:]}

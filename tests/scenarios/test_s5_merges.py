@@ -26,7 +26,8 @@ from eventlog import Table, errors, replication
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
-from eventlog.model.records import Replace, origins_of
+from eventlog.model.actions import Replace
+from eventlog.model.records import origins_of
 from eventlog.readers import scan
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage

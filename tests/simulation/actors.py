@@ -6,8 +6,9 @@ from msgspec import structs
 from simulation.world import CHUNKS, CUTS, Crash, drop_of, live
 
 from eventlog import errors
+from eventlog.model.actions import PropertyChange, SetProperties, Unchanged
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import App, PropertyChange, SetProperties, Unchanged
+from eventlog.model.records import App
 from eventlog.table.restage import commit_staged
 
 HOUR_MS = 3_600_000

@@ -11,16 +11,9 @@ from simulation import actors
 from simulation.world import CHUNKS, CUTS, drop_of, live
 
 from eventlog import Ms, errors
+from eventlog.model.actions import Assess, ChunkChange, Release, Replace
 from eventlog.model.chunks import chunk_of, parse_chunk
-from eventlog.model.records import (
-    Analysed,
-    Assess,
-    ChunkChange,
-    ChunkState,
-    Release,
-    Replace,
-    Segment,
-)
+from eventlog.model.entries import Analysed, ChunkState, Segment
 from eventlog.table.restage import commit_staged
 
 SILENCES_S = (0, 0, 0.01, 2.5)

@@ -20,7 +20,7 @@ from eventlog.clock import ManualClock
 from eventlog.commit.protocol import carry
 from eventlog.commit.protocol import commands as c
 from eventlog.errors import EventLogError
-from eventlog.model.records import Replace
+from eventlog.model.actions import Replace
 from eventlog.store.testing.wrappers import CountingStore
 
 THREADS = 32  # requests that one writer has in flight at once

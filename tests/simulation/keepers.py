@@ -7,8 +7,7 @@ from simulation.world import CHUNKS, live
 
 from eventlog import compaction
 from eventlog.errors import CommitConflict
-from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Attach,
     Break,
@@ -18,8 +17,9 @@ from eventlog.model.records import (
     Release,
     Renew,
     TakeClaim,
-    Token,
 )
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import Token
 
 sweep = compaction.vacuum  # replaced by negative controls
 

@@ -14,7 +14,8 @@ from support.repeatable import EXAMPLES
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.format import keys
-from eventlog.model.records import App, Fence, PropertyChange, SetProperties
+from eventlog.model.actions import Fence, PropertyChange, SetProperties
+from eventlog.model.records import App
 
 SEEDS = EXAMPLES or 60
 ACCIDENTS = frozenset(

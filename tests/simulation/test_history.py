@@ -18,18 +18,10 @@ from simulation.simulate import check_production, finish, run
 from simulation.world import WatchedStore, World
 
 from eventlog import compaction
+from eventlog.model.actions import Assess, ChunkChange, Fence, Horizon, Replace, SetPin
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
-    Analysed,
-    App,
-    Assess,
-    ChunkChange,
-    ChunkState,
-    Fence,
-    Horizon,
-    Replace,
-    SetPin,
-)
+from eventlog.model.entries import Analysed, ChunkState
+from eventlog.model.records import App
 
 WRONG = "0" * 64
 

@@ -20,7 +20,7 @@ from eventlog.commit.protocol import carry, commands, race, slot
 from eventlog.compaction import reclaim
 from eventlog.compaction.planner import assessing
 from eventlog.format import keys
-from eventlog.model.records import Fence, Horizon
+from eventlog.model.actions import Fence, Horizon
 from eventlog.recovery import sweep
 from eventlog.state import fold
 from eventlog.state.small import assessment, claims, holds, rules

@@ -16,8 +16,8 @@ from support.builders import drop_of, live
 
 from eventlog import Ms, errors
 from eventlog.commit import rebase
+from eventlog.model.actions import Fence, Horizon, Replace, SetPin, Unchanged
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Fence, Horizon, Replace, SetPin, Unchanged
 from eventlog.state.small import claims
 
 PREEMPTIONS = 2

@@ -14,7 +14,7 @@ from support.builders import Crash, create, drop_of, live
 
 from eventlog import Table, errors
 from eventlog.format import keys
-from eventlog.model.records import Add
+from eventlog.model.actions import Add
 from eventlog.store.memory import MemoryStore
 from eventlog.store.retry import put_once
 

@@ -20,7 +20,8 @@ from support.keyed_model import answer
 from eventlog import Table
 from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import VersionVacuumed
-from eventlog.model.records import Merge, Transaction
+from eventlog.model.actions import Merge
+from eventlog.model.records import Transaction
 from eventlog.readers import scan
 from eventlog.writers import delete, upsert
 

@@ -6,21 +6,20 @@ from dataclasses import dataclass, field
 
 from soak.journal import DAY_MS, N_COLUMN, TOKEN, add_hashes, part_hash
 
-from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Action,
     Add,
-    App,
     Drop,
     Fence,
     Horizon,
     SetPin,
     SetProperties,
     Swept,
-    Transaction,
     Unchanged,
     Unpin,
 )
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.records import App, Transaction
 
 
 @dataclass

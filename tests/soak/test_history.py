@@ -7,22 +7,19 @@ import pytest
 from soak.history import History, violations
 from soak.journal import N_COLUMN, TOKEN, Journal, add_hashes, part_hash, read_journal
 
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Add,
-    App,
-    ColumnStats,
     Fence,
     Horizon,
     PropertyChange,
-    Segment,
     SetPin,
     SetProperties,
-    Sweep,
     Swept,
-    Transaction,
     Unchanged,
     Unpin,
 )
+from eventlog.model.entries import ColumnStats, Segment, Sweep
+from eventlog.model.records import App, Transaction
 from eventlog.state.delta import drop_of
 
 DAY = 10

@@ -14,7 +14,7 @@ from support.parted_logs import take_over
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput, NotFound, TableNotFound
 from eventlog.log.snapshot import plan as plan_of
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
 from eventlog.readers.spark.shares import OPEN_BYTES, pack, share_out

@@ -14,7 +14,7 @@ def raising_the_fence(uri):
 
     def run(batches):
         from eventlog.errors import CommitConflict  # noqa: PLC0415 - runs on an executor
-        from eventlog.model.records import Fence  # noqa: PLC0415
+        from eventlog.model.actions import Fence  # noqa: PLC0415
 
         table = Table.open(uri)
         try:

@@ -12,7 +12,7 @@ from support.micro_batches import commit, plan, run, stage
 from eventlog import Table, compaction, readers
 from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
 from eventlog.format.keys import parse_log_key
-from eventlog.model.records import Fence
+from eventlog.model.actions import Fence
 from eventlog.writers import append
 from eventlog.writers.spark import stream
 

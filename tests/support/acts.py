@@ -5,18 +5,9 @@ from support.builders import HASH, SCHEMA
 from eventlog.merging.history import Act, AppliedStep
 from eventlog.merging.plan import Divergence, Pair, Planner
 from eventlog.model import schema
-from eventlog.model.records import (
-    App,
-    AppMark,
-    Drop,
-    Layout,
-    Meta,
-    PropertyChange,
-    Replace,
-    Segment,
-    SetProperties,
-    Transaction,
-)
+from eventlog.model.actions import Drop, PropertyChange, Replace, SetProperties
+from eventlog.model.entries import Layout, Segment
+from eventlog.model.records import App, AppMark, Meta, Transaction
 
 CHUNK = "2013-01-07"
 META = Meta(layout=Layout("at", "day"), schema=schema.from_arrow(SCHEMA))

@@ -16,7 +16,9 @@ from eventlog.errors import OutcomeUnknown, Unavailable
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
 from eventlog.model import schema
-from eventlog.model.records import Add, App, ColumnStats, PropertyChange, Transaction
+from eventlog.model.actions import Add, PropertyChange
+from eventlog.model.entries import ColumnStats
+from eventlog.model.records import App, Transaction
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore

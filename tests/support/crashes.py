@@ -35,7 +35,8 @@ from eventlog.compaction import Policy, perform, plan, run, vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
-from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState, Fence, Replace
+from eventlog.model.actions import Assess, ChunkChange, Fence, Replace
+from eventlog.model.entries import Analysed, ChunkState
 from eventlog.state import fold, keyframe
 from eventlog.store.memory import MemoryStore
 from eventlog.table.restage import commit_staged

@@ -11,7 +11,8 @@ from support.builders import START_MS
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.format import codec, keys
-from eventlog.model.records import Add, Slice
+from eventlog.model.actions import Add
+from eventlog.model.entries import Slice
 from eventlog.store.memory import MemoryStore
 
 _numbers = itertools.count()

@@ -26,7 +26,8 @@ from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.log import spills
 from eventlog.merging import carry
-from eventlog.model.records import Replace, origins_of
+from eventlog.model.actions import Replace
+from eventlog.model.records import origins_of
 from eventlog.readers import scan
 from eventlog.replication import merge
 from eventlog.state.delta import drop_of

@@ -19,7 +19,8 @@ from eventlog import Table
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
 from eventlog.model import stats
-from eventlog.model.records import Merge, Slice
+from eventlog.model.actions import Merge
+from eventlog.model.entries import Slice
 from eventlog.staging import merging, upserts
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.state.delta import drop_of

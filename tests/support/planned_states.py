@@ -1,7 +1,8 @@
 """States of made-up segments, one key frame leaf for each chunk, for tests of what a scan reads."""
 
 from eventlog.format import segments
-from eventlog.model.records import CommitChanges, Header, KeyFrame, Layout, Meta, Totals
+from eventlog.model.entries import Layout
+from eventlog.model.records import CommitChanges, Header, KeyFrame, Meta, Totals
 from eventlog.state import keyframe, scan
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState

@@ -9,7 +9,8 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.format import segments
 from eventlog.model.chunks import TimeChunk, chunk_of, parse_chunk
-from eventlog.model.records import Meta, Segment
+from eventlog.model.entries import Segment
+from eventlog.model.records import Meta
 from eventlog.state.small.assessment import assess
 
 TABLE = "7a" * 16

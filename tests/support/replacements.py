@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.format import codec, keys
-from eventlog.model.records import Replace
+from eventlog.model.actions import Replace
 from eventlog.model.schema import to_arrow
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager

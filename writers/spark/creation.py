@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
+from eventlog.model.entries import Keyed
 from eventlog.model.properties import MERGE
-from eventlog.model.records import Keyed
 from eventlog.state.keyed.rule import OP, keyed_of, rule_of, splits_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store

@@ -24,7 +24,8 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import choice
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.log.history import find_transaction
-from eventlog.model.records import Action, Add, App, Transaction
+from eventlog.model.actions import Action, Add
+from eventlog.model.records import App, Transaction
 from eventlog.query.moments import Moment
 from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe

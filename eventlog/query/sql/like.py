@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Column
+from eventlog.model.entries import Column
 from eventlog.query.conditions import And, Compare, Condition, Const, Fixed, Opaque, Prefix
 from eventlog.query.sql.literals import Value
 from eventlog.query.sql.values import Operand, Term, to_term

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Column, Schema
+from eventlog.model.entries import Column, Schema
 from eventlog.model.schema import names
 from eventlog.query import conditions as c
 from eventlog.query.sql import values

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Column
+from eventlog.model.entries import Column
 from eventlog.model.schema import TIME_TYPES, arrow_type
 from eventlog.query import conditions
 from eventlog.query.conditions import FLOATS, Op

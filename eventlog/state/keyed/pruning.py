@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eventlog.format import segments
 from eventlog.format.buckets import buckets_of
-from eventlog.model.records import Column, Segment
+from eventlog.model.entries import Column, Segment
 from eventlog.query import conditions as c
 from eventlog.query.predicate import Predicate, SqlPredicate
 from eventlog.state.keyed.rule import MergeRule

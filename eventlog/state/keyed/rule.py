@@ -13,8 +13,9 @@ from typing import Literal, cast
 from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.actions import Merge
+from eventlog.model.entries import Keyed, Layout, Schema, Slice
 from eventlog.model.properties import MERGE, MERGE_COLUMN, MERGE_GROUP
-from eventlog.model.records import Keyed, Layout, Merge, Schema, Slice
 from eventlog.model.stats import is_text
 
 Kind = Literal["last", "first", "partial", "aggregate"]

@@ -11,8 +11,10 @@ import msgspec
 from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import keys
+from eventlog.model.actions import Assess, ChunkChange
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState, Meta
+from eventlog.model.entries import Analysed, ChunkState
+from eventlog.model.records import Meta
 
 MAX_STATES = limits.CHUNK_STATES  # bounded: every commit repeats those new since the key frame
 

@@ -13,8 +13,9 @@ import msgspec
 
 from eventlog import limits
 from eventlog.format import keys
+from eventlog.model.actions import Release, Renew, TakeClaim
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Claim, Meta, Release, Renew, TakeClaim, Token
+from eventlog.model.records import Claim, Meta, Token
 
 MAX_CLAIMS = limits.CLAIMS
 MAX_CLAIMED = limits.CLAIMED_SEGMENTS

@@ -17,24 +17,19 @@ from eventlog import limits
 from eventlog.arguments import text
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.format import keys
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
-    AppMark,
     Attach,
     Break,
     Detach,
     Fence,
-    Holder,
     Horizon,
-    Meta,
-    Pin,
-    Replica,
     Restore,
     SetPin,
-    Sweep,
     Unpin,
-    origins_of,
 )
+from eventlog.model.entries import Holder, Sweep
+from eventlog.model.records import AppMark, Meta, Pin, Replica, origins_of
 
 MAX_PINS = limits.PINS
 MAX_REPLICAS = limits.REPLICAS

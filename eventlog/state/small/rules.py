@@ -15,12 +15,9 @@ from msgspec import UnsetType
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
-from eventlog.model.properties import is_merge, setting
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Add,
-    App,
-    AppMark,
     AppRise,
     Assess,
     Attach,
@@ -30,14 +27,10 @@ from eventlog.model.records import (
     Fence,
     Horizon,
     Merge,
-    Meta,
-    Origin,
-    Published,
     Release,
     Renew,
     Replace,
     Restore,
-    Segment,
     SetBuckets,
     SetClock,
     SetGranularity,
@@ -48,10 +41,11 @@ from eventlog.model.records import (
     SetSchema,
     Swept,
     TakeClaim,
-    Transaction,
     Unpin,
-    origins_of,
 )
+from eventlog.model.entries import Segment
+from eventlog.model.properties import is_merge, setting
+from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.model.schema import check_successor
 from eventlog.state.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
 from eventlog.state.small import assessment, claims, holds, timing

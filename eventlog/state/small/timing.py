@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.actions import SetClock
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import Correction, Header, Meta, SetClock, Transaction
+from eventlog.model.entries import Correction
+from eventlog.model.records import Header, Meta, Transaction
 
 MAX_LEAP_MS = 3653 * 86_400_000
 MAX_CORRECTIONS = 100

@@ -14,7 +14,8 @@ from eventlog.commit.proposal import check_writable
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
-from eventlog.model.records import Fork, Unpin
+from eventlog.model.actions import Unpin
+from eventlog.model.records import Fork
 from eventlog.store.branching.branch import BranchStore
 from eventlog.table.branching.names import (
     fork_of,

@@ -18,7 +18,8 @@ from eventlog.format import keys
 from eventlog.log.diff import dropped
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Action, Drop, Fork, Meta, Pin, SetPin, Unpin
+from eventlog.model.actions import Action, Drop, SetPin, Unpin
+from eventlog.model.records import Fork, Meta, Pin
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.making import pin_actions
 from eventlog.table.branching.names import (

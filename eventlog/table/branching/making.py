@@ -11,7 +11,8 @@ from eventlog.arguments import whole
 from eventlog.errors import AlreadyExists, CommitConflict
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Action, Fork, Pin, SetPin, Unpin
+from eventlog.model.actions import Action, SetPin, Unpin
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Fork, Pin
 from eventlog.state.small import holds
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import held_from

@@ -21,7 +21,7 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Schema, Segment
+from eventlog.model.entries import Schema, Segment
 from eventlog.state.appends import Appends
 
 COMMIT_DIGITS = 16  # of a commit's hash, in an offset

@@ -39,7 +39,7 @@ from pyspark.sql.types import StructType
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.log import history
-from eventlog.model.records import Layout
+from eventlog.model.entries import Layout
 from eventlog.query.moments import to_ms
 from eventlog.readers.changefeed import planning
 from eventlog.readers.spark import changes

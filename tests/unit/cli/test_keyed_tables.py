@@ -14,7 +14,7 @@ from eventlog.compaction import Policy, explain_slices, perform, plan, run
 from eventlog.compaction.planner.slices import verdicts
 from eventlog.compaction.tasks import Buckets
 from eventlog.errors import InvalidInput
-from eventlog.model.records import Segment, Slice
+from eventlog.model.entries import Segment, Slice
 from eventlog.state.keyed.slices import runs
 from eventlog.writers import delete, upsert
 

@@ -10,7 +10,7 @@ from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.format import keys
-from eventlog.model.records import Horizon
+from eventlog.model.actions import Horizon
 from eventlog.store.local import LocalStore
 from eventlog.table.leases import RENEW_S
 from eventlog.writers import append

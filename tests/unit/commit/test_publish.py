@@ -18,7 +18,8 @@ from eventlog.commit.publication import (
     publication,
 )
 from eventlog.format import codec, keys
-from eventlog.model.records import Add, App, Drop, Published, Transaction
+from eventlog.model.actions import Add, Drop
+from eventlog.model.records import App, Published, Transaction
 from eventlog.state import fold
 from eventlog.state.small import rules
 from eventlog.state.small.rules import MAX_WINDOW

@@ -29,7 +29,7 @@ from eventlog.compaction import vacuum
 from eventlog.compaction.perform import Outcome, needs_claim, perform
 from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.format import keys
-from eventlog.model.records import Fence
+from eventlog.model.actions import Fence
 from eventlog.table.leases import RENEW_S, SILENT_S
 from eventlog.writers import append, overwrite
 

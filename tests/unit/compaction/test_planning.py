@@ -11,7 +11,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import decode, encode, task_id
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Analysed, ChunkState
+from eventlog.model.entries import Analysed, ChunkState
 from eventlog.state.delta import drop_of
 from eventlog.state.small.assessment import MAX_STATES
 from eventlog.store.memory import MemoryStore

@@ -7,7 +7,7 @@ from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.demo.load import Load, draw, main, simulate
-from eventlog.model.records import Segment
+from eventlog.model.entries import Segment
 
 POLICY = Policy(max_tasks=3, max_running_bytes=100, max_queue=5)
 

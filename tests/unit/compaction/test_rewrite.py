@@ -28,8 +28,8 @@ from eventlog.compaction.rewriting.digest import NOTHING, check_same, digest
 from eventlog.compaction.rewriting.outputs import Size, share
 from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.format import keys
+from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Replace
 from eventlog.readers import scan, whole
 from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.segments.fragments import Reading

@@ -15,7 +15,7 @@ from eventlog.compaction.planner.spans import (
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import TimeChunk, parse_chunk
-from eventlog.model.records import ChunkState
+from eventlog.model.entries import ChunkState
 
 T = 100_000
 POLICY = Policy(target_bytes=T, small_ratio=0.75, max_task_bytes=10 * T)

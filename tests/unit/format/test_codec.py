@@ -5,7 +5,8 @@ from support.builders import create, replaced
 
 from eventlog import errors
 from eventlog.format import codec
-from eventlog.model.records import AppMark, Meta, Segment
+from eventlog.model.entries import Segment
+from eventlog.model.records import AppMark, Meta
 
 
 def test_hashes_of_the_format_do_not_change():

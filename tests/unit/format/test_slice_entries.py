@@ -8,7 +8,8 @@ from support.builders import HASH, commit, create, live, reopen, replaced
 
 from eventlog import errors
 from eventlog.format import codec, segments
-from eventlog.model.records import Add, ColumnStats, Drop, Segment, Slice
+from eventlog.model.actions import Add, Drop
+from eventlog.model.entries import ColumnStats, Segment, Slice
 from eventlog.state.delta import add_of
 
 PLACES = [

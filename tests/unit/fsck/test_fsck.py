@@ -13,8 +13,8 @@ from eventlog.errors import CommitConflict, Corrupt, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
-from eventlog.model.actions import Attach
-from eventlog.model.records import Break, Commit, SetPin, Transaction
+from eventlog.model.actions import Attach, Break, SetPin
+from eventlog.model.records import Commit, Transaction
 from eventlog.state import fold
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite

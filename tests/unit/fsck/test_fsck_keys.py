@@ -30,7 +30,7 @@ from eventlog.fsck.check import fsck
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.key_check import check_keys
 from eventlog.fsck.key_rows import KeyColumns
-from eventlog.model.records import Slice
+from eventlog.model.entries import Slice
 from eventlog.staging.encoding import Recipe
 from eventlog.writers import delete, upsert
 

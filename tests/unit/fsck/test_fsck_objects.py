@@ -13,8 +13,8 @@ from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.format import codec, keys
 from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
-from eventlog.model.actions import Attach
-from eventlog.model.records import Add, Fence, Horizon, Restore, Spill, Sweep, Swept
+from eventlog.model.actions import Add, Attach, Fence, Horizon, Restore, Swept
+from eventlog.model.entries import Spill, Sweep
 from eventlog.recovery.sweep import to_object
 from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite

@@ -7,7 +7,8 @@ from support.damage import Damaged
 from eventlog import Table, errors
 from eventlog.format import codec, keys, segments
 from eventlog.log import spills
-from eventlog.model.records import Column, Schema, SetSchema, Spill
+from eventlog.model.actions import SetSchema
+from eventlog.model.entries import Column, Schema, Spill
 from eventlog.readers import count, scan
 from eventlog.writers import append, overwrite
 

@@ -4,7 +4,7 @@ import pytest
 from support.acts import Log, name_of
 
 from eventlog.merging.history import KnownCommits, Units, dropped, union
-from eventlog.model.records import AppReset, Restore, SetOrigin
+from eventlog.model.actions import AppReset, Restore, SetOrigin
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from support.acts import Log, name_of, planner
 
 from eventlog.merging.plan import MergeConflict
-from eventlog.model.records import Restore
+from eventlog.model.actions import Restore
 
 
 def carried(source, target, **options):

@@ -8,7 +8,7 @@ from support.builders import SCHEMA, check_sound, create, events, reopen
 from eventlog import Table, errors, limits
 from eventlog.fsck.check import fsck
 from eventlog.model import schema, schema_text
-from eventlog.model.records import Column
+from eventlog.model.entries import Column
 from eventlog.readers import changes, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog import errors
 from eventlog.model import schema, stats
-from eventlog.model.records import ColumnStats
+from eventlog.model.entries import ColumnStats
 
 DAY = dt.date(2013, 1, 7)
 NOON = dt.datetime(2013, 1, 7, 12, tzinfo=dt.UTC)

@@ -11,7 +11,8 @@ from support.effort import calls_of
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.model.records import ColumnStats, Leaf
+from eventlog.model.entries import ColumnStats
+from eventlog.model.records import Leaf
 from eventlog.model.schema import from_arrow
 from eventlog.query import predicate
 

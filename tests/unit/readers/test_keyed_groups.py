@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from eventlog.model.records import Segment, Slice
+from eventlog.model.entries import Segment, Slice
 from eventlog.readers.keyed.groups import alike, parts
 from eventlog.state.keyed.slices import Run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from eventlog.errors import InvalidInput, TableNotFound, VersionVacuumed
-from eventlog.model.records import Column, Schema, Segment
+from eventlog.model.entries import Column, Schema, Segment
 from eventlog.readers.spark.streaming.progress import (
     BEGINNING,
     MOST_HELD,

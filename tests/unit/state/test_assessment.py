@@ -4,7 +4,8 @@ import pytest
 from support.builders import add, check_sound, commit, create, reopen, replaced
 
 from eventlog import errors
-from eventlog.model.records import Analysed, Assess, ChunkChange, ChunkState
+from eventlog.model.actions import Assess, ChunkChange
+from eventlog.model.entries import Analysed, ChunkState
 from eventlog.state.small import assessment
 
 POLICY, OTHER = "a" * 64, "b" * 64

@@ -4,22 +4,21 @@ import pytest
 from support.builders import add, check_sound, commit, create, drop_of, live, reopen, replaced
 
 from eventlog import errors
-from eventlog.model.records import (
+from eventlog.model.actions import (
     Ack,
     Attach,
     Break,
-    Claim,
     Detach,
     Horizon,
     Release,
     Renew,
     SetPin,
-    Sweep,
     Swept,
     TakeClaim,
-    Token,
     Unpin,
 )
+from eventlog.model.entries import Sweep
+from eventlog.model.records import Claim, Token
 from eventlog.state.small import claims
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32

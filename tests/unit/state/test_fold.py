@@ -17,17 +17,9 @@ from support.folds import advance
 
 from eventlog import errors
 from eventlog.format import segments
-from eventlog.model.records import (
-    App,
-    Drop,
-    Fence,
-    Layout,
-    Replace,
-    SetGranularity,
-    SetLayout,
-    Transaction,
-    Unchanged,
-)
+from eventlog.model.actions import Drop, Fence, Replace, SetGranularity, SetLayout, Unchanged
+from eventlog.model.entries import Layout
+from eventlog.model.records import App, Transaction
 from eventlog.state import fold
 from eventlog.state.small import rules
 

@@ -5,8 +5,9 @@ from support.builders import add as added
 from support.builders import commit, create, drop_of, live, reopen, replaced
 
 from eventlog.format import segments
+from eventlog.model.actions import Add, Drop, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Add, App, Drop, SameSegments, Token, Unchanged
+from eventlog.model.records import App, Token
 from eventlog.state import fold, keyframe
 from eventlog.state.judging import Judging
 

@@ -4,8 +4,9 @@ import pytest
 from support.builders import HASH, add, check_sound, commit, create
 
 from eventlog import Table, errors
-from eventlog.model import records
-from eventlog.model.records import App, AppRise, SetOrigin, origins_of
+from eventlog.model import actions, records
+from eventlog.model.actions import AppRise, SetOrigin
+from eventlog.model.records import App, origins_of
 from eventlog.state.small import rules
 
 ID, OTHER = "1a" * 32, "2b" * 32
@@ -123,10 +124,10 @@ def test_g3_what_is_carried_is_named_by_hashes():
 
 @pytest.mark.hazard("W18")
 def test_w18_the_state_of_another_log_is_that_of_the_version_that_is_merged(table):
-    for restored in (records.Restore(2, origin=ID), records.Restore(1, origin=OTHER)):
+    for restored in (actions.Restore(2, origin=ID), actions.Restore(1, origin=OTHER)):
         assert "is not merged by the transaction" in refused(table, origin(None, 1), restored)
-    commit(table, origin(None, 1), records.Restore(1, origin=ID), add(table))
-    assert "is not merged by the transaction" in refused(table, records.Restore(1, origin=ID))
+    commit(table, origin(None, 1), actions.Restore(1, origin=ID), add(table))
+    assert "is not merged by the transaction" in refused(table, actions.Restore(1, origin=ID))
     check_sound(table.store)
 
 

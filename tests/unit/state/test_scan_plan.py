@@ -15,7 +15,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format import segments
 from eventlog.model import stats
 from eventlog.model.chunks import DAY_MS, TimeChunk, chunk_of
-from eventlog.model.records import ColumnStats, Segment
+from eventlog.model.entries import ColumnStats, Segment
 from eventlog.model.schema import from_arrow
 from eventlog.query.pruning import to_units
 from eventlog.state import scan

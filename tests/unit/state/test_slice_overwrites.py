@@ -5,7 +5,8 @@ import pytest
 from support.builders import add, commit, create, drop_of, live, replaced
 
 from eventlog.errors import CommitConflict
-from eventlog.model.records import Merge, Slice
+from eventlog.model.actions import Merge
+from eventlog.model.entries import Slice
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 

@@ -6,7 +6,9 @@ from support.builders import HASH, commit, create, live, reopen, replaced
 
 from eventlog import errors
 from eventlog.format import codec
-from eventlog.model.records import Add, Keyed, Layout, Merge, Meta, SetBuckets, Slice
+from eventlog.model.actions import Add, Merge, SetBuckets
+from eventlog.model.entries import Keyed, Layout, Slice
+from eventlog.model.records import Meta
 from eventlog.state.keyed import slices
 from eventlog.state.keyed.rule import stored_rule
 from eventlog.state.small.rules import small_change

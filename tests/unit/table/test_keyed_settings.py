@@ -8,7 +8,7 @@ from support.builders import commit, create, replaced
 
 from eventlog import Table
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput
-from eventlog.model.records import PropertyChange, SetProperties, SetSchema
+from eventlog.model.actions import PropertyChange, SetProperties, SetSchema
 from eventlog.readers import scan
 from eventlog.state.keyed.rule import stored_rule
 from eventlog.store.memory import MemoryStore

@@ -5,8 +5,8 @@ from support.builders import HASH, START_MS, add, check_sound, commit, create, d
 
 from eventlog import Ms, Table, errors
 from eventlog.clock import ManualClock
+from eventlog.model.actions import Add, Release, Replace
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.records import Add, Release, Replace
 from eventlog.store.memory import MemoryStore
 from eventlog.table.leases import ABANDONED_S, SILENT_S
 

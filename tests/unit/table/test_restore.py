@@ -9,7 +9,7 @@ from eventlog import Table, errors
 from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.model.records import Add, Drop, Fence, Horizon, Restore, SameSegments
+from eventlog.model.actions import Add, Drop, Fence, Horizon, Restore, SameSegments
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
 from eventlog.table.restoration import restoration

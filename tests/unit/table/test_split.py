@@ -15,7 +15,7 @@ from eventlog.compaction import tasks as of_tasks
 from eventlog.compaction.planner.slices import enough_buckets, verdicts
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.fsck.check import fsck
-from eventlog.model.records import SetBuckets
+from eventlog.model.actions import SetBuckets
 from eventlog.readers import count, scan
 from eventlog.readers.spark import slices as shares
 from eventlog.state.keyed.slices import runs

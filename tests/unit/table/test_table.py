@@ -24,7 +24,7 @@ from support.builders import (
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.model.records import PropertyChange, SetProperties, SetSchema
+from eventlog.model.actions import PropertyChange, SetProperties, SetSchema
 from eventlog.model.schema import extend
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
