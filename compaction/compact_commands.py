@@ -32,12 +32,12 @@ from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.format.segments import to_segments
+from eventlog.keyed.rule import buckets_split, keyed_of
+from eventlog.keyed.slices import taken_in
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.model.properties import setting
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import buckets_split, keyed_of
-from eventlog.state.keyed.slices import taken_in
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport

@@ -23,6 +23,8 @@ from eventlog.compaction.rewriting.slices import MergedSlices, droppable, merge_
 from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.format.segments import to_segments
+from eventlog.keyed.rule import buckets_split
+from eventlog.keyed.slices import still_due, taken_in
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Merge, Release, Replace
@@ -30,8 +32,6 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed.rule import buckets_split
-from eventlog.state.keyed.slices import still_due, taken_in
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
 from eventlog.table.writer import writer_name

@@ -16,12 +16,12 @@ from eventlog.cli import terminal
 from eventlog.cli.program import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.keyed.rule import OVERFLOWS
 from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
 from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import Rows, scan
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.state.keyed.rule import OVERFLOWS
 from eventlog.state.scan import ScanPlan
 
 MEGABYTE = 2**20

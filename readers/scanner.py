@@ -20,6 +20,7 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import opened, whole
 from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.format import keys
+from eventlog.keyed.rule import reader_rule
 from eventlog.log.log import Log
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.model.chunks import parse_chunk
@@ -30,7 +31,6 @@ from eventlog.readers.keyed import Slices
 from eventlog.recovery import fallback
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.small.holds import check_kept
 from eventlog.store.location import open_store

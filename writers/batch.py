@@ -19,6 +19,7 @@ from eventlog.arguments import choice, opened, text, whole
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.format.segments import to_segments
+from eventlog.keyed.rule import OP, keyed_of
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, Restore, Unchanged
@@ -30,7 +31,6 @@ from eventlog.staging.rows import batches, check_columns, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upserts import MISSING, Missing, check_complete, incoming
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed.rule import OP, keyed_of
 from eventlog.state.small import rules
 from eventlog.table.restage import commit_staged
 

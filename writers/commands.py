@@ -16,10 +16,10 @@ from eventlog import Table
 from eventlog.cli import terminal
 from eventlog.cli.program import Place, committed, common
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import OP, MergeRule, keyed_of, stored_rule
 from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import MISSING, Missing
-from eventlog.state.keyed.rule import OP, MergeRule, keyed_of, stored_rule
 from eventlog.writers.batch import already, append, make_app
 from eventlog.writers.files import FORMATS, counted, exactly, open_rows
 from eventlog.writers.keyed import delete, rule_or_refuse, upsert

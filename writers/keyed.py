@@ -14,13 +14,13 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import opened
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import DELETE, OP, MergeRule, stored_rule
 from eventlog.model.entries import Layout
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.rows import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import Missing
-from eventlog.state.keyed.rule import DELETE, OP, MergeRule, stored_rule
 from eventlog.writers.batch import add_rows, check_missing, make_app
 
 

@@ -27,10 +27,10 @@ from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict
+from eventlog.keyed.rule import keyed_of
 from eventlog.model.actions import Assess, ChunkChange
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import GRANULARITIES, Analysed, ChunkState, Granularity, Segment
-from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.assessment import MAX_STATES, is_current
 
 # An analysis without news is recorded anyway after this many versions: the next plan reads the

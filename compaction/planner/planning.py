@@ -47,12 +47,12 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, InvalidInput, NotFound
 from eventlog.format.places import first_key
 from eventlog.format.segments import to_segments
+from eventlog.keyed.rule import keyed_of, stored_rule
+from eventlog.keyed.slices import Run, readable
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Analysed, ChunkState, Granularity, Segment
 from eventlog.model.records import Leaf
-from eventlog.state.keyed.rule import keyed_of, stored_rule
-from eventlog.state.keyed.slices import Run, readable
 from eventlog.state.small.assessment import is_current
 
 Why = Literal["back-off", "deferred", "shed"]

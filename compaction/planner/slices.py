@@ -18,10 +18,10 @@ from msgspec import Struct
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Buckets, Task, task_id
+from eventlog.keyed.rule import MAX_BUCKETS, splits_of
+from eventlog.keyed.slices import Run, applied, in_each, reach, slice_of, span
 from eventlog.model.entries import Granularity, Segment
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import MAX_BUCKETS, splits_of
-from eventlog.state.keyed.slices import Run, applied, in_each, reach, slice_of, span
 
 _LARGE = 128  # times `bucket_bytes`: buckets of more, on average, are better split
 _SHARE = 0.25  # of the base: logs of this size are merged into it

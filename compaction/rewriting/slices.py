@@ -24,20 +24,9 @@ from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
-from eventlog.log.history import checked_version_at
-from eventlog.model.actions import Add, Merge
-from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import Segment, Slice, SliceKind
-from eventlog.model.properties import setting
-from eventlog.model.schema import to_arrow
-from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
-from eventlog.segments.fragments import Reading
-from eventlog.staging import merging
-from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
-from eventlog.staging.upserts import in_order
-from eventlog.state.fold import segment_of
-from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
-from eventlog.state.keyed.slices import (
+from eventlog.keyed import row_merging
+from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
+from eventlog.keyed.slices import (
     Run,
     applied,
     finer,
@@ -47,6 +36,17 @@ from eventlog.state.keyed.slices import (
     span,
     taken_in,
 )
+from eventlog.log.history import checked_version_at
+from eventlog.model.actions import Add, Merge
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment, Slice, SliceKind
+from eventlog.model.properties import setting
+from eventlog.model.schema import to_arrow
+from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.segments.fragments import Reading
+from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
+from eventlog.staging.upserts import in_order
+from eventlog.state.fold import segment_of
 from eventlog.state.small.timing import effective
 from eventlog.store.port import store_time_ms
 
@@ -244,7 +244,7 @@ class _Work:
                     self.read += pc.sum(mask).as_py() or 0
                 self.progress("rows", self.read, self.task.rows)
                 if is_base and late_keys.num_rows:  # its late rows say it better
-                    told = merging.among(rows, late_keys, self.rule.key)
+                    told = row_merging.among(rows, late_keys, self.rule.key)
                     mask = pc.and_(mask, pc.invert(told))
                 numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
                 rank += rows.num_rows
@@ -269,7 +269,7 @@ class _Work:
             for rows in self._batches(segment, schema):
                 found = self._found(rows)
                 parts.append(rows.filter(pc.is_in(found, value_set=counting)))
-        return merging.distinct(pa.concat_tables(parts), self.rule.key)
+        return row_merging.distinct(pa.concat_tables(parts), self.rule.key)
 
     def _batches(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
         head = self.t.head()
@@ -331,8 +331,8 @@ class _Work:
         beside: _Outputs,
     ) -> None:
         # A sum that does not fit may do so together with rows to come, so its rows stay.
-        rows, unfit = merging.fitting(rows, self.rule)
-        kept = merging.kept(rows, self.rule, bottom=self.bottom)
+        rows, unfit = row_merging.fitting(rows, self.rule)
+        kept = row_merging.kept(rows, self.rule, bottom=self.bottom)
         if not self.bottom:
             kept = _by_key(pa.concat_tables([kept, unfit]), self.rule)
             self.made += kept.num_rows
@@ -341,11 +341,11 @@ class _Work:
         if unfit.num_rows:
             self.made += unfit.num_rows
             beside.write(place, _by_key(unfit, self.rule))
-        shown = _by_key(merging.shown(kept, self.rule), self.rule)
+        shown = _by_key(row_merging.shown(kept, self.rule), self.rule)
         shown = shown.cast(to_arrow(self.recipe.schema))
         self.made += shown.num_rows
         main.write(place, shown)
-        telling = merging.telling(self._remembered(kept), self.rule)
+        telling = row_merging.telling(self._remembered(kept), self.rule)
         if telling.num_rows:
             late.write(place, _by_key(telling, self.rule))
 

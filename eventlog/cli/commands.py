@@ -21,14 +21,14 @@ from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.keyed.rule import buckets_split, keyed_of
+from eventlog.keyed.slices import applied, reach, runs, slice_of, span
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import GRANULARITIES, Segment
 from eventlog.model.records import Totals
 from eventlog.model.schema_text import parse_schema
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import buckets_split, keyed_of
-from eventlog.state.keyed.slices import applied, reach, runs, slice_of, span
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default

@@ -15,6 +15,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
+from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
@@ -22,7 +23,6 @@ from eventlog.model.entries import Layout
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, size_text
-from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.table.table import Table
 
 

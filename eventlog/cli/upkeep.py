@@ -16,6 +16,7 @@ from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
@@ -23,7 +24,6 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Claim, Pin, Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
-from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S

@@ -15,13 +15,13 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
 from eventlog.format import codec
+from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import Add, Restore
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction
 from eventlog.model.schema import first_problems, stored_time_column
 from eventlog.state import fold
 from eventlog.state.delta import Delta
-from eventlog.state.keyed.rule import stored_rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ from eventlog.fsck.leftovers import PLACES, Waiting
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.rows import RowCheck, read_segments
 from eventlog.fsck.walk import LogListing, Progress, Walk, list_log
+from eventlog.keyed.rule import stored_rule
+from eventlog.keyed.slices import readable
 from eventlog.log.log import Log
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
@@ -41,8 +43,6 @@ from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.recovery import fallback, sweep
 from eventlog.recovery.links import Links, past_links
-from eventlog.state.keyed.rule import stored_rule
-from eventlog.state.keyed.slices import readable
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own

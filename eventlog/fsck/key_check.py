@@ -27,11 +27,11 @@ from eventlog.fsck.key_rows import (
     key_text,
 )
 from eventlog.fsck.rows import REWRITE, damage_of
+from eventlog.keyed import row_merging
+from eventlog.keyed.rule import OP, MergeRule
+from eventlog.keyed.slices import Run, applied, reach, runs, slice_of
 from eventlog.model.entries import Segment
 from eventlog.quantities import count_text
-from eventlog.staging import merging
-from eventlog.state.keyed.rule import OP, MergeRule
-from eventlog.state.keyed.slices import Run, applied, reach, runs, slice_of
 
 MEMORY_BYTES = 32 * 2**20  # of keys that are compared at once, as Arrow holds them
 _HASHES = 2**31  # buckets_of with so many buckets gives the hash itself
@@ -259,15 +259,15 @@ class _KeyCheck:
 
 def _shown_keys(bases: pa.Table, late: pa.Table, logs: pa.Table, rule: MergeRule) -> pa.Table:
     """Return the keys that a reader sees, each once (FORMAT.md 4.4.1)."""
-    touched = merging.distinct(logs, rule.key)
-    late = late.filter(merging.among(late, touched, rule.key))
-    hit = merging.among(bases, touched, rule.key)
+    touched = row_merging.distinct(logs, rule.key)
+    late = late.filter(row_merging.among(late, touched, rule.key))
+    hit = row_merging.among(bases, touched, rule.key)
     below = bases.filter(hit)
-    known = merging.among(below, merging.distinct(late, rule.key), rule.key)
+    known = row_merging.among(below, row_merging.distinct(late, rule.key), rule.key)
     rows = pa.concat_tables([below.filter(pc.invert(known)), late, logs]).combine_chunks()
-    merged = merging.shown(rows, rule).select(list(rule.key))
+    merged = row_merging.shown(rows, rule).select(list(rule.key))
     free = bases.filter(pc.invert(hit)).select(list(rule.key))
-    return merging.distinct(pa.concat_tables([free, merged]), rule.key)
+    return row_merging.distinct(pa.concat_tables([free, merged]), rule.key)
 
 
 def _keys(rows: pa.Table, rule: MergeRule) -> pa.Table:

@@ -24,13 +24,13 @@ from eventlog.fsck.rows import (
     outside_chunk,
     text,
 )
+from eventlog.keyed.rule import OP, MergeRule, stored_rule
+from eventlog.keyed.slices import slice_of
 from eventlog.model.entries import Column, Segment
 from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading
-from eventlog.state.keyed.rule import OP, MergeRule, stored_rule
-from eventlog.state.keyed.slices import slice_of
 from eventlog.store.port import ObjectStore
 
 EXAMPLES = 3  # keys that a finding names

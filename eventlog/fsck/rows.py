@@ -15,6 +15,8 @@ from eventlog import limits
 from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
+from eventlog.keyed.slices import slice_of
 from eventlog.model import stats
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Column, ColumnStats, Segment, Slice
@@ -22,8 +24,6 @@ from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading
-from eventlog.state.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
-from eventlog.state.keyed.slices import slice_of
 from eventlog.store.checksum import object_checksum
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore

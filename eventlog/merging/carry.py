@@ -26,6 +26,8 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
+from eventlog.keyed.repetition import again
+from eventlog.keyed.rule import stored_rule
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -47,8 +49,6 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Header, Transaction, origins_of
 from eventlog.state.delta import add_of, drop_of
-from eventlog.state.keyed.repetition import again
-from eventlog.state.keyed.rule import stored_rule
 from eventlog.store.branching import within
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import each, read_ahead, threads

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from eventlog.keyed.repetition import Firsts, repeats
+from eventlog.keyed.rule import splits_of
+from eventlog.keyed.slices import meet, reach, slice_of, span
 from eventlog.merging.history import Act, Units, dropped
 from eventlog.model.entries import Segment
-from eventlog.state.keyed.repetition import Firsts, repeats
-from eventlog.state.keyed.rule import splits_of
-from eventlog.state.keyed.slices import meet, reach, slice_of, span
 
 _PASSES = 8  # through all units, until an order is given up
 _BELOW = -1  # the place of rows of whose order nothing is to be decided

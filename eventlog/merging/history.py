@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
+from eventlog.keyed.repetition import repeated, repeats
 from eventlog.model.actions import (
     Add,
     AppReset,
@@ -27,7 +28,6 @@ from eventlog.model.actions import (
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
-from eventlog.state.keyed.repetition import repeated, repeats
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
 UNITED = "united"  # in the `info` of what makes two logs one by their states

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from eventlog.keyed.rule import keyed_of
 from eventlog.merging import history
 from eventlog.merging.columns import joined, translated
 from eventlog.merging.history import Act, AppliedStep
@@ -40,7 +41,6 @@ from eventlog.model.actions import (
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Meta
 from eventlog.quantities import count_text
-from eventlog.state.keyed.rule import keyed_of
 
 
 class MergeConflict(Exception):

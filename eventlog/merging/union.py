@@ -15,6 +15,9 @@ from typing import Literal
 import msgspec
 
 from eventlog.format import keys
+from eventlog.keyed import slices
+from eventlog.keyed.repetition import repeated
+from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.merging.columns import joined, translated
 from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import (
@@ -38,9 +41,6 @@ from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSch
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Meta
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.repetition import repeated
-from eventlog.state.keyed.rule import keyed_of, splits_of
 
 Take = Literal["source", "target"]
 _SHOWN = 3  # chunks in a text

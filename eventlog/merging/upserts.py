@@ -17,15 +17,15 @@ from typing import Literal
 import msgspec
 
 from eventlog.format import keys
+from eventlog.keyed.repetition import Firsts, repeats
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import meet, slice_of, span
 from eventlog.merging.columns import translated
 from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
 from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
-from eventlog.state.keyed.repetition import Firsts, repeats
-from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import meet, slice_of, span
 
 # How rows of one key that both sides wrote become one: in any order; the later one is repeated;
 # not at all, since neither order nor repetition may change.

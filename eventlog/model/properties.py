@@ -13,7 +13,7 @@ from eventlog.arguments import is_unicode, shown
 from eventlog.errors import InvalidInput
 
 USER_PREFIX = "user."
-# The merge rule of a keyed table (`eventlog.state.keyed.rule`): set at creation, and never changed.
+# The merge rule of a keyed table (`eventlog.keyed.rule`): set at creation, and never changed.
 MERGE = "merge"
 MERGE_COLUMN = "merge."
 MERGE_GROUP = "merge.group."

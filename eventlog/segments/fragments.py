@@ -24,6 +24,7 @@ from eventlog.decoding import Bound, decode, encoded_bytes, leaves, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
+from eventlog.keyed.rule import DELETE, OP, UPSERT
 from eventlog.model.entries import Segment
 from eventlog.query.guarantees import trusted
 from eventlog.segments.batches import (
@@ -40,7 +41,6 @@ from eventlog.segments.batches import (
 )
 from eventlog.segments.objects import SegmentObject
 from eventlog.segments.together import better_together, together
-from eventlog.state.keyed.rule import DELETE, OP, UPSERT
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 

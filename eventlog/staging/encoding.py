@@ -22,6 +22,7 @@ from eventlog import limits
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
 from eventlog.format import codec, keys, parts
+from eventlog.keyed.rule import MergeRule, keyed_of, stored_rule
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.actions import Add
@@ -29,7 +30,6 @@ from eventlog.model.entries import Column, ColumnStats, Keyed, Layout, Schema, S
 from eventlog.model.properties import setting
 from eventlog.model.schema import stored_time_column, to_arrow
 from eventlog.staging.cutting import bounded, weight, within
-from eventlog.state.keyed.rule import MergeRule, keyed_of, stored_rule
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
-from eventlog.staging import merging
+from eventlog.keyed import row_merging
+from eventlog.keyed.rule import DELETE, OP, UPSERT, MergeRule
 from eventlog.staging.rows import Problem
-from eventlog.state.keyed.rule import DELETE, OP, UPSERT, MergeRule
 
 Missing = Literal["null"]  # what a column that rows lack stands for
 MISSING: tuple[Missing, ...] = ("null",)
@@ -214,8 +214,8 @@ def cut(
     """
     unfit = rows.slice(0, 0)
     if not all_rows:
-        rows, unfit = merging.fitting(rows, rule)
-    rows = merging.kept(rows, rule, bottom=False)
+        rows, unfit = row_merging.fitting(rows, rule)
+    rows = row_merging.kept(rows, rule, bottom=False)
     if unfit.num_rows:
         rows = pa.concat_tables([rows, unfit])
     rows, buckets = in_order(rows, rule)

@@ -1,5 +1,5 @@
 """The state of a table as values: the fold and its rules, key frames, questions, scan plans.
 
-Imports `query` and below; does no I/O and logs nothing. Start at `fold`, then read the room `small`
+Imports `keyed` and below; does no I/O and logs nothing. Start at `fold`, then read the room `small`
 for its rules, `version`, and `questions`, which shows how the leaves of a key frame are requested.
 """

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from msgspec import UnsetType
 
+from eventlog.keyed.slices import set_back
 from eventlog.model.actions import Add, Drop, Horizon, Merge, Replace, Restore, SetSchema
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Transaction
 from eventlog.state.fold import segment_of
-from eventlog.state.keyed.slices import set_back
 
 
 @dataclass(frozen=True, slots=True)

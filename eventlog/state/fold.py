@@ -15,6 +15,8 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
+from eventlog.keyed import slices
+from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.model.actions import Add, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
@@ -32,8 +34,6 @@ from eventlog.model.records import (
     origins_of,
 )
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.state.small import claims, rules, timing
 
 

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format import segments
+from eventlog.keyed.rule import keyed_of
+from eventlog.keyed.slices import set_back
 from eventlog.model.actions import Add, Drop, Merge, SameSegments, Unchanged
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Leaf, Meta, Transaction
-from eventlog.state.keyed.rule import keyed_of
-from eventlog.state.keyed.slices import set_back
 from eventlog.state.questions import overlapping
 from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState

@@ -17,6 +17,9 @@ from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
 from eventlog.format import segments
 from eventlog.format.places import first_key
+from eventlog.keyed.pruning import is_plain, prune
+from eventlog.keyed.rule import MergeRule, stored_rule
+from eventlog.keyed.slices import Run, readable
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Leaf
@@ -24,9 +27,6 @@ from eventlog.model.schema import names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
-from eventlog.state.keyed.pruning import is_plain, prune
-from eventlog.state.keyed.rule import MergeRule, stored_rule
-from eventlog.state.keyed.slices import Run, readable
 from eventlog.state.questions import Entries
 from eventlog.state.version import VersionState
 

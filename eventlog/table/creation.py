@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from eventlog import arguments
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import DEFAULT_BUCKETS, check_keyed, check_values, rule_of
 from eventlog.model.actions import Action, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
 from eventlog.model.entries import Keyed, Layout
 from eventlog.model.properties import check_property
 from eventlog.model.schema import check_order, check_time_column, from_arrow
 from eventlog.model.stats import PROPERTY, stats_columns
-from eventlog.state.keyed.rule import DEFAULT_BUCKETS, check_keyed, check_values, rule_of
 
 
 def creation(

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, AppReset, Drop, Restore, SameSegments
 from eventlog.state.delta import add_of, drop_of
-from eventlog.state.keyed.rule import keyed_of
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import held_from
 from eventlog.table.ports import OpenTable

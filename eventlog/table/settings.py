@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from eventlog.arguments import mapping, whole
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of, stored_rule
 from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
 from eventlog.model.schema import extend, stored_time_column
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
-from eventlog.state.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of, stored_rule
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes

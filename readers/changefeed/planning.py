@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput
+from eventlog.keyed.pruning import prune
+from eventlog.keyed.rule import MergeRule, reader_rule
 from eventlog.log import chain
 from eventlog.log.appends import read_appends
 from eventlog.log.diff import diff
@@ -24,8 +26,6 @@ from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.state import scan
 from eventlog.state.appends import Appends
-from eventlog.state.keyed.pruning import prune
-from eventlog.state.keyed.rule import MergeRule, reader_rule
 from eventlog.state.small.timing import effective
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import each

@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from eventlog import Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
+from eventlog.keyed.row_merging import SumOverflow
+from eventlog.keyed.rule import MergeRule
 from eventlog.model.entries import Segment
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed import images, planning, steps
@@ -31,9 +33,7 @@ from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
 from eventlog.segments.batches import given_up, joined, passing, predicate_error, retyped, taken
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
-from eventlog.staging.merging import SumOverflow
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.state.keyed.rule import MergeRule
 
 # Rows are held beside their images: less than what is read ahead. Images take about ten times the
 # rows that they are of: they are made of fewer at once.

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import Run, in_each, readable, slice_of, span
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import grouped, parts
-from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import Run, in_each, readable, slice_of, span
 
 
 @dataclass(frozen=True, slots=True)

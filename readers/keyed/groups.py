@@ -13,9 +13,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import Run, in_each, reach
 from eventlog.model.entries import Segment
-from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import Run, in_each, reach
 
 
 def grouped(runs: Sequence[Run]) -> list[list[Run]]:

@@ -1,8 +1,8 @@
 """Reads keyed tables: rows of one key are merged, in bounded memory.
 
 Imports eventlog only. A base streams through: rows whose keys nothing above it mentions pass as
-they are. The others are merged with what the logs say (`eventlog.staging.merging`). Rows above the
-bases are held in memory, or read in portions of whole keys if they are too large for that
+they are. The others are merged with what the logs say (`eventlog.keyed.row_merging`). Rows above
+the bases are held in memory, or read in portions of whole keys if they are too large for that
 (`portions`).
 """
 
@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed import row_merging
+from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.rule import OP, MergeRule
+from eventlog.keyed.slices import Run, applied, reach, slice_of, span
 from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
 from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken
 from eventlog.segments.fragments import Reading
-from eventlog.staging import merging
-from eventlog.state.keyed.pruning import is_plain
-from eventlog.state.keyed.rule import OP, MergeRule
-from eventlog.state.keyed.slices import Run, applied, reach, slice_of, span
 
 AT = ""  # no column of a table has this name
 # What an expression calls, as it prints itself, and what of that has a value for all arguments.
@@ -108,18 +108,20 @@ class Slices:
             is_new = pc.greater(rows.column(AT), after)
             if not pc.any(is_new, min_count=0).as_py():
                 continue
-            touched = merging.distinct(rows.select([*self.rule.key]).filter(is_new), self.rule.key)
-            late = portion.late.filter(merging.among(portion.late, touched, self.rule.key))
+            touched = row_merging.distinct(
+                rows.select([*self.rule.key]).filter(is_new), self.rule.key
+            )
+            late = portion.late.filter(row_merging.among(portion.late, touched, self.rule.key))
             if not pc.all(is_new).as_py():
-                rows = rows.filter(merging.among(rows, touched, self.rule.key))
+                rows = rows.filter(row_merging.among(rows, touched, self.rule.key))
             rows = _in_order_of_versions(rows)
-            known = merging.distinct(late, self.rule.key)
+            known = row_merging.distinct(late, self.rule.key)
             held = _Held(pa.concat_tables([late, rows]), self.rule.key, self.most)
             wanted = _having(touched)
             wanted = portion.share if wanted is None else wanted
             for _, base in self._pieces(portion.runs, columns, wanted):
-                hits = base.filter(merging.among(base, touched, self.rule.key))
-                hits = hits.filter(pc.invert(merging.among(hits, known, self.rule.key)))
+                hits = base.filter(row_merging.among(base, touched, self.rule.key))
+                hits = hits.filter(pc.invert(row_merging.among(hits, known, self.rule.key)))
                 hits = _at(_as_log(hits, self._log_schema(columns)), [(after, hits.num_rows)])
                 if found := held.add(hits):
                     yield pa.concat_tables(found)
@@ -219,7 +221,7 @@ class Slices:
             every = chain(rows(before, None), given_up(found), new)
         else:
             written = _whole(found, with_versions)
-            touched = merging.distinct(written, self.rule.key)
+            touched = row_merging.distinct(written, self.rule.key)
             runs = of_keys(runs, touched, self.rule)
             before = [s for s in _ordered(runs, ("log",)) if span(s)[0] <= after]
             every = chain(rows(before, touched), [written])
@@ -247,7 +249,7 @@ class Slices:
             return
         above = _whole(found, schema)
         # Late rows count only where there are rows above.
-        rows = late(merging.distinct(above, self.rule.key)) if above.num_rows else iter(())
+        rows = late(row_merging.distinct(above, self.rule.key)) if above.num_rows else iter(())
         found, more = taken(rows, self.most - above.nbytes)
         if more:
             rows = chain(given_up(found), rows)
@@ -288,23 +290,23 @@ class Slices:
             for rows in bases:
                 yield from self._wanted(rows)
             return
-        touched = merging.distinct(above, key)
-        late = late.filter(merging.among(late, touched, key))
-        known = merging.distinct(late, key)
+        touched = row_merging.distinct(above, key)
+        late = late.filter(row_merging.among(late, touched, key))
+        known = row_merging.distinct(late, key)
         held = _Held(pa.concat_tables([late, above]), key, self.most)
         for rows in bases:
-            touches = merging.among(rows, touched, key)
+            touches = row_merging.among(rows, touched, key)
             free = rows.filter(pc.invert(touches))
             if free.num_rows:
                 yield from self._wanted(free)
             hit = rows.filter(touches)
             if known.num_rows:
-                hit = hit.filter(pc.invert(merging.among(hit, known, key)))
+                hit = hit.filter(pc.invert(row_merging.among(hit, known, key)))
             if hit.num_rows:
                 yield from self._shown(held.add(_as_log(hit, above.schema)), runs)
         waiting += held.rest()
 
-    def located(self, error: merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
+    def located(self, error: row_merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
         """Return the error of a sum in these runs, with where it is and what to do.
 
         A `version` that it has already stands; else it is that which is read.
@@ -321,8 +323,8 @@ class Slices:
 
     def _one_a_key(self, rows: pa.Table, runs: Sequence[Run]) -> pa.Table:
         try:
-            return merging.shown(rows, self.rule)
-        except merging.SumOverflow as error:
+            return row_merging.shown(rows, self.rule)
+        except row_merging.SumOverflow as error:
             raise self.located(error, runs) from None
 
     def _shown(self, parts: Sequence[pa.Table], runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
@@ -382,7 +384,7 @@ class Slices:
                     rows = _at(rows, [(after, rows.num_rows)])
                 rows = self._of_buckets(rows, chosen)
                 if among is not None:
-                    rows = rows.filter(merging.among(rows, among, self.rule.key))
+                    rows = rows.filter(row_merging.among(rows, among, self.rule.key))
                 if rows.num_rows:
                     yield rows
 
@@ -450,16 +452,16 @@ class _Held:
         if self._size <= self._most:
             return []
         found = pa.concat_tables(self._waiting)
-        keys = merging.distinct(found, self._key)
+        keys = row_merging.distinct(found, self._key)
         self._done.append(keys)
         self._waiting, self._size = [], 0
-        return [found, self._above.filter(merging.among(self._above, keys, self._key))]
+        return [found, self._above.filter(row_merging.among(self._above, keys, self._key))]
 
     def rest(self) -> list[pa.Table]:
         """Return all rows of the keys that `add` has not returned."""
         above = self._above
         if self._done:
-            done = merging.among(above, pa.concat_tables(self._done), self._key)
+            done = row_merging.among(above, pa.concat_tables(self._done), self._key)
             above = above.filter(pc.invert(done))
         return [rows for rows in (*self._waiting, above) if rows.num_rows] or [above]
 
@@ -499,7 +501,7 @@ def _at(rows: pa.Table, versions: Sequence[tuple[int, int]]) -> pa.Table:
 
 def _in_order_of_versions(rows: pa.Table) -> pa.Table:
     """Return rows in the order of `AT`; those of a key and a version stay in theirs."""
-    versions = merging.in_one_piece(rows.column(AT))
+    versions = row_merging.in_one_piece(rows.column(AT))
     falls = pc.less(versions.slice(1), versions.slice(0, max(0, len(versions) - 1)))
     return rows.take(pc.sort_indices(versions)) if pc.any(falls).as_py() else rows  # stable
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import Run
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
-from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
@@ -37,7 +38,6 @@ from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.segments.objects import check_sizes
 from eventlog.staging.stager import MIN_MEMORY_BYTES
-from eventlog.state.keyed.rule import reader_rule
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
 

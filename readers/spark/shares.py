@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import MergeRule
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import Slices
 from eventlog.readers.scanner import kept_snapshot
@@ -25,7 +26,6 @@ from eventlog.readers.spark.options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
 from eventlog.segments.fragments import Reading, ahead_of
-from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store

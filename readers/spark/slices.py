@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from eventlog import Segment
-from eventlog.state.keyed.pruning import is_plain
-from eventlog.state.keyed.slices import Run, reach
+from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.slices import Run, reach
 
 
 class _Share(Struct, frozen=True, array_like=True):

@@ -38,6 +38,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
@@ -61,7 +62,6 @@ from eventlog.readers.spark.shares import (
 )
 from eventlog.readers.spark.types import to_spark
 from eventlog.state import scan
-from eventlog.state.keyed.rule import reader_rule
 
 
 class EventLogReader(DataSourceReader):

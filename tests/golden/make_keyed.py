@@ -28,6 +28,8 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed import row_merging, slices
+from eventlog.keyed.rule import OP, VERSION, MergeRule, stored_rule
 from eventlog.model import stats
 from eventlog.model.actions import (
     Action,
@@ -41,12 +43,10 @@ from eventlog.model.actions import (
 )
 from eventlog.model.entries import Segment, Slice
 from eventlog.model.records import Transaction
-from eventlog.staging import merging, upserts
+from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import OP, VERSION, MergeRule, stored_rule
 from eventlog.writers import delete, upsert
 
 NAMES = ("keyed", "joined", "rolled")
@@ -182,20 +182,20 @@ def merging_of(
     read = {s.id: stored_rows(t, s, found[s.id][1]) for s in inputs}
     kinds = {s.id: slices.slice_of(s).kind for s in inputs}
     late = [read[s.id] for s in inputs if kinds[s.id] == "late"]
-    told = merging.distinct(pa.concat_tables(late), rule.key) if late else None
+    told = row_merging.distinct(pa.concat_tables(late), rule.key) if late else None
     parts = []
     for segment in inputs:
         rows = read[segment.id]
         if kinds[segment.id] == "base" and told is not None:
-            rows = rows.filter(pc.invert(merging.among(rows, told, rule.key)))
+            rows = rows.filter(pc.invert(row_merging.among(rows, told, rule.key)))
         parts.append(rows)
-    kept = merging.kept(pa.concat_tables(parts), rule, bottom=bottom)
+    kept = row_merging.kept(pa.concat_tables(parts), rule, bottom=bottom)
     level = 1 + max(slices.slice_of(s).level for s in inputs)
     out: list[tuple[str, pa.Table]] = [("log", kept)]
     if bottom:
-        beside = merging.telling(kept, rule)
+        beside = row_merging.telling(kept, rule)
         gone = pc.fill_null(pc.less_equal(beside.column(VERSION), forget), False)
-        out = [("base", merging.shown(kept, rule)), ("late", beside.filter(pc.invert(gone)))]
+        out = [("base", row_merging.shown(kept, rule)), ("late", beside.filter(pc.invert(gone)))]
     adds = []
     for kind, rows in out:
         groups = [(b, b) for b in range(first, last + 1)] if each else [(first, last)]

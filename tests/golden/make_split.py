@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.keyed import slices
 from eventlog.model.actions import Merge, SetBuckets
 from eventlog.model.entries import Slice
 from eventlog.model.records import Transaction
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed import slices
 from eventlog.writers import delete, upsert
 
 put, void = make_whole.put, make_whole.void

@@ -19,6 +19,8 @@ from support.buckets import bucket_of
 import eventlog
 from eventlog import Table
 from eventlog.format import keys, segments
+from eventlog.keyed import row_merging, slices
+from eventlog.keyed.rule import MergeRule
 from eventlog.model import entries, records
 from eventlog.model.actions import Action
 from eventlog.model.chunks import parse_chunk
@@ -26,9 +28,6 @@ from eventlog.model.entries import Slice
 from eventlog.model.records import Meta
 from eventlog.model.schema import arrow_type
 from eventlog.model.stats import lower_text, upper_text
-from eventlog.staging import merging
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import MergeRule
 from eventlog.state.small.timing import effective
 
 TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
@@ -294,7 +293,9 @@ def test_rows_of_a_key_become_what_the_text_says(text, seen):
     kinds = {"k": "int64", "o": "int64", "x": "int64", "y": "int64", "v": "string", "_op": "string"}
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     given = pa.Table.from_pylist(made, schema=schema)
-    found = merging.shown(given, MergeRule(("k",), 1, functions={}, orders={}, **rule)).to_pylist()
+    found = row_merging.shown(
+        given, MergeRule(("k",), 1, functions={}, orders={}, **rule)
+    ).to_pylist()
     expected = [seen.split(":")[0].split()[0]] if not partial else seen.split()
     if expected == ["none"]:
         assert found == []

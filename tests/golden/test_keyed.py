@@ -10,10 +10,10 @@ from support import builders
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import run
+from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.log import spills
 from eventlog.model.actions import Merge
 from eventlog.readers import scan
-from eventlog.state.keyed.rule import keyed_of, splits_of
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert

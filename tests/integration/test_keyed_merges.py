@@ -12,10 +12,10 @@ from support.keyed_tables import merged
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
 from eventlog.format import keys, segments
+from eventlog.keyed.repetition import repeats
+from eventlog.keyed.rule import rule_of
 from eventlog.merging.upserts import ties_of
 from eventlog.readers import scan
-from eventlog.state.keyed.repetition import repeats
-from eventlog.state.keyed.rule import rule_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, overwrite, upsert
 

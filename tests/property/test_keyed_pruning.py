@@ -14,8 +14,8 @@ from support.predicates import Question
 from support.repeatable import EXAMPLES
 
 from eventlog import errors
+from eventlog.keyed import slices
 from eventlog.readers import count, scan
-from eventlog.state.keyed import slices
 from eventlog.writers import delete, upsert
 
 BLOCKS = 6  # of the long run, each within the time that a test may take

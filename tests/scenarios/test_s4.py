@@ -18,9 +18,9 @@ from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, perform, plan
 from eventlog.fsck.check import fsck
+from eventlog.keyed import slices
 from eventlog.log import spills
 from eventlog.readers import changes, count, scan
-from eventlog.state.keyed import slices
 from eventlog.table.restage import commit_staged
 from eventlog.writers import delete, upsert
 from eventlog.writers.batch import stage

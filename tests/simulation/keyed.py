@@ -30,9 +30,9 @@ from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, vacuum
 from eventlog.fsck.check import fsck
+from eventlog.keyed import slices
 from eventlog.model.records import App
 from eventlog.readers import scan
-from eventlog.state.keyed import slices
 from eventlog.store.memory import MemoryStore
 from eventlog.table.restage import commit_staged
 from eventlog.writers import delete, overwrite, upsert

@@ -24,6 +24,7 @@ from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
+from eventlog.keyed import slices
 from eventlog.log import spills
 from eventlog.merging import carry
 from eventlog.model.actions import Replace
@@ -31,7 +32,6 @@ from eventlog.model.records import origins_of
 from eventlog.readers import scan
 from eventlog.replication import merge
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed import slices
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, delete, overwrite, upsert
 from eventlog.writers.batch import stage

@@ -18,11 +18,11 @@ from support.keyed_model import answer
 from eventlog import Table
 from eventlog.format import codec, keys
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import rule_of, splits_of
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Restore
 from eventlog.model.properties import setting
 from eventlog.model.schema import to_arrow
-from eventlog.state.keyed.rule import rule_of, splits_of
 
 HOUR_MS = 3_600_000
 

@@ -7,8 +7,8 @@ from support.keyed_tables import SCHEMA, WITH_OP, model_of, ordered, properties_
 
 from eventlog import Table
 from eventlog.format import segments
+from eventlog.keyed import slices
 from eventlog.readers import scan
-from eventlog.state.keyed import slices
 from eventlog.writers import upsert
 
 

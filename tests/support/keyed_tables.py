@@ -18,14 +18,14 @@ from support.keyed_book import model_of
 from eventlog import Table
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed import row_merging, slices
+from eventlog.keyed.rule import OP, VERSION, rule_of
 from eventlog.model import stats
 from eventlog.model.actions import Merge
 from eventlog.model.entries import Slice
-from eventlog.staging import merging, upserts
+from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
 from eventlog.state.delta import drop_of
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import OP, VERSION, rule_of
 
 __all__ = ["model_of"]
 
@@ -130,12 +130,12 @@ def merged(  # noqa: PLR0917 - the run
     read = {s.id: _rows_of(table, s, snapshot, here, rule, (first, last)) for s in inputs}
     before = sum(read[s.id].num_rows for s in inputs if slices.slice_of(s).kind != "late")
     rows = _below_late(inputs, read, rule)
-    kept = merging.kept(rows, rule, bottom=bottom)
+    kept = row_merging.kept(rows, rule, bottom=bottom)
     recipe = Recipe.of(snapshot)
     outputs = [(kept, "log")]
     if bottom:
-        late = merging.telling(kept, rule)
-        outputs = [(merging.shown(kept, rule), "base"), (late, "late")]
+        late = row_merging.telling(kept, rule)
+        outputs = [(row_merging.shown(kept, rule), "base"), (late, "late")]
     adds = []
     for part, kind in outputs:
         part, buckets = upserts.in_order(part, rule)  # noqa: PLW2901
@@ -187,7 +187,7 @@ def _below_late(inputs, read, rule):
         parts[slices.slice_of(segment).kind].append(read[segment.id])
     empty = next(iter(read.values())).slice(0, 0)
     base, late, logs = (pa.concat_tables([empty, *parts[k]]) for k in ("base", "late", "log"))
-    known = merging.among(base, merging.distinct(late, rule.key), rule.key)
+    known = row_merging.among(base, row_merging.distinct(late, rule.key), rule.key)
     return pa.concat_tables([base.filter(pc.invert(known)), late, logs]).combine_chunks()
 
 

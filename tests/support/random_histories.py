@@ -31,12 +31,12 @@ from support.keyed_tables import (
 from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.format import keys
+from eventlog.keyed import slices
 from eventlog.log import spills
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import App
 from eventlog.readers import count, scan
 from eventlog.staging import stager
-from eventlog.state.keyed import slices
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
 from eventlog.table.restage import commit_staged

@@ -17,6 +17,7 @@ FLOORS = (
     ("commit", "segments"),
     ("log",),
     ("state",),
+    ("keyed",),
     ("query", "store"),
     ("format",),
     ("model",),
@@ -24,7 +25,7 @@ FLOORS = (
 )
 
 # Rooms that do no I/O, start no threads and log nothing, and the standard modules that would.
-PURE = {"model", "format", "query", "state"}
+PURE = {"model", "format", "query", "keyed", "state"}
 IMPURE = {"asyncio", "concurrent", "logging", "os", "pathlib", "socket", "subprocess", "threading"}
 
 # The packages that each import package may import.

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from eventlog.state.keyed.rule import DELETE, OP
+from eventlog.keyed.rule import DELETE, OP
 from eventlog.writers.files.json_values import Rounded, to_array
 from eventlog.writers.files.sources import InputFile, OpenInput
 from eventlog.writers.files.texts import Misfit, short_fractions

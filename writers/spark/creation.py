@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
+from eventlog.keyed.rule import OP, keyed_of, rule_of, splits_of
 from eventlog.model.entries import Keyed
 from eventlog.model.properties import MERGE
-from eventlog.state.keyed.rule import OP, keyed_of, rule_of, splits_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.keyed.rule import rule_of
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add
 from eventlog.model.records import App, Transaction
@@ -32,7 +33,6 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upserts import Missing
-from eventlog.state.keyed.rule import rule_of
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged

@@ -15,6 +15,7 @@ from msgspec import UnsetType
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
+from eventlog.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
 from eventlog.model.actions import (
     Ack,
     Add,
@@ -47,7 +48,6 @@ from eventlog.model.entries import Segment
 from eventlog.model.properties import is_merge, setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.model.schema import check_successor
-from eventlog.state.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
 from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000

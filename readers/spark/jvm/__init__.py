@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
+from eventlog.keyed.pruning import is_plain
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.types import to_spark
-from eventlog.state.keyed.pruning import is_plain
 from eventlog.state.scan import ScanPlan
 from eventlog.store.branching.roots import root_of
 from eventlog.store.port import ObjectStore

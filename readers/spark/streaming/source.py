@@ -38,6 +38,7 @@ from pyspark.sql.types import StructType
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
+from eventlog.keyed.rule import keyed_of
 from eventlog.log import history
 from eventlog.model.entries import Layout
 from eventlog.query.moments import to_ms
@@ -63,7 +64,6 @@ from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset,
 from eventlog.readers.spark.streaming.tail import StreamTail
 from eventlog.state import scan
 from eventlog.state.appends import Appends
-from eventlog.state.keyed.rule import keyed_of
 from eventlog.store.location import open_store
 
 try:

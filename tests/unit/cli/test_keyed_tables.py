@@ -14,8 +14,8 @@ from eventlog.compaction import Policy, explain_slices, perform, plan, run
 from eventlog.compaction.planner.slices import verdicts
 from eventlog.compaction.tasks import Buckets
 from eventlog.errors import InvalidInput
+from eventlog.keyed.slices import runs
 from eventlog.model.entries import Segment, Slice
-from eventlog.state.keyed.slices import runs
 from eventlog.writers import delete, upsert
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])

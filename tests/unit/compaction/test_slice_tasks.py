@@ -6,8 +6,8 @@ from support.builders import check_sound, create, events, live, reopen
 
 from eventlog import compaction
 from eventlog.compaction import Policy, perform, plan
+from eventlog.keyed import slices
 from eventlog.readers import scan
-from eventlog.state.keyed import slices
 from eventlog.writers import delete, overwrite, upsert
 
 POLICY = Policy(target_bytes=4096, claim_bytes=2**30)

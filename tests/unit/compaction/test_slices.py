@@ -23,9 +23,9 @@ from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.fsck.check import fsck
+from eventlog.keyed.slices import runs, slice_of
 from eventlog.model.entries import Segment, Slice
 from eventlog.readers import scan
-from eventlog.state.keyed.slices import runs, slice_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
 

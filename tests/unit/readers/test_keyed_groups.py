@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from eventlog.keyed.slices import Run
 from eventlog.model.entries import Segment, Slice
 from eventlog.readers.keyed.groups import alike, parts
-from eventlog.state.keyed.slices import Run
 
 
 def segment(kind, first, last, size):

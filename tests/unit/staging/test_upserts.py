@@ -10,9 +10,9 @@ from support.builders import DAY_US, SCHEMA, create, events, live
 from eventlog import errors
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import MergeRule
 from eventlog.readers import count, scan
 from eventlog.staging import upserts
-from eventlog.state.keyed.rule import MergeRule
 from eventlog.writers import append, delete, overwrite, upsert
 
 OP = pa.field("_op", pa.string())

@@ -8,9 +8,9 @@ from support.builders import commit, create, replaced
 
 from eventlog import Table
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput
+from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema
 from eventlog.readers import scan
-from eventlog.state.keyed.rule import stored_rule
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
 

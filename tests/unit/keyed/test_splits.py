@@ -6,11 +6,11 @@ from support.builders import HASH, commit, create, live, reopen, replaced
 
 from eventlog import errors
 from eventlog.format import codec
+from eventlog.keyed import slices
+from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import Add, Merge, SetBuckets
 from eventlog.model.entries import Keyed, Layout, Slice
 from eventlog.model.records import Meta
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.rule import stored_rule
 from eventlog.state.small.rules import small_change
 
 BUCKETS = 2

@@ -5,7 +5,7 @@ import pytest
 from support.builders import create
 
 from eventlog import errors
-from eventlog.state.keyed.rule import keyed_of, rule_of
+from eventlog.keyed.rule import keyed_of, rule_of
 
 SCHEMA = pa.schema(
     [

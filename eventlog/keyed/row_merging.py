@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.state.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
+from eventlog.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
 
 _WIDE_SUM = pa.decimal256(76, 0)
 

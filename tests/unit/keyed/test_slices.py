@@ -8,12 +8,12 @@ from support.builders import HASH, SCHEMA, commit, create, drop_of, live, reopen
 
 from eventlog import errors
 from eventlog.format import keys
+from eventlog.keyed import slices
+from eventlog.keyed.pruning import is_plain
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Replace
 from eventlog.model.entries import Keyed, Segment, Slice
 from eventlog.state import fold
-from eventlog.state.keyed import slices
-from eventlog.state.keyed.pruning import is_plain
 
 BUCKETS = 8
 

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
+from eventlog.keyed.repetition import repeats
+from eventlog.keyed.rule import MergeRule, keyed_of, splits_of
 from eventlog.model.actions import Add, Merge, Replace, Restore, SetOrigin
 from eventlog.model.entries import Keyed, Segment, Slice
 from eventlog.model.records import Meta, Transaction, origins_of
-from eventlog.state.keyed.repetition import repeats
-from eventlog.state.keyed.rule import MergeRule, keyed_of, splits_of
 
 
 @dataclass(frozen=True, slots=True)

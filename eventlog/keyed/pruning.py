@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from eventlog.format import segments
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import Run, reach
 from eventlog.model.entries import Column, Segment
 from eventlog.query import conditions as c
 from eventlog.query.predicate import Predicate, SqlPredicate
-from eventlog.state.keyed.rule import MergeRule
-from eventlog.state.keyed.slices import Run, reach
 
 _MOST_KEYS = 1000  # keys of a predicate whose buckets are worth computing
 

@@ -1,0 +1,5 @@
+"""Keyed tables: the rule by which the rows of a key become one, slices, and what a scan reads.
+
+Pure, without a clock; imports `query`, `format` and below. Start at `rule`, then `slices`, then
+`row_merging`, with which readers and compaction merge rows.
+"""
