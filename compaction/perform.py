@@ -1,6 +1,6 @@
 """Performs one task of compaction, from claim to commit. Idempotent.
 
-Imports eventlog and readers only. The commit's transaction has the task's id, so a task that is
+Imports eventlog and rewriting only. The commit's transaction has the task's id, so a task that is
 delivered twice, to any processes, finds the earlier commit (hazard I4). Nothing is ever deleted
 here: vacuum removes what a failed attempt staged (hazard C7).
 """
@@ -18,9 +18,7 @@ from msgspec.structs import replace
 
 from eventlog import Ms, Table
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.rewrite import Progress, Pulse, Rewritten, rewrite
-from eventlog.compaction.rewriting.slices import MergedSlices, droppable, merge_slices
-from eventlog.compaction.tasks import Buckets, Task
+from eventlog.compaction.tasks import Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.format.segments import to_segments
 from eventlog.keyed.rule import buckets_split
@@ -31,6 +29,14 @@ from eventlog.model.actions import Action, Merge, Release, Replace
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
+from eventlog.rewriting.rewrite import Progress, Pulse, Rewritten, rewrite
+from eventlog.rewriting.slice_merge import (
+    Buckets,
+    MergedSlices,
+    SliceMerge,
+    droppable,
+    merge_slices,
+)
 from eventlog.state.delta import drop_of
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
@@ -112,7 +118,7 @@ def perform(
         t: the table.
         task: a task made by `eventlog.compaction.plan`.
         policy: sizes, sort order, memory, and which tasks need a claim.
-        progress: see `eventlog.compaction.rewriting.rewrite.rewrite`.
+        progress: see `eventlog.rewriting.rewrite.rewrite`.
         deadline_s: seconds from now after which it stops, unless it is committing.
 
     Returns:
@@ -138,8 +144,17 @@ def _work(
 ) -> Rewritten | MergedSlices:
     """Stage the segments that take the place of the task's inputs."""
     if task.buckets is not None:
-        return merge_slices(t, task, policy, pulse, progress)
-    return rewrite(t, task, policy, progress=progress, pulse=pulse)
+        merge = SliceMerge(task.version, task.chunks[0], task.inputs, task.buckets)
+        return merge_slices(t, merge, policy.sizes, pulse, progress)
+    return rewrite(
+        t,
+        task.inputs,
+        task.granularity,
+        policy.sizes,
+        sort_by=policy.sort_by,
+        progress=progress,
+        pulse=pulse,
+    )
 
 
 def needs_claim(task: Task, policy: Policy) -> bool:

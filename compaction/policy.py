@@ -1,6 +1,6 @@
 """The goals and limits of compaction, as one value with documented defaults.
 
-Imports eventlog only. Sizes are bytes of stored objects unless stated otherwise.
+Imports eventlog and rewriting only. Sizes are bytes of stored objects unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format.codec import sha256
 from eventlog.model.chunks import check_granularity
 from eventlog.model.entries import Granularity
+from eventlog.rewriting.outputs import Sizes
 
 MIB = 2**20
 GIB = 2**30
@@ -105,6 +106,11 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.sort_by is not None:
             arguments.name_list(self.sort_by, "policy sort_by")
         return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes that bound a rewrite."""
+        return Sizes(self.target_bytes, self.memory_bytes)
 
     @property
     def good_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """A task of compaction: one commit that replaces segments by others.
 
-Imports eventlog only. Tasks are sent to Spark and to Lambda as JSON.
+Imports eventlog and rewriting only. Tasks are sent to Spark and to Lambda as JSON.
 """
 
 from __future__ import annotations
@@ -14,26 +14,9 @@ from msgspec import Struct
 from eventlog.errors import InvalidInput
 from eventlog.format.codec import sha256
 from eventlog.model.entries import Granularity, Segment
+from eventlog.rewriting.slice_merge import Buckets
 
 Color = Literal["red", "black"]
-
-
-class Buckets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The slices that a task of a keyed table merges: buckets of a chunk, and spans of versions.
-
-    Attributes:
-        first: the first bucket.
-        last: the last bucket.
-        low: the first version whose rows are merged.
-        high: the last one.
-        splits: after how many splits of the table's buckets these are numbered so.
-    """
-
-    first: int
-    last: int
-    low: int
-    high: int
-    splits: int = 0
 
 
 class Task(Struct, frozen=True, forbid_unknown_fields=True):

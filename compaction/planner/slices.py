@@ -1,8 +1,8 @@
 """Which slices of a keyed table to merge: what reading them costs against what a merge costs.
 
-Imports eventlog only. No I/O. A full merge makes a base of all that counts in its buckets. Where
-the base is large against what lies above, only the newest logs are merged, to a log: then queries
-read fewer objects, and the base is left alone until more has gathered.
+Imports eventlog and rewriting only. No I/O. A full merge makes a base of all that counts in its
+buckets. Where the base is large against what lies above, only the newest logs are merged, to a log:
+then queries read fewer objects, and the base is left alone until more has gathered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.tasks import Buckets, Task, task_id
+from eventlog.compaction.tasks import Task, task_id
 from eventlog.keyed.rule import MAX_BUCKETS, splits_of
 from eventlog.keyed.slices import Run, applied, in_each, reach, slice_of, span
 from eventlog.model.entries import Granularity, Segment
 from eventlog.quantities import count_text, size_text
+from eventlog.rewriting.slice_merge import Buckets
 
 _LARGE = 128  # times `bucket_bytes`: buckets of more, on average, are better split
 _SHARE = 0.25  # of the base: logs of this size are merged into it

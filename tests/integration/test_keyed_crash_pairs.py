@@ -30,11 +30,12 @@ from support.crashes import (
 
 from eventlog import errors
 from eventlog.compaction import Task, perform, plan
-from eventlog.compaction.tasks import Buckets, task_id
+from eventlog.compaction.tasks import task_id
 from eventlog.fsck.check import fsck
 from eventlog.keyed import slices
 from eventlog.keyed.rule import buckets_split
 from eventlog.readers import scan
+from eventlog.rewriting.slice_merge import Buckets
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
 

@@ -8,14 +8,13 @@ import pyarrow as pa
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from support.builders import create, live
-from support.compaction_tasks import policy, task_of
+from support.compaction_tasks import policy, rewrite_task, task_of
 
 from eventlog.compaction.perform import replacement
-from eventlog.compaction.rewriting.digest import NOTHING, digest
-from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.model import schema, stats
 from eventlog.readers import scan
 from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.rewriting.digest import NOTHING, digest
 from eventlog.writers import append
 
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -130,7 +129,7 @@ def test_a_rewrite_keeps_all_rows(table, places, old, new, in_order, target, mem
     task = task_of(written, granularity=new)
     before = [digest(scan(written).to_table(), "at"), written.head().totals.rows]
     assume(task.inputs)
-    made = rewrite(written, task, settings, verify=True)
+    made = rewrite_task(written, task, settings, verify=True)
     version = written.commit(replacement(written, task, made, None))
     assert [digest(scan(written).to_table(), "at"), written.refresh().totals.rows] == before
     assert all(segment.version == version for segment in live(written.head()))

@@ -12,10 +12,10 @@ from simulation.world import live
 
 from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.digest import NOTHING
-from eventlog.compaction.rewriting.rewrite import Rewritten, enclosing_chunk
 from eventlog.format import keys
 from eventlog.model.chunks import chunk_of, parse_chunk
+from eventlog.rewriting.digest import NOTHING
+from eventlog.rewriting.rewrite import Rewritten, enclosing_chunk
 
 SMALL = Policy(
     target_bytes=1024,
@@ -32,27 +32,27 @@ MOST_RUNS = 8  # until nothing is left to do
 ENDS = {"done", "superseded", "claimed", "failed"}
 
 
-def rewritten(t, task, policy, *, progress=None, pulse=None, verify=False):
-    """Substitute `eventlog.compaction.rewriting.rewrite.rewrite`.
+def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pulse=None):
+    """Substitute `eventlog.rewriting.rewrite.rewrite`.
 
     Raises:
         DataLoss: an input is missing.
     """
     pulse()
     parts = {}
-    for segment in task.inputs:
+    for segment in inputs:
         try:
             rows = rows_in(t.store.get(keys.key_of(segment)))
         except errors.KeyNotFound:
             raise errors.DataLoss("an input is missing", key=keys.key_of(segment)) from None
-        for chunk, found in spread(segment, task.granularity, rows):
+        for chunk, found in spread(segment, granularity, rows):
             parts.setdefault(chunk, []).extend(found)
         pulse()
     adds = []
     for chunk, rows in sorted((chunk, rows) for chunk, rows in parts.items() if rows):
         size = sum(len(row) + 4 for row in rows)
         # As if rows compressed worse than expected: one segment more than planned, each time.
-        count = -(-size // policy.target_bytes) + (len(rows) >= CLUMSY_ROWS)
+        count = -(-size // sizes.target_bytes) + (len(rows) >= CLUMSY_ROWS)
         step = -(-len(rows) // count)
         adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
     count = sum(add.rows for add in adds)

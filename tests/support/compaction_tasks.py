@@ -6,6 +6,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
 from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan
+from eventlog.rewriting.rewrite import rewrite
 
 MIB = 2**20
 SMALL = Policy(target_bytes=MIB, max_task_bytes=64 * MIB, small_task_bytes=0, memory_bytes=64 * MIB)
@@ -22,6 +23,13 @@ def task_of(table, inputs=None, granularity=None, reason="by hand"):
     return Task(
         task_id(table.id, cut, named), head.version, cut, chunks, tuple(inputs), 0.5, reason
     )
+
+
+def rewrite_task(table, task, settings=SMALL, **options):
+    """Rewrite the inputs of a task, within the sizes of a policy."""
+    sort_by = settings.sort_by
+    inputs, granularity = task.inputs, task.granularity
+    return rewrite(table, inputs, granularity, settings.sizes, sort_by=sort_by, **options)
 
 
 def policy(**settings):

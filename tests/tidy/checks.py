@@ -38,6 +38,7 @@ def read_packages() -> Sources:
             path.read_text(encoding="utf-8")
         )
         for package in PACKAGE_MAY_IMPORT
+        if (ROOT / package).is_dir()
         for path in sorted((ROOT / package).rglob("*.py"))
     }
 

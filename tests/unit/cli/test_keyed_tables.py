@@ -12,10 +12,10 @@ from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.compaction import Policy, explain_slices, perform, plan, run
 from eventlog.compaction.planner.slices import verdicts
-from eventlog.compaction.tasks import Buckets
 from eventlog.errors import InvalidInput
 from eventlog.keyed.slices import runs
 from eventlog.model.entries import Segment, Slice
+from eventlog.rewriting.slice_merge import Buckets
 from eventlog.writers import delete, upsert
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])

@@ -20,14 +20,13 @@ from support.builders import (
     replaced,
     row_names,
 )
-from support.compaction_tasks import SMALL, content, policy, task_of
+from support.compaction_tasks import SMALL, content, policy, rewrite_task, task_of
 from support.crashes import ENDS, MortalStore, fresh, names, quick, rows_of, table_with_history
 
 from eventlog import Ms, Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.compaction.perform import Outcome, needs_claim, perform
-from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.format import keys
 from eventlog.model.actions import Fence
 from eventlog.table.leases import RENEW_S, SILENT_S
@@ -429,7 +428,7 @@ def test_a_full_disk_fails_the_task(table, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eventlog.compaction.rewriting.rewrite.sort_rows", full)
+    monkeypatch.setattr("eventlog.rewriting.rewrite.sort_rows", full)
     found = perform(table, task_of(table), policy(sort_by=("value",)))
     assert found.status == "failed"
     assert "No space left" in found.error
@@ -468,7 +467,7 @@ def test_k6_a_replacement_with_other_rows_is_void(table):
     from eventlog.compaction.perform import replacement  # noqa: PLC0415
 
     task = task_of(table)
-    made = rewrite(table, task, SMALL)
+    made = rewrite_task(table, task, SMALL)
     short = replaced(task, inputs=task.inputs[1:])
     with pytest.raises(errors.CommitConflict, match="rows"):
         table.commit(replacement(table, short, made, None))

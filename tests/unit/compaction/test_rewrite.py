@@ -19,19 +19,18 @@ from support.builders import (
     reopen,
     replace_object,
 )
-from support.compaction_tasks import SMALL, content, policy, task_of
+from support.compaction_tasks import SMALL, content, policy, rewrite_task, task_of
 
 from eventlog import Table, errors
 from eventlog.compaction.perform import perform
-from eventlog.compaction.rewriting import outputs
-from eventlog.compaction.rewriting.digest import NOTHING, check_same, digest
-from eventlog.compaction.rewriting.outputs import Size, share
-from eventlog.compaction.rewriting.rewrite import rewrite
 from eventlog.format import keys
 from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan, whole
 from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.rewriting import outputs
+from eventlog.rewriting.digest import NOTHING, check_same, digest
+from eventlog.rewriting.outputs import Size, share
 from eventlog.segments.fragments import Reading
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
@@ -41,7 +40,7 @@ WIDER = SCHEMA.append(pa.field("extra", pa.int64()))
 
 def rewritten(table, task, settings=SMALL, **options):
     """Rewrite and commit."""
-    made = rewrite(table, task, settings, **options)
+    made = rewrite_task(table, task, settings, **options)
     assert made.rows == task.rows == sum(add.rows for add in made.adds)
     assert made.bytes == sum(add.bytes for add in made.adds)
     actions = [Replace(task.version, 0), *map(drop_of, task.inputs), *made.adds]
@@ -100,7 +99,7 @@ def crowded():
 
 @pytest.mark.parametrize("target", [150_000, 400_000, 700_000])
 def test_segments_are_about_equal_and_below_the_target(crowded, target):
-    made = rewrite(crowded, task_of(crowded), policy(target_bytes=target))
+    made = rewrite_task(crowded, task_of(crowded), policy(target_bytes=target))
     sizes = [add.bytes for add in made.adds]
     fewest = -(-sum(sizes) // target)
     assert max(sizes) <= target
@@ -289,7 +288,7 @@ def test_every_type_survives(by, options):
 def test_rows_are_sorted_across_the_segments_of_a_chunk(crowded):
     task = task_of(crowded)
     for memory in (2**20, 2**26):
-        made = rewrite(
+        made = rewrite_task(
             crowded, task, policy(target_bytes=300_000, memory_bytes=memory, sort_by=("value",))
         )
         assert len(made.adds) > 2
@@ -313,13 +312,13 @@ def test_what_cannot_be_sorted_by_is_said():
     append(table, typed())
     for name, why in (("missing", "does not have"), ("tags", "no order")):
         with pytest.raises(errors.InvalidInput, match=why):
-            rewrite(table, task_of(table), policy(sort_by=(name,)))
+            rewrite_task(table, task_of(table), policy(sort_by=(name,)))
 
 
 def test_progress_and_pulse():
     table = filled(parts=4, rows=6, days=2)
     told, pulses = [], []
-    rewrite(
+    rewrite_task(
         table,
         task_of(table),
         SMALL,
@@ -342,7 +341,7 @@ def test_a_pulse_that_raises_ends_it_and_leaves_no_file(tmp_path, monkeypatch, c
 
     settings = policy(sort_by=("value",), memory_bytes=2**20)
     with pytest.raises(RuntimeError, match="stop"):
-        rewrite(crowded, task_of(crowded), settings, pulse=pulse)
+        rewrite_task(crowded, task_of(crowded), settings, pulse=pulse)
     assert max(beats) == 2  # runs, and the segments that memory has no place for
     assert list(tmp_path.iterdir()) == []
 
@@ -351,7 +350,7 @@ def test_nothing_is_deleted_and_nothing_is_committed():
     table = filled()
     spy = Spy(table.store)
     mine = Table.open(spy.uri, store=spy, clock=table.clock)
-    rewrite(mine, task_of(mine), SMALL)
+    rewrite_task(mine, task_of(mine), SMALL)
     assert spy.deletes == []
     assert [key.split("/")[0] for key, _ in spy.puts] == ["data"]
     assert table.refresh().version == 5
@@ -368,7 +367,7 @@ def test_memory_is_bounded():
         peak[0] = max(peak[0], pa.total_allocated_bytes() - before)
 
     task = task_of(table)
-    rewrite(table, task, policy(memory_bytes=2**23, target_bytes=2**24), pulse=pulse)
+    rewrite_task(table, task, policy(memory_bytes=2**23, target_bytes=2**24), pulse=pulse)
     assert rows.nbytes * 20 > 3 * 2**23
     assert 2**20 < peak[0] < 2**23
 
@@ -387,7 +386,7 @@ def test_a_lost_input_is_data_loss(harm):
         spare = table.store.get(keys.key_of(task.inputs[1]))
         replace_object(table.store, key, other.get(harm, spare))
     with pytest.raises(errors.DataLoss) as caught:
-        rewrite(reopen(table.store), task, SMALL)
+        rewrite_task(reopen(table.store), task, SMALL)
     assert caught.value.key == key
 
 
@@ -466,7 +465,7 @@ def test_k6_a_rewrite_that_changes_rows_is_refused(monkeypatch, writer, verify, 
     table = filled()
     monkeypatch.setattr(outputs, "SegmentWriter", writer)
     with pytest.raises(errors.Corrupt, match=f"1970-01-01 is wrong: .*{why}"):
-        rewrite(table, task_of(table), SMALL, verify=verify)
+        rewrite_task(table, task_of(table), SMALL, verify=verify)
     assert table.refresh().version == 5
 
 
@@ -490,7 +489,7 @@ def test_what_does_not_decode_is_refused(monkeypatch):
 
     monkeypatch.setattr(outputs, "SegmentWriter", Breaking)
     with pytest.raises(errors.Corrupt, match="1970-01-01"):
-        rewrite(table, task_of(table), SMALL, verify=True)
+        rewrite_task(table, task_of(table), SMALL, verify=True)
 
 
 CHANGES = {

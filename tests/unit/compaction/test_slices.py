@@ -17,8 +17,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
 from eventlog.compaction.planner.slices import merges, verdicts
-from eventlog.compaction.rewriting import slices as rewriting
-from eventlog.compaction.tasks import Buckets, Task
+from eventlog.compaction.tasks import Task
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
@@ -26,6 +25,7 @@ from eventlog.fsck.check import fsck
 from eventlog.keyed.slices import runs, slice_of
 from eventlog.model.entries import Segment, Slice
 from eventlog.readers import scan
+from eventlog.rewriting import slice_merge as rewriting
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
 
@@ -188,7 +188,7 @@ def test_k5_a_task_that_would_lie_below_a_base_is_superseded(below):
         inputs = tuple(s for s in t.refresh().segments() if s.version == version)
         task = Task(
             t.clock.token(), t.refresh().version, "all", ("all",), inputs, 0.5, "by hand",
-            buckets=Buckets(first, last, version, version),
+            buckets=rewriting.Buckets(first, last, version, version),
         )  # fmt: skip
         return perform(t, task, Policy())
 
@@ -334,7 +334,7 @@ def merged_to_a_log(t, low, high):
     """Merge the slices from one version to another."""
     inputs = tuple(s for s in t.refresh().segments() if low <= slice_of(s).low <= high)
     (task,) = plan(t).tasks
-    at = Buckets(0, 0, low, high)
+    at = rewriting.Buckets(0, 0, low, high)
     task = msgspec.structs.replace(task, id=t.clock.token(), inputs=inputs, buckets=at)
     assert perform(t, task, Policy()).status == "done"
 
@@ -449,8 +449,9 @@ def test_a_merge_that_is_interrupted_leaves_no_file(monkeypatch, tmp_path):
         if next(calls) == 2:  # the rows are sorted, and not yet written
             raise KeyboardInterrupt
 
+    merge = rewriting.SliceMerge(task.version, task.chunks[0], task.inputs, task.buckets)
     with pytest.raises(KeyboardInterrupt):
-        rewriting.merge_slices(t, task, Policy(), stop)
+        rewriting.merge_slices(t, merge, Policy().sizes, stop)
     assert made[0].gi_frame is None  # closed
     assert list(tmp_path.iterdir()) == []
 
@@ -483,7 +484,7 @@ def test_both_halves_of_a_split_base_end_as_bases_of_the_new_buckets():
     upsert(t, rows([key], hour=1, v="b"))
     wanted = held(t)
     half = plan(t, Policy()).tasks[0]
-    half = replaced(half, buckets=Buckets(0, 0, 1, 4, 1))
+    half = replaced(half, buckets=rewriting.Buckets(0, 0, 1, 4, 1))
     assert perform(t, half, Policy()).status == "done"
     assert {s.slice.splits for s in t.refresh().segments()} == {msgspec.UNSET, 1}
     assert held(t) == wanted

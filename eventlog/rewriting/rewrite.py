@@ -16,10 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from eventlog import Snapshot, Table
-from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.digest import NOTHING, Digest, check_same, digest
-from eventlog.compaction.rewriting.outputs import Outputs, writing_bytes
-from eventlog.compaction.tasks import Task
 from eventlog.errors import InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
@@ -27,6 +23,8 @@ from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.readers.whole import read_runs
+from eventlog.rewriting.digest import NOTHING, Digest, check_same, digest
+from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.segments.fragments import Reading
 from eventlog.staging.cutting import chunk_starts, split
 from eventlog.staging.encoding import Recipe
@@ -36,7 +34,7 @@ Pulse = Callable[[], None]
 Rows = Generator[pa.Table, None, None]
 _START = ""  # no table has such a column: column names are not empty
 _PARTS = 32  # fraction of the memory that is divided at once
-_ACROSS = "several chunks"  # the run of a task whose inputs span several of its chunks
+_ACROSS = "several chunks"  # the run of inputs that span several of the new chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +56,19 @@ class Rewritten:
 
 def rewrite(
     t: Table,
-    task: Task,
-    policy: Policy,
+    inputs: Sequence[Segment],
+    granularity: Granularity,
+    sizes: Sizes,
     *,
+    sort_by: Sequence[str] | None = None,
     progress: Progress | None = None,
     pulse: Pulse | None = None,
     verify: bool = False,
 ) -> Rewritten:
-    """Read the task's inputs and stage the segments that will replace them.
+    """Read the inputs and stage the segments that will replace them.
 
     Each chunk gets the fewest segments of about equal rows such that none exceeds
-    `policy.target_bytes`, as far as sizes can be estimated. Data beyond the memory limit is kept in
+    `sizes.target_bytes`, as far as sizes can be estimated. Data beyond the memory limit is kept in
     temporary files; only unsorted rows of coarser inputs, written to many chunks at once, get
     smaller segments instead. Without columns to sort by, rows keep the order of the inputs. Columns
     added after an input was written are null.
@@ -76,8 +76,10 @@ def rewrite(
     Args:
         t: the table. Its newest known version provides the schema and is the epoch of the staged
             segments.
-        task: what to rewrite.
-        policy: sizes, sort order, memory.
+        inputs: live segments, in (chunk start, chunk end, version, partition) order.
+        granularity: granularity of the new segments.
+        sizes: of segments and of memory.
+        sort_by: columns by which rows are sorted; the table's `order_by` if None.
         progress: called with ("rows", done, total).
         pulse: called between batches of rows; an exception from it ends the rewrite.
         verify: decode the encoded segments and compare those rows, instead of the encoder's input.
@@ -91,27 +93,26 @@ def rewrite(
     """
     head = t.head()
     recipe = Recipe.of(head)
-    layout = msgspec.structs.replace(recipe.layout, granularity=task.granularity)
+    layout = msgspec.structs.replace(recipe.layout, granularity=granularity)
     recipe = replace(recipe, layout=layout)
-    by = layout.order_by if policy.sort_by is None else policy.sort_by
+    by = layout.order_by if sort_by is None else sort_by
     check_sort(recipe, by)
     schema = to_arrow(recipe.schema)
-    memory = policy.memory_bytes
+    memory = sizes.memory_bytes
     reading = _reading(t, head, schema, memory)
-    runs = _runs(task)
-    on_disk = (by or _ACROSS not in runs) and policy.target_bytes > writing_bytes(memory)
+    runs = _runs(inputs, granularity)
+    total = sum(segment.rows for segment in inputs)
+    on_disk = (by or _ACROSS not in runs) and sizes.target_bytes > writing_bytes(memory)
     with (
         TemporaryDirectory(prefix="eventlog-rewrite-") if on_disk else nullcontext() as folder,
-        Outputs(
-            t.store, t.clock, recipe, policy.target_bytes, memory, folder=folder, verify=verify
-        ) as outputs,
+        Outputs(t.store, t.clock, recipe, sizes, folder=folder, verify=verify) as outputs,
         closing(read_runs(reading, runs.items())) as tables,
     ):
         work = _Work(outputs, recipe, by, memory, pulse or (lambda: None))
-        written = work.run(runs, _with_progress(tables, progress, task.rows), t.uri)
+        written = work.run(runs, _with_progress(tables, progress, total), t.uri)
         adds = tuple(outputs.finish())
-    if sum(add.rows for add in adds) != task.rows:
-        check_same(Digest(task.rows, {}), written, ", ".join(runs), t.uri)
+    if sum(add.rows for add in adds) != total:
+        check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
     return Rewritten(adds, written.rows, sum(add.bytes for add in adds), written)
 
 
@@ -149,13 +150,13 @@ def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
     return outer.name if inner.end <= outer.end else None
 
 
-def _runs(task: Task) -> dict[str, list[Segment]]:
-    """Return the inputs by the chunk that contains all of their rows, or all in one run."""
+def _runs(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, list[Segment]]:
+    """Return inputs by the chunk that contains all of their rows, or all in one run."""
     runs: dict[str, list[Segment]] = {}
-    for segment in task.inputs:
-        name = enclosing_chunk(segment.chunk, task.granularity)
+    for segment in inputs:
+        name = enclosing_chunk(segment.chunk, granularity)
         if name is None:
-            return {_ACROSS: list(task.inputs)}
+            return {_ACROSS: list(inputs)}
         runs.setdefault(name, []).append(segment)
     return runs
 

@@ -15,12 +15,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from eventlog import Snapshot, Table
-from eventlog.compaction.policy import Policy
-from eventlog.compaction.rewriting.outputs import check_opens
-from eventlog.compaction.tasks import Buckets, Task
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
@@ -43,6 +40,7 @@ from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.properties import setting
 from eventlog.model.schema import to_arrow
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
 from eventlog.staging.upserts import in_order
@@ -54,6 +52,51 @@ _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
 _GROUP_BYTES = 4 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
 _HOUR_MS = 3_600_000
 _SHARED = 4  # inputs below this fraction (1 / _SHARED) of `bucket_bytes` give one shared segment
+
+
+class Buckets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Slices of a keyed table that are merged: buckets of a chunk, and versions.
+
+    Attributes:
+        first: the first bucket.
+        last: the last bucket.
+        low: the first version whose rows are merged.
+        high: the last one.
+        splits: after how many splits of the table's buckets these are numbered so.
+    """
+
+    first: int
+    last: int
+    low: int
+    high: int
+    splits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SliceMerge:
+    """What to merge: segments of one chunk, in some of its buckets.
+
+    Attributes:
+        version: the version at which the merge was planned.
+        chunk: the chunk.
+        inputs: the segments; they may count in other slices, too.
+        buckets: the slices.
+    """
+
+    version: int
+    chunk: str
+    inputs: tuple[Segment, ...]
+    buckets: Buckets
+
+    @property
+    def bytes(self) -> int:
+        """The size of the inputs in bytes."""
+        return sum(segment.bytes for segment in self.inputs)
+
+    @property
+    def rows(self) -> int:
+        """The rows of the inputs."""
+        return sum(segment.rows for segment in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +118,17 @@ class MergedSlices:
 
 def merge_slices(
     t: Table,
-    task: Task,
-    policy: Policy,
+    task: SliceMerge,
+    sizes: Sizes,
     pulse: Callable[[], None] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> MergedSlices:
-    """Merge the slices of a task and stage the segments that take their place.
+    """Merge slices and stage the segments that take their place.
 
     Args:
         t: the table; its newest known version is the epoch of the staged segments.
-        task: a task of a keyed table.
-        policy: sizes and memory.
+        task: what to merge.
+        sizes: of segments and of memory.
         pulse: called between batches of rows; an exception from it ends the work.
         progress: called with ("rows", done, total) likewise. Of shared inputs only a part is read.
 
@@ -97,22 +140,20 @@ def merge_slices(
     """
     head = t.head()
     recipe = Recipe.of(head)
-    if task.buckets is None or recipe.rule is None:
-        raise InvalidInput("this is no task of a keyed table")
-    bounds = parse_chunk(task.chunks[0])
-    live = [
-        s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunks[0]
-    ]
+    if recipe.rule is None:
+        raise InvalidInput("this is no keyed table")
+    bounds = parse_chunk(task.chunk)
+    live = [s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunk]
     # Its buckets may have been split since it was planned.
     planned, splits = task.buckets, recipe.rule.splits
     first, last = finer(planned.first, planned.last, splits - planned.splits)
     at = msgspec.structs.replace(planned, first=first, last=last, splits=splits)
-    work = _Work(t, task, at, recipe, recipe.rule, policy, pulse or (lambda: None))
+    work = _Work(t, task, at, recipe, recipe.rule, sizes, pulse or (lambda: None))
     work.progress = progress or work.progress
     return work.run(readable(live, recipe.rule))
 
 
-def _forgettable(t: Table, task: Task, here: Sequence[Run], high: int) -> int:
+def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> int:
     """Return the version up to which tombstones may be forgotten; -1: none may.
 
     `tombstone_hours` must have passed twice, up to a commit and again after it: one wrong clock
@@ -159,11 +200,11 @@ class _Work:
     """Merges the slices of one task."""
 
     t: Table
-    task: Task
+    task: SliceMerge
     buckets: Buckets
     recipe: Recipe
     rule: MergeRule
-    policy: Policy
+    sizes: Sizes
     pulse: Callable[[], None]
     adds: list[Add] = field(default_factory=list)
     read: int = 0
@@ -186,20 +227,20 @@ class _Work:
             self.here = here
             rows = self._rows([r for r in here if inputs & {s.id for s in r.segments}])
             order = [_BUCKET, *self.rule.key, self._rank]
-            memory = self.policy.memory_bytes // 2
+            memory = self.sizes.memory_bytes // 2
             # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
             with closing(sort_rows(rows, order, memory_bytes=memory, directory=folder)) as ordered:
                 self._write(whole_keys(ordered, [_BUCKET, *self.rule.key]))
         if self.made > self.read:
             raise InvalidInput(
-                f"buckets {at.first} to {at.last} of chunk {self.task.chunks[0]} have sums that do "
+                f"buckets {at.first} to {at.last} of chunk {self.task.chunk} have sums that do "
                 "not fit their column, and rows of their keys that a merge cannot count: upsert "
                 "rows that take a part of the sums back",
                 table=self.t.store.uri,
             )
         merge = Merge(
             version=self.task.version,
-            chunk=self.task.chunks[0],
+            chunk=self.task.chunk,
             first=at.first,
             last=at.last,
             low=at.low,
@@ -278,7 +319,7 @@ class _Work:
             head.version,
             schema,
             schema,
-            ahead_bytes=self.policy.memory_bytes // 8,
+            ahead_bytes=self.sizes.memory_bytes // 8,
             table=head.header.table,
             required=self.rule.merged_by,
         )
@@ -372,7 +413,7 @@ class _Outputs:
         """Write rows of these buckets, in their order."""
         full = self._writer is not None and (
             self._writer.encoded_bytes + self._writer.held_bytes // 4
-            >= self._work.policy.target_bytes
+            >= self._work.sizes.target_bytes
         )
         if place != self._place or full:
             self.close()
@@ -405,7 +446,7 @@ class _Outputs:
         return SegmentWriter(
             work.t.clock,
             work.recipe,
-            work.task.chunks[0],
+            work.task.chunk,
             group_bytes=_GROUP_BYTES,
             path=Path(work.folder, f"{self._kind}-{len(work.adds)}.parquet"),
             schema=schema,

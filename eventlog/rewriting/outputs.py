@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.clock import Clock
-from eventlog.compaction.rewriting.digest import NOTHING, digest
 from eventlog.errors import Corrupt
 from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
+from eventlog.rewriting.digest import NOTHING, digest
 from eventlog.segments.objects import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.staging.uploads import Uploads
@@ -35,6 +35,19 @@ _TINY = 16  # a smaller fraction (1 / _TINY) of a segment is not worth a row gro
 _LOOKS = 16  # checks of the held memory while it fills up
 _DECODED_ROWS = 64 * 1024
 _MANY = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes that bound a rewrite.
+
+    Attributes:
+        target_bytes: the largest size of a segment, in bytes.
+        memory_bytes: bytes of Arrow data that the rewrite may hold.
+    """
+
+    target_bytes: int
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +162,7 @@ class Outputs:
         store: the store for the segments.
         clock: the source of ids and pauses.
         recipe: how segments are written.
-        target_bytes: the largest size of a segment, in bytes.
-        memory_bytes: bound on the data being written or uploaded.
+        sizes: of segments, and of the data being written or uploaded.
         folder: directory for segments until they are stored. None keeps them in memory, which makes
             smaller segments if it is short.
         verify: decode each encoded segment before it is stored.
@@ -161,18 +173,17 @@ class Outputs:
         store: ObjectStore,
         clock: Clock,
         recipe: Recipe,
-        target_bytes: int,
-        memory_bytes: int,
+        sizes: Sizes,
         *,
         folder: str | None = None,
         verify: bool = False,
     ) -> None:
         self._store, self._clock, self._recipe = store, clock, recipe
-        self._target, self._folder, self._verify = target_bytes, folder, verify
-        self._writing_bytes = writing_bytes(memory_bytes)
+        self._target, self._folder, self._verify = sizes.target_bytes, folder, verify
+        self._writing_bytes = writing_bytes(sizes.memory_bytes)
         self._open: dict[str, _Chunk] = {}
         self._staged: list[Add] = []
-        self._uploads: Uploads[None] = Uploads(_UPLOADS, memory_bytes // 4, _UPLOADS + 1)
+        self._uploads: Uploads[None] = Uploads(_UPLOADS, sizes.memory_bytes // 4, _UPLOADS + 1)
         self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()).body)
         self._taken_bytes = 0  # since the last check of the held memory
         self.written = NOTHING

@@ -1,0 +1,5 @@
+"""Rewrites rows of segments into other segments: streaming, sorting, encoding, verification.
+
+Imports the core and readers; compaction uses it, and writers may. Reading order: `rewrite`,
+`outputs`, `digest`; `slice_merge` for keyed tables.
+"""
