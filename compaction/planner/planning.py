@@ -45,7 +45,7 @@ from eventlog.compaction.planner.spans import (
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, InvalidInput, NotFound
-from eventlog.format.places import first_key
+from eventlog.format.entry_order import first_key
 from eventlog.format.segments import to_segments
 from eventlog.keyed.rule import keyed_of, stored_rule
 from eventlog.keyed.slices import Run, readable

@@ -13,7 +13,7 @@ from eventlog.arguments import text, whole
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
-from eventlog.log.resolve import commit_size
+from eventlog.log.commit_state import commit_size
 from eventlog.log.snapshot import Reader, Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import (

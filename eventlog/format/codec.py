@@ -19,7 +19,7 @@ from msgspec import UnsetType
 from eventlog import limits
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import keys, wellformed
-from eventlog.format.seal import sealed, unsealed
+from eventlog.format.digest import with_digest, without_digest
 from eventlog.model.entries import Count, Segment
 from eventlog.model.records import (
     FORMAT_NAME,
@@ -73,13 +73,13 @@ def encode_commit(commit: Commit) -> bytes:
         plain = _encoder.encode(commit.header)
     except OverflowError:
         raise InvalidInput("the table's totals would exceed 64 bits") from None
-    head = _HEADER_START + sealed(plain)
+    head = _HEADER_START + with_digest(plain)
     if len(head) > HEADER_BYTES:
         raise InvalidInput(
             f"the commit's header has {len(head)} bytes, more than {HEADER_BYTES}: "
             "shorten the writer's name"
         )
-    body = sealed(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
+    body = with_digest(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
     if len(body) > MAX_COMMIT_BYTES:
         raise InvalidInput(
             f"the commit has {len(body)} bytes, more than {MAX_COMMIT_BYTES}: "
@@ -97,9 +97,9 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     """
     _check_size(body, MAX_COMMIT_BYTES)  # against size-checked-after-parsing
     _check_readable(_decode(body, _Envelope, "commit").header)
-    text = unsealed(body, "commit")
+    text = without_digest(body, "commit")
     header_end = _header_end(text)
-    header = unsealed(text[len(_HEADER_START) : header_end], "commit header")
+    header = without_digest(text[len(_HEADER_START) : header_end], "commit header")
     plain = _HEADER_START + header + text[header_end:]
     commit = _decode_canonical(plain, Commit, "commit")
     wellformed.check_header(commit.header, version)
@@ -116,7 +116,7 @@ def decode_header(prefix: bytes, version: int | None = None) -> Header:
     """
     header_bytes = prefix[len(_HEADER_START) : _header_end(prefix)]
     _check_readable(_decode(header_bytes, _Format, "commit header"))
-    text = unsealed(header_bytes, "commit header")
+    text = without_digest(header_bytes, "commit header")
     header: Header = _decode(text, Header, "commit header")
     if _encoder.encode(header) != text:
         raise Corrupt("the commit header is not in canonical form", version=version)
@@ -130,7 +130,7 @@ def encode_keyframe(keyframe: KeyFrame) -> bytes:
     Raises:
         InvalidInput: the root would exceed `MAX_KEYFRAME_BYTES`, and readers would refuse it.
     """
-    body = sealed(_encoder.encode(keyframe))
+    body = with_digest(_encoder.encode(keyframe))
     if len(body) > MAX_KEYFRAME_BYTES:
         raise InvalidInput(
             f"the key frame's root has {len(body)} bytes, more than {MAX_KEYFRAME_BYTES}: "
@@ -149,7 +149,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     _check_size(body, MAX_KEYFRAME_BYTES)
     _check_readable(_decode(body, _Format, "key frame"))
     # The root's entries for its leaves decide what is read, and no hash in a commit covers them.
-    root = _decode_canonical(unsealed(body, "key frame"), KeyFrame, "key frame")
+    root = _decode_canonical(without_digest(body, "key frame"), KeyFrame, "key frame")
     wellformed.check_root(root)
     if root.version != version:
         raise Corrupt(
@@ -161,7 +161,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
 
 def encode_start(start: Start) -> bytes:
     """Return the canonical bytes of the start of a replica."""
-    return sealed(_encoder.encode(start))
+    return with_digest(_encoder.encode(start))
 
 
 def decode_start(body: bytes, version: int, table: str | None) -> Start:
@@ -178,7 +178,7 @@ def decode_start(body: bytes, version: int, table: str | None) -> Start:
     """
     _check_size(body, MAX_START_BYTES)
     _check_readable(_decode(body, _Format, "start"))
-    start = _decode_canonical(unsealed(body, "start"), Start, "start")
+    start = _decode_canonical(without_digest(body, "start"), Start, "start")
     wellformed.check_start(start)
     if start.version != version or not -1 <= start.after < version:
         raise Corrupt(f"the start of the replica at version {version} is that of another version")
@@ -189,7 +189,7 @@ def decode_start(body: bytes, version: int, table: str | None) -> Start:
 
 def encode_transaction(transaction: Transaction, table: str) -> bytes:
     """Return a published transaction's canonical bytes; the digest also covers the table's id."""
-    return sealed(_encoder.encode(transaction), table)
+    return with_digest(_encoder.encode(transaction), table)
 
 
 def decode_transaction(body: bytes, table: str) -> Transaction:
@@ -200,7 +200,7 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
     """
     _check_size(body, MAX_INTENT_BYTES)
     # Another writer commits this transaction, so no later check would notice a flipped bit.
-    text = unsealed(body, "published transaction", table)
+    text = without_digest(body, "published transaction", table)
     transaction = _decode_canonical(text, Transaction, "published transaction")
     wellformed.check_transaction(transaction)
     return transaction
@@ -208,7 +208,7 @@ def decode_transaction(body: bytes, table: str) -> Transaction:
 
 def encode_fork(fork: Fork) -> bytes:
     """Return the canonical bytes of a branch's fork, with their own sha256 as the last field."""
-    return sealed(_encoder.encode(fork))
+    return with_digest(_encoder.encode(fork))
 
 
 def decode_fork(body: bytes, name: str) -> Fork:
@@ -220,7 +220,7 @@ def decode_fork(body: bytes, name: str) -> Fork:
     """
     _check_size(body, MAX_FORK_BYTES)
     _check_readable(_decode(body, _Format, "fork of a branch"))
-    fork = _decode_canonical(unsealed(body, "fork of a branch"), Fork, "fork of a branch")
+    fork = _decode_canonical(without_digest(body, "fork of a branch"), Fork, "fork of a branch")
     wellformed.check_fork(fork, name)
     return fork
 

@@ -15,7 +15,7 @@ from msgspec import UnsetType
 from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
-from eventlog.format.places import entry_key, first_key
+from eventlog.format.entry_order import entry_key, first_key
 from eventlog.model.actions import Drop, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep

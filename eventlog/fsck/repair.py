@@ -16,7 +16,7 @@ from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable, keyframe_due
 from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound, UnsupportedFormat
 from eventlog.format import codec, keys, segments
-from eventlog.format.places import EntryKey, first_key
+from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.fsck.findings import Findings, Repair
 from eventlog.fsck.walk import BadLeaf, Walk
 from eventlog.log.log import Log

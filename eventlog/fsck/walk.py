@@ -24,11 +24,11 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
-from eventlog.format.places import EntryKey, first_key
+from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.leftovers import UnnamedObjects, Waiting
-from eventlog.log import chain, resolve, spills
+from eventlog.log import chain, commit_state, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, Drop
@@ -351,7 +351,7 @@ class Walk:
         try:
             if version == self._first:
                 root = self.log.keyframe(version)
-                snapshot = Snapshot(resolve.at_keyframe(commit, body, root), self.log)
+                snapshot = Snapshot(commit_state.at_keyframe(commit, body, root), self.log)
             else:
                 snapshot = self.log.resolve(commit, body)
             past = _past(snapshot)

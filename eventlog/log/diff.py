@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
-from eventlog.format import places, segments
+from eventlog.format import entry_order, segments
 from eventlog.format.codec import sha256
 from eventlog.log import spills
 from eventlog.log.log import Log
@@ -197,4 +197,4 @@ def _named(segment: Segment) -> Drop:
 
 
 def _ordered(unordered: Iterable[Segment]) -> list[Segment]:
-    return sorted(unordered, key=lambda s: places.entry_key(s.chunk, s.id))
+    return sorted(unordered, key=lambda s: entry_order.entry_key(s.chunk, s.id))

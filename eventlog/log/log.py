@@ -26,8 +26,8 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
-from eventlog.log import chain, resolve, spills
-from eventlog.log.frames import KeyFrameReader
+from eventlog.log import chain, commit_state, spills
+from eventlog.log.keyframes import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add
 from eventlog.model.entries import Spill
@@ -88,7 +88,9 @@ class Log:
         commit, body = self.read(version)
         if framed:
             try:
-                return self._snapshot(resolve.at_keyframe(commit, body, self.keyframe(version)))
+                return self._snapshot(
+                    commit_state.at_keyframe(commit, body, self.keyframe(version))
+                )
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
         return self.resolve(commit, body)
@@ -472,7 +474,7 @@ class Log:
             meta = codec.meta_patch(state.meta, later.state)
             delta = spills.delta_of(later, self.spill)
             try:
-                state = resolve.over(state, later, later_body, delta, meta)
+                state = commit_state.over(state, later, later_body, delta, meta)
             except Corrupt as error:
                 error.message += ": the one that it names is unusable; run `eventlog fsck`"
                 version = later.header.version
@@ -550,7 +552,7 @@ class Log:
         Raises:
             Unavailable: the store does not answer.
         """
-        known = resolve.took_effect(commit, after.state, transaction_id)
+        known = commit_state.took_effect(commit, after.state, transaction_id)
         if known is not None:
             return known
         return transaction_id in self.effect(commit).accepted
@@ -782,7 +784,7 @@ class Log:
         start = commit.header.keyframe
         base = None if start is None else self.keyframe(start)
         delta = spills.delta_of(commit, self.spill)
-        return resolve.from_commit(commit, body, base, delta)
+        return commit_state.from_commit(commit, body, base, delta)
 
     def _on_own_keyframe(self, commit: Commit, body: bytes) -> VersionState | None:
         """Return the state over the key frame of the commit's own version, if that is sound.
@@ -792,7 +794,7 @@ class Log:
         """
         try:
             root = self.keyframe(commit.header.version)
-            return resolve.at_keyframe(commit, body, root)
+            return commit_state.at_keyframe(commit, body, root)
         except (Corrupt, KeyNotFound, UnsupportedFormat):
             return None
 

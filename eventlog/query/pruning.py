@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.format.places import first_key
+from eventlog.format.entry_order import first_key
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.model.entries import Column
 from eventlog.model.records import Leaf

@@ -22,7 +22,7 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
-from eventlog.log import resolve
+from eventlog.log import commit_state
 from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -195,7 +195,7 @@ class Filler:
                     later = before
                 yield from contents.of_commit(commit, ())
                 yield from self._keyframe(
-                    version, framed, partial(resolve.at_keyframe, commit, body)
+                    version, framed, partial(commit_state.at_keyframe, commit, body)
                 )
                 if named is not None:
                     check = partial(self._check_named, commit, body, before)

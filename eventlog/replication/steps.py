@@ -25,7 +25,7 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys, segments
-from eventlog.log import chain, resolve, spills
+from eventlog.log import chain, commit_state, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add
@@ -163,7 +163,7 @@ class Steps:
                 if whole and having < 0:
                     yield from self._first_of_all()
                 if version in framed:
-                    check = partial(resolve.at_keyframe, commit, body)
+                    check = partial(commit_state.at_keyframe, commit, body)
                     yield from self._keyframe(version, self._known.leaves, check)
 
     def _entries(self, commit: Commit) -> list[Segment]:
@@ -416,7 +416,7 @@ def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
     Raises:
         Corrupt: they do not, or the delta's spill is missing or damaged.
     """
-    resolve.from_commit(commit, body, root, spills.delta_of(commit, log.spill))
+    commit_state.from_commit(commit, body, root, spills.delta_of(commit, log.spill))
 
 
 def _linked(

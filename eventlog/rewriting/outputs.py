@@ -22,7 +22,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.digest import NOTHING, digest
-from eventlog.segments.objects import SegmentObject
+from eventlog.segments.segment_object import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
 from eventlog.staging.uploads import Uploads
 from eventlog.store.memory import MemoryStore

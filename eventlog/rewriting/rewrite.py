@@ -22,7 +22,7 @@ from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.keyed.external_sort import sort_rows
-from eventlog.readers.whole import read_runs
+from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.segments.fragments import Reading

@@ -1,9 +1,9 @@
 """Reads the rows of given segments: checked against the log, in order, in bounded memory.
 
-A few threads read segments ahead, in pieces of whole row groups. Bytes are
-checked before they are decoded (`eventlog.segments.objects`), so only the store can fail half-way,
-and its requests are retried before anything is decoded: no row is lost or doubled. A missing or
-damaged segment is `DataLoss` and never skipped.
+A few threads read segments ahead, in pieces of whole row groups. Bytes are checked before they are
+decoded (`eventlog.segments.segment_object`), so only the store can fail half-way, and its requests
+are retried before anything is decoded: no row is lost or doubled. A missing or damaged segment is
+`DataLoss` and never skipped.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from eventlog.segments.batches import (
     predicate_error,
     taken,
 )
-from eventlog.segments.objects import SegmentObject
-from eventlog.segments.together import better_together, together
+from eventlog.segments.large_filters import filter_in_bulk, is_large
+from eventlog.segments.segment_object import SegmentObject
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -97,8 +97,8 @@ class Reading:
             InvalidInput: the filter fails on the rows, for example by an overflow.
             Unavailable: the store does not answer.
         """
-        if better_together(self.filter, self.filter_columns):
-            yield from self._together(segments)
+        if is_large(self.filter, self.filter_columns):
+            yield from self._filter_in_bulk(segments)
             return
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
@@ -120,7 +120,7 @@ class Reading:
 
         Raises: as `batches`.
         """
-        if better_together(self.filter, self.filter_columns):
+        if is_large(self.filter, self.filter_columns):
             bare = replace(self, schema=pa.schema([]))
             return sum(batch.num_rows for batch in bare.batches(segments))
         with threads() as pool, threads() as fetchers:
@@ -146,13 +146,13 @@ class Reading:
             or not all(trusted(self.filter, read))
         )
 
-    def _together(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+    def _filter_in_bulk(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass, filtered many segments at a time. Raises: as `batches`."""
         names = self.schema.names
         more = [self.table_schema.field(name) for name in sorted({*self.filter_columns} - {*names})]
         schema = pa.schema([*self.schema, *more])
         rows = replace(self, schema=schema, filter=None, filter_columns=frozenset())
-        yield from together(
+        yield from filter_in_bulk(
             rows.batches(segments), self.filter, names, self.batch_rows, self.store.uri
         )
 
@@ -366,9 +366,9 @@ class _Piece:
             tables = list(tables)
             if not tables:  # a segment without rows
                 return
-            together = joined(tables)
+            rows = joined(tables)
             try:
-                tables = [filtered(together, reading.filter)]
+                tables = [filtered(rows, reading.filter)]
             except _FAILURES as error:
                 raise predicate_error(error, reading.store.uri, self.source.object.key) from error
         for table in tables:

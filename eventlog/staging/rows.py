@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.staging.decoding import check_decimals, plain
-from eventlog.staging.frames import check_index, check_mixtures, check_objects
+from eventlog.staging.pandas_frames import check_index, check_mixtures, check_objects
 
 _INTEGER_WIDTH = {
     "int8": 8,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys, segments
-from eventlog.format.places import EntryKey, entry_key, first_key
+from eventlog.format.entry_order import EntryKey, entry_key, first_key
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
 from eventlog.model.entries import ColumnStats, Segment

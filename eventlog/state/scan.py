@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
 from eventlog.format import segments
-from eventlog.format.places import first_key
+from eventlog.format.entry_order import first_key
 from eventlog.keyed.pruning import is_plain, prune
 from eventlog.keyed.rule import MergeRule, stored_rule
 from eventlog.keyed.slices import Run, readable

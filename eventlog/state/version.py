@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
-from eventlog.format import keys, places, segments
+from eventlog.format import entry_order, keys, segments
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Layout, Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta
@@ -132,7 +132,7 @@ class VersionState:
         return [
             leaf
             for leaf in (self.base.leaves if self.base else ())
-            if (end is None or places.first_key(leaf).start < end)
+            if (end is None or entry_order.first_key(leaf).start < end)
             and (start is None or leaf.end > start)
             and (keep is None or keep(leaf))
         ]
@@ -147,7 +147,7 @@ class VersionState:
         if not older or self.base is None:
             return []
         # A drop whose chunk is not a chunk's name matches no live segment; the others still count.
-        placed = (places.place(drop.chunk, drop.id) for drop in older)
+        placed = (entry_order.entry_key_if_valid(drop.chunk, drop.id) for drop in older)
         wanted = keyframe.containing(self.base.leaves, (p for p in placed if p is not None))
         return [self.base.leaves[index] for index in sorted(wanted)]
 

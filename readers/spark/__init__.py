@@ -36,7 +36,7 @@ from eventlog.readers.spark.options import MEMORY, STORAGE_PREFIX, located, pars
 from eventlog.readers.spark.shares import SHARE, share_out
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
-from eventlog.segments.objects import check_sizes
+from eventlog.segments.segment_object import check_sizes
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store

@@ -11,7 +11,7 @@ from eventlog import Table, errors, replication
 from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.fsck.check import fsck
 from eventlog.readers import changes, scan
-from eventlog.segments.objects import check_sizes
+from eventlog.segments.segment_object import check_sizes
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore

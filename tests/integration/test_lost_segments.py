@@ -15,7 +15,7 @@ from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.format.keys import key_of
 from eventlog.fsck.check import fsck
-from eventlog.segments.objects import check_sizes
+from eventlog.segments.segment_object import check_sizes
 from eventlog.table.restoration import restoration
 from eventlog.writers import append, overwrite
 

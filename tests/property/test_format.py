@@ -9,7 +9,7 @@ from support import builders
 from support.builders import replaced
 
 from eventlog.errors import Corrupt
-from eventlog.format import codec, keys, places, segments
+from eventlog.format import codec, entry_order, keys, segments
 from eventlog.log import spills
 from eventlog.model import chunks, schema, stats
 from eventlog.model.actions import (
@@ -355,10 +355,10 @@ def leaves(draw):
 
 
 inlined = st.lists(entries, max_size=3, unique_by=lambda s: s.id).map(
-    lambda found: tuple(sorted(found, key=lambda s: places.entry_key(s.chunk, s.id)))
+    lambda found: tuple(sorted(found, key=lambda s: entry_order.entry_key(s.chunk, s.id)))
 )
 in_leaves = st.lists(leaves(), max_size=3, unique_by=lambda leaf: leaf.first).map(
-    lambda found: tuple(sorted(found, key=places.first_key))
+    lambda found: tuple(sorted(found, key=entry_order.first_key))
 )
 
 

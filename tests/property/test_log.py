@@ -12,7 +12,7 @@ from support import builders, repeatable
 from support.builders import create, live, reopen
 
 from eventlog import errors
-from eventlog.format import codec, keys, places, segments
+from eventlog.format import codec, entry_order, keys, segments
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import chunks
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema, Unchanged
@@ -197,7 +197,8 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
             continue
         delta = table.snapshot(after).delta
         positions = [
-            places.entry_key(x.chunk, x.id) for x in (*delta.adds.values(), *delta.drops.values())
+            entry_order.entry_key(entry.chunk, entry.id)
+            for entry in (*delta.adds.values(), *delta.drops.values())
         ]
         touched = keyframe.containing(old.leaves, positions)
         joined = touched | {n + d for n in touched for d in (-1, 1)}

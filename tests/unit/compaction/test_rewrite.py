@@ -26,7 +26,7 @@ from eventlog.compaction.perform import perform
 from eventlog.format import keys
 from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
-from eventlog.readers import scan, whole
+from eventlog.readers import scan, segment_reader
 from eventlog.readers.keyed.external_sort import sort_rows
 from eventlog.rewriting import outputs
 from eventlog.rewriting.digest import NOTHING, check_same, digest
@@ -391,7 +391,7 @@ def test_a_lost_input_is_data_loss(harm):
 
 
 def test_small_and_large_segments_come_in_order(monkeypatch):
-    monkeypatch.setattr(whole, "WHOLE_BYTES", 4000)
+    monkeypatch.setattr(segment_reader, "WHOLE_BYTES", 4000)
     table = create()
     for n in range(12):
         append(table, events(1000 if n % 5 == 3 else 2, first=1000 * n))
@@ -399,7 +399,7 @@ def test_small_and_large_segments_come_in_order(monkeypatch):
     assert {s.bytes > 4000 for s in task.inputs} == {True, False}
     reading = Reading(table.store, 12, SCHEMA, SCHEMA)
     runs = [("a", task.inputs[:5]), ("b", task.inputs[5:6]), ("c", task.inputs[6:])]
-    found = list(whole.read_runs(reading, runs))
+    found = list(segment_reader.read_runs(reading, runs))
     names = list(dict.fromkeys(name for name, _ in found))
     assert names == ["a", "b", "c"]
     assert sum(t.num_rows for name, t in found if name == "a") == 1008
@@ -412,11 +412,11 @@ def test_segments_that_would_decode_to_too_much_are_read_in_pieces(monkeypatch):
     plain = pa.table([[5] * 20_000, ["same"] * 20_000, [1.5] * 20_000], schema=SCHEMA)
     for rows in (events(2), plain, events(2, first=10)):
         append(table, rows)
-    found, inner = [], whole._rows_in
-    monkeypatch.setattr(whole, "_rows_in", lambda *a: found.append(inner(*a)) or found[-1])
+    found, inner = [], segment_reader._rows_in
+    monkeypatch.setattr(segment_reader, "_rows_in", lambda *a: found.append(inner(*a)) or found[-1])
     task = task_of(table)
     reading = Reading(table.store, 3, SCHEMA, SCHEMA, ahead_bytes=2**22)
-    parts = list(whole.read_runs(reading, [("a", task.inputs)]))
+    parts = list(segment_reader.read_runs(reading, [("a", task.inputs)]))
     assert [rows is None for rows in found] == [False, True, False]
     assert pa.concat_tables(rows for _, rows in parts).equals(scan(table).to_table())
 

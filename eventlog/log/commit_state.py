@@ -1,4 +1,4 @@
-"""From a commit to the state after it, over the key frame that it names, its own, or an older one.
+"""The state after a commit, from the commit and a key frame.
 
 No I/O. Every result is checked against the commit's state hash (FORMAT.md R9.6).
 """

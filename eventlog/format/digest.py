@@ -12,7 +12,7 @@ from eventlog.errors import Corrupt
 _SEAL_BYTES = len(',"digest":""}') + 64
 
 
-def sealed(text: bytes, owner: str = "") -> bytes:
+def with_digest(text: bytes, owner: str = "") -> bytes:
     """Return a JSON object with a digest, the sha256 of its text, as its last field.
 
     Args:
@@ -23,18 +23,18 @@ def sealed(text: bytes, owner: str = "") -> bytes:
     return b'%b,"digest":"%b"}' % (text[:-1], digest.encode())
 
 
-def unsealed(body: bytes, what: str, owner: str = "") -> bytes:
+def without_digest(body: bytes, what: str, owner: str = "") -> bytes:
     """Return the object without its digest.
 
     Args:
-        body: the bytes that `sealed` returned.
+        body: the bytes that `with_digest` returned.
         what: a name for the object, for the message.
-        owner: the argument that was passed to `sealed`.
+        owner: the argument that was passed to `with_digest`.
 
     Raises:
         Corrupt: the digest does not match.
     """
     text = body[:-_SEAL_BYTES] + b"}"
-    if sealed(text, owner) != body:  # against digest-not-checked
+    if with_digest(text, owner) != body:  # against digest-not-checked
         raise Corrupt(f"the bytes of the {what} do not match the digest at their end")
     return text

@@ -1,7 +1,7 @@
 """Large filters, evaluated on the rows of many segments at once.
 
-Arrow hashes the values of a filter and compiles its patterns each time it
-evaluates the filter. Done per segment, that can take longer than everything else.
+Arrow hashes the values of a filter and compiles its patterns each time that it evaluates the
+filter. If that is done once per segment, it can take longer than everything else.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _MOST_ROWS = 256 * 1024
 _MOST_BYTES = 32 * 2**20
 
 
-def better_together(expression: pc.Expression | None, columns: AbstractSet[str]) -> bool:
-    """Return whether a filter over these columns is better evaluated by `together`.
+def is_large(expression: pc.Expression | None, columns: AbstractSet[str]) -> bool:
+    """Return whether a filter over these columns is large enough for `filter_in_bulk`.
 
-    The price is that Arrow cannot skip row groups by their statistics.
+    `filter_in_bulk` has a price: Arrow cannot skip row groups by their statistics.
     """
     if expression is None or not columns:
         return False
     return expression_bytes(expression) > _SMALL_FILTER_BYTES
 
 
-def together(
+def filter_in_bulk(
     batches: Iterable[pa.RecordBatch],
     expression: pc.Expression,
     names: Sequence[str],
     batch_rows: int,
     table: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that pass, in order.
+    """Yield the rows that pass the filter, in order.
 
     Args:
         batches: rows with the requested columns and those of the filter.

@@ -26,7 +26,7 @@ def entry_key(chunk: str, segment_id: str) -> EntryKey:
     return EntryKey(parsed.start, parsed.end, segment_id)
 
 
-def place(chunk: str, segment_id: str) -> EntryKey | None:
+def entry_key_if_valid(chunk: str, segment_id: str) -> EntryKey | None:
     """Return the position of an entry, or None if `chunk` is not the name of a chunk."""
     try:
         return entry_key(chunk, segment_id)
