@@ -22,7 +22,8 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.format.segments import to_segments
 from eventlog.keyed.rule import buckets_split
-from eventlog.keyed.slices import still_due, taken_in
+from eventlog.keyed.slice_changes import still_due
+from eventlog.keyed.slices import taken_in
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Merge, Release, Replace

@@ -18,8 +18,9 @@ from msgspec import Struct
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
+from eventlog.keyed.placement import applied, reach, slice_of, span
 from eventlog.keyed.rule import MAX_BUCKETS, splits_of
-from eventlog.keyed.slices import Run, applied, in_each, reach, slice_of, span
+from eventlog.keyed.slices import Run, in_each
 from eventlog.model.entries import Granularity, Segment
 from eventlog.quantities import count_text, size_text
 from eventlog.rewriting.slice_merge import Buckets

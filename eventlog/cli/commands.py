@@ -21,8 +21,9 @@ from eventlog.cli.inspection import totals_text
 from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
+from eventlog.keyed.placement import applied, reach, slice_of, span
 from eventlog.keyed.rule import buckets_split, keyed_of
-from eventlog.keyed.slices import applied, reach, runs, slice_of, span
+from eventlog.keyed.slices import runs
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import GRANULARITIES, Segment

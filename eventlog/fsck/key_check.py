@@ -28,8 +28,9 @@ from eventlog.fsck.key_rows import (
 )
 from eventlog.fsck.rows import REWRITE, damage_of
 from eventlog.keyed import row_merging
+from eventlog.keyed.placement import applied, reach, slice_of
 from eventlog.keyed.rule import OP, MergeRule
-from eventlog.keyed.slices import Run, applied, reach, runs, slice_of
+from eventlog.keyed.slices import Run, runs
 from eventlog.model.entries import Segment
 from eventlog.quantities import count_text
 

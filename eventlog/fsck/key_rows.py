@@ -24,8 +24,8 @@ from eventlog.fsck.rows import (
     outside_chunk,
     text,
 )
+from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import OP, MergeRule, stored_rule
-from eventlog.keyed.slices import slice_of
 from eventlog.model.entries import Column, Segment
 from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow

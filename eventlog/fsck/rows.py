@@ -15,8 +15,8 @@ from eventlog import limits
 from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
-from eventlog.keyed.slices import slice_of
 from eventlog.model import stats
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Column, ColumnStats, Segment, Slice

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from eventlog.format import segments
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.placement import reach
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, reach
+from eventlog.keyed.slices import Run
 from eventlog.model.entries import Column, Segment
 from eventlog.query import conditions as c
 from eventlog.query.predicate import Predicate, SqlPredicate

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from eventlog.keyed.placement import meet, reach, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import splits_of
-from eventlog.keyed.slices import meet, reach, slice_of, span
 from eventlog.merging.history import Act, Units, dropped
 from eventlog.model.entries import Segment
 

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from eventlog.format import keys
-from eventlog.keyed import slices
+from eventlog.keyed import placement, slices
 from eventlog.keyed.repetition import repeated
 from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.merging.columns import joined, translated
@@ -383,13 +383,13 @@ class Uniter:
     ) -> None:
         if not more and self._same(here, there):
             return
-        ends = {v for s in there for v in slices.span(s) if v > self._common}
+        ends = {v for s in there for v in placement.span(s) if v > self._common}
         places = {v: self._common + 1 + n for n, v in enumerate(sorted(ends))}
         self._room = max(self._room, self._common + len(ends) - self._target.version)
         self._drops += here
         for segment in there:
-            low, high = (places.get(v, v) for v in slices.span(segment))
-            place = msgspec.structs.replace(slices.slice_of(segment), low=low, high=high)
+            low, high = (places.get(v, v) for v in placement.span(segment))
+            place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
             self._add(entry, ((False, keys.key_of(segment)),))
         for row in more:
@@ -656,7 +656,7 @@ def _new(
             found.acts.append(act)
             found.adds += adds
             # Rows of a keyed table that lie below their version are those of an overwrite.
-            low = any(s.slice and slices.span(s)[0] < s.version for s in adds)
+            low = any(s.slice and placement.span(s)[0] < s.version for s in adds)
             found.old.update(s.id for s in adds if s.id in old)
             found.only_adds &= not (drops or met or low or act.restores)
     if found.only_adds:
@@ -678,7 +678,7 @@ def _of(act: Act, kind: type) -> bool:
 def _fresh(entry: Segment) -> Segment:
     """Return the entry of new rows: the commit says their versions."""
     new = msgspec.structs.replace(
-        slices.slice_of(entry), low=None, high=None, level=0, ordinal=None
+        placement.slice_of(entry), low=None, high=None, level=0, ordinal=None
     )
     return msgspec.structs.replace(entry, slice=new)
 

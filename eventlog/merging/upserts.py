@@ -17,9 +17,9 @@ from typing import Literal
 import msgspec
 
 from eventlog.format import keys
+from eventlog.keyed.placement import meet, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import meet, slice_of, span
 from eventlog.merging.columns import translated
 from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows

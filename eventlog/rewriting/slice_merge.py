@@ -22,17 +22,9 @@ from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
 from eventlog.keyed import row_merging
+from eventlog.keyed.placement import applied, finer, reach, slice_of, span
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
-from eventlog.keyed.slices import (
-    Run,
-    applied,
-    finer,
-    reach,
-    readable,
-    slice_of,
-    span,
-    taken_in,
-)
+from eventlog.keyed.slices import Run, readable, taken_in
 from eventlog.log.history import checked_version_at
 from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec import UnsetType
 
-from eventlog.keyed.slices import set_back
+from eventlog.keyed.placement import set_back
 from eventlog.model.actions import Add, Drop, Horizon, Merge, Replace, Restore, SetSchema
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Transaction

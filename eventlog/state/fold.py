@@ -15,7 +15,7 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
-from eventlog.keyed import slices
+from eventlog.keyed import placement, slice_changes
 from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.model.actions import Add, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
@@ -319,7 +319,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
         schema=add.schema,
         stats=add.stats,
         tail=add.tail,
-        slice=slices.placed(add, version, partition),
+        slice=placement.placed(add, version, partition),
     )
 
 
@@ -341,7 +341,9 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
         return reason
     version, first = view.version + 1, len(so_far.adds)
     adds = tuple(segment_of(add, version, first + k) for k, add in enumerate(added))
-    reason = slices.problem(txn, meta, adds, drops, lambda name: _live_chunk(name, view, so_far))
+    reason = slice_changes.problem(
+        txn, meta, adds, drops, lambda name: _live_chunk(name, view, so_far)
+    )
     if reason:  # against slices-never-judged
         return reason
     return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))

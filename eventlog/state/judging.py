@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.format import segments
+from eventlog.keyed.placement import set_back
 from eventlog.keyed.rule import keyed_of
-from eventlog.keyed.slices import set_back
 from eventlog.model.actions import Add, Drop, Merge, SameSegments, Unchanged
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Segment

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, in_each, readable, slice_of, span
+from eventlog.keyed.slices import Run, in_each, readable
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import grouped, parts

@@ -13,8 +13,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed.placement import reach
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, in_each, reach
+from eventlog.keyed.slices import Run, in_each
 from eventlog.model.entries import Segment
 
 

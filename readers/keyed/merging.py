@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.keyed import row_merging
+from eventlog.keyed.placement import applied, reach, slice_of, span
 from eventlog.keyed.pruning import is_plain
 from eventlog.keyed.rule import OP, MergeRule
-from eventlog.keyed.slices import Run, applied, reach, slice_of, span
+from eventlog.keyed.slices import Run
 from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions

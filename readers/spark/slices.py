@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from eventlog import Segment
+from eventlog.keyed.placement import reach
 from eventlog.keyed.pruning import is_plain
-from eventlog.keyed.slices import Run, reach
+from eventlog.keyed.slices import Run
 
 
 class _Share(Struct, frozen=True, array_like=True):

@@ -28,7 +28,7 @@ from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
-from eventlog.keyed import row_merging, slices
+from eventlog.keyed import placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, MergeRule, stored_rule
 from eventlog.model import stats
 from eventlog.model.actions import (
@@ -116,7 +116,7 @@ def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
     ]
     rows = pa.table(columns, schema=pa.schema([f.with_nullable(True) for f in wanted]))
     deletes = pc.fill_null(pc.equal(rows.column(OP), "d"), False)
-    own = pc.if_else(deletes, slices.span(segment)[0], pa.nulls(rows.num_rows, pa.int64()))
+    own = pc.if_else(deletes, placement.span(segment)[0], pa.nulls(rows.num_rows, pa.int64()))
     at = rows.schema.get_field_index(VERSION)
     rows = rows.set_column(at, VERSION, pc.coalesce(rows.column(VERSION), own))
     here = buckets_of(rows, rule.key, rule.buckets, rule.splits)
@@ -171,16 +171,16 @@ def merging_of(
         for run in slices.runs((s for s in live(t) if s.chunk == chunk), rule.splits)
         if run.first <= last and first <= run.last
     ]
-    bottom = all(slices.span(s)[1] >= low for run in here for s in run.segments)
+    bottom = all(placement.span(s)[1] >= low for run in here for s in run.segments)
     found: dict[str, tuple[Segment, set[int]]] = {}
     for run in here:
         for segment in run.segments:
-            if low <= slices.span(segment)[0] and slices.span(segment)[1] <= high:
+            if low <= placement.span(segment)[0] and placement.span(segment)[1] <= high:
                 own = set(range(max(first, run.first), min(last, run.last) + 1))
                 found.setdefault(segment.id, (segment, set()))[1].update(own)
-    inputs = sorted((segment for segment, _ in found.values()), key=slices.applied)
+    inputs = sorted((segment for segment, _ in found.values()), key=placement.applied)
     read = {s.id: stored_rows(t, s, found[s.id][1]) for s in inputs}
-    kinds = {s.id: slices.slice_of(s).kind for s in inputs}
+    kinds = {s.id: placement.slice_of(s).kind for s in inputs}
     late = [read[s.id] for s in inputs if kinds[s.id] == "late"]
     told = row_merging.distinct(pa.concat_tables(late), rule.key) if late else None
     parts = []
@@ -190,7 +190,7 @@ def merging_of(
             rows = rows.filter(pc.invert(row_merging.among(rows, told, rule.key)))
         parts.append(rows)
     kept = row_merging.kept(pa.concat_tables(parts), rule, bottom=bottom)
-    level = 1 + max(slices.slice_of(s).level for s in inputs)
+    level = 1 + max(placement.slice_of(s).level for s in inputs)
     out: list[tuple[str, pa.Table]] = [("log", kept)]
     if bottom:
         beside = row_merging.telling(kept, rule)
@@ -253,8 +253,8 @@ def voids(t: Table) -> list[Transaction]:
     """Return transactions that may not change slices, or the key; and one that takes effect."""
     head = t.head()
     version, schema = head.version + 1, head.stored_schema
-    here = [s for s in live(t) if slices.slice_of(s).kind == "log"]
-    base = next(s for s in live(t) if slices.slice_of(s).kind == "base")
+    here = [s for s in live(t) if placement.slice_of(s).kind == "log"]
+    base = next(s for s in live(t) if placement.slice_of(s).kind == "base")
     low, high = min(s.version for s in here), max(s.version for s in here)
     plain = Slice("log", 0, 3, None, None, 0)
     fresh = lambda place=plain, **f: make_whole._add(t, **{"chunk": "all", "slice": place} | f)
@@ -273,7 +273,7 @@ def voids(t: Table) -> list[Transaction]:
         columns=tuple(change(c, nullable=True) for c in schema.columns),
     )
     one = lambda **f: change(good, **f)
-    across = one(low=slices.span(base)[1], inputs=tuple(sorted(s.id for s in live(t))))
+    across = one(low=placement.span(base)[1], inputs=tuple(sorted(s.id for s in live(t))))
     bare = change(fresh(), slice=UNSET)
     cases: list[tuple[str, list[Action]]] = [
         ("F4", [SetSchema(reserved)]),
@@ -410,7 +410,7 @@ def make_joined(clock: ManualClock) -> None:
         upsert(t, rows(7, deletes=step % 3 == 1))
         clock.advance(50)
         for chunk in ("2013-01", "2013-02"):
-            spans = sorted({slices.span(s) for s in live(t) if s.chunk == chunk})
+            spans = sorted({placement.span(s) for s in live(t) if s.chunk == chunk})
             if step in (3, 8) and spans:  # all of it
                 merged(t, chunk, (0, 7), (spans[0][0], spans[-1][1]))
             if step == 6 and len(spans) > 2:  # what lies above
@@ -463,7 +463,7 @@ def make_rolled(clock: ManualClock) -> None:
     upsert(t, table_of([one | {"low": nan, "high": -0.0}], ROLLED))
     for step in range(9):
         upsert(t, rows(6))
-        spans = sorted({slices.span(s) for s in live(t)})
+        spans = sorted({placement.span(s) for s in live(t)})
         if step in (3, 8):
             merged(t, "all", (0, 2), (spans[0][0], spans[-1][1]))
         if step == 6:

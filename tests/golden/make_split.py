@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.keyed import slices
+from eventlog.keyed import placement, slices
 from eventlog.model.actions import Merge, SetBuckets
 from eventlog.model.entries import Slice
 from eventlog.model.records import Transaction
@@ -33,7 +33,9 @@ def voids(t: Table) -> list[Transaction]:
     version = t.head().version
     fresh = lambda *place: make_whole._add(t, chunk="all", slice=Slice(*place))
     log = lambda first, last, splits: fresh("log", first, last, None, None, 0, None, splits)
-    logs = sorted((s for s in live(t) if slices.slice_of(s).kind == "log"), key=lambda s: s.version)
+    logs = sorted(
+        (s for s in live(t) if placement.slice_of(s).kind == "log"), key=lambda s: s.version
+    )
     one, total = logs[-1], logs[-1].rows
     good = Merge(version, "all", 0, 5, one.version, one.version, (one.id,), total, 0, 1)
     out = lambda *place: replace(

@@ -32,7 +32,7 @@ from eventlog import errors
 from eventlog.compaction import Task, perform, plan
 from eventlog.compaction.tasks import task_id
 from eventlog.fsck.check import fsck
-from eventlog.keyed import slices
+from eventlog.keyed import placement, slices
 from eventlog.keyed.rule import buckets_split
 from eventlog.readers import scan
 from eventlog.rewriting.slice_merge import Buckets
@@ -89,7 +89,7 @@ def bucket_task(bucket):
     def made(t):
         whole = whole_task(t)
         inputs = tuple(s for s in whole.inputs if s.slice.first <= bucket <= s.slice.last)
-        spans = [slices.span(s) for s in inputs]
+        spans = [placement.span(s) for s in inputs]
         named = [(s.id, s.version) for s in inputs]
         return Task(
             id=task_id(t.head().header.table, f"all {bucket}", named),

@@ -14,7 +14,7 @@ from support.predicates import Question
 from support.repeatable import EXAMPLES
 
 from eventlog import errors
-from eventlog.keyed import slices
+from eventlog.keyed import placement
 from eventlog.readers import count, scan
 from eventlog.writers import delete, upsert
 
@@ -62,7 +62,7 @@ def table_of(chance):
             delete(table, keys=gone)
         head = table.refresh()
         run = chance.choice(runs_of(head))
-        spans = [slices.span(s) for s in run.segments]
+        spans = [placement.span(s) for s in run.segments]
         low, high = (spans[0][0], spans[-1][1]) if chance.random() < 0.6 else spans[-1]
         made = merged(table, head, "all", run.first, run.last, low, high)
         if made is not None and chance.random() < 0.8:

@@ -24,7 +24,7 @@ from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
-from eventlog.keyed import slices
+from eventlog.keyed import placement
 from eventlog.log import spills
 from eventlog.merging import carry
 from eventlog.model.actions import Replace
@@ -594,7 +594,7 @@ class KeyedFork(ForkedHistory):
         runs = runs_of(head)
         if runs:
             run = self.chance.choice(runs)
-            spans = sorted({slices.span(s) for s in run.segments})
+            spans = sorted({placement.span(s) for s in run.segments})
             first = self.chance.randrange(len(spans))
             made = merged_run(
                 t, head, run.chunk, run.first, run.last, spans[first][0], spans[-1][1]

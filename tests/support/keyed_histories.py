@@ -7,7 +7,7 @@ from support.keyed_tables import SCHEMA, WITH_OP, model_of, ordered, properties_
 
 from eventlog import Table
 from eventlog.format import segments
-from eventlog.keyed import slices
+from eventlog.keyed import placement
 from eventlog.readers import scan
 from eventlog.writers import upsert
 
@@ -44,7 +44,7 @@ def check_answers(table, answers):
 def shapes(table):
     """What each live segment is, without what is drawn: its place, its rows and their versions."""
     return sorted(
-        (s.chunk, place.kind, place.first, place.last, *slices.span(s), s.rows)
+        (s.chunk, place.kind, place.first, place.last, *placement.span(s), s.rows)
         for s in segments.to_segments(table.refresh().entries())
-        for place in [slices.slice_of(s)]
+        for place in [placement.slice_of(s)]
     )

@@ -18,7 +18,7 @@ from support.keyed_book import model_of
 from eventlog import Table
 from eventlog.format import keys, segments
 from eventlog.format.buckets import buckets_of
-from eventlog.keyed import row_merging, slices
+from eventlog.keyed import placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, rule_of
 from eventlog.model import stats
 from eventlog.model.actions import Merge
@@ -120,15 +120,15 @@ def merged(  # noqa: PLR0917 - the run
     live = [s for s in segments.to_segments(snapshot.entries()) if s.chunk == chunk]
     here = [r for r in slices.runs(live, rule.splits) if r.first <= last and first <= r.last]
     counting = {s.id: s for run in here for s in run.segments}.values()
-    inputs = [s for s in counting if low <= slices.span(s)[0] and slices.span(s)[1] <= high]
+    inputs = [s for s in counting if low <= placement.span(s)[0] and placement.span(s)[1] <= high]
     if not inputs:
         return None
-    bottom = all(slices.span(s)[1] >= low for s in counting)
-    if not bottom and any(slices.slice_of(s).kind == "base" for s in inputs):
+    bottom = all(placement.span(s)[1] >= low for s in counting)
+    if not bottom and any(placement.slice_of(s).kind == "base" for s in inputs):
         return None  # its late rows would become rows that count
-    level = 1 + max(slices.slice_of(s).level for s in inputs)
+    level = 1 + max(placement.slice_of(s).level for s in inputs)
     read = {s.id: _rows_of(table, s, snapshot, here, rule, (first, last)) for s in inputs}
-    before = sum(read[s.id].num_rows for s in inputs if slices.slice_of(s).kind != "late")
+    before = sum(read[s.id].num_rows for s in inputs if placement.slice_of(s).kind != "late")
     rows = _below_late(inputs, read, rule)
     kept = row_merging.kept(rows, rule, bottom=bottom)
     recipe = Recipe.of(snapshot)
@@ -183,8 +183,8 @@ def _rows_of(table, segment, snapshot, here, rule, bounds):  # noqa: PLR0917 - o
 def _below_late(inputs, read, rule):
     """All rows in commit order; a base's row does not count where a late one has its key."""
     parts = {"base": [], "late": [], "log": []}
-    for segment in sorted(inputs, key=slices.applied):
-        parts[slices.slice_of(segment).kind].append(read[segment.id])
+    for segment in sorted(inputs, key=placement.applied):
+        parts[placement.slice_of(segment).kind].append(read[segment.id])
     empty = next(iter(read.values())).slice(0, 0)
     base, late, logs = (pa.concat_tables([empty, *parts[k]]) for k in ("base", "late", "log"))
     known = row_merging.among(base, row_merging.distinct(late, rule.key), rule.key)

@@ -31,7 +31,7 @@ from support.keyed_tables import (
 from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.format import keys
-from eventlog.keyed import slices
+from eventlog.keyed import placement
 from eventlog.log import spills
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import App
@@ -323,7 +323,7 @@ class History:
                 return
             # The one of two with more in it.
             run = max(chance.choices(runs, k=2), key=lambda found: len(found.segments))
-            spans = sorted({slices.span(s) for s in run.segments})
+            spans = sorted({placement.span(s) for s in run.segments})
             first = chance.randrange(len(spans)) if chance.random() < 0.7 else 0
             last = chance.randrange(first, len(spans))
             low, high = spans[first][0], spans[last][1]

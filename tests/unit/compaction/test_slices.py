@@ -22,7 +22,8 @@ from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.fsck.check import fsck
-from eventlog.keyed.slices import runs, slice_of
+from eventlog.keyed.placement import slice_of
+from eventlog.keyed.slices import runs
 from eventlog.model.entries import Segment, Slice
 from eventlog.readers import scan
 from eventlog.rewriting import slice_merge as rewriting

@@ -8,7 +8,7 @@ from support.builders import HASH, SCHEMA, commit, create, drop_of, live, reopen
 
 from eventlog import errors
 from eventlog.format import keys
-from eventlog.keyed import slices
+from eventlog.keyed import placement, slices
 from eventlog.keyed.pruning import is_plain
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Replace
@@ -139,9 +139,9 @@ def test_a_run_is_plain_where_its_base_lies_in_it_and_nothing_above():
 
 def test_entries_without_a_place_are_corrupt():
     with pytest.raises(errors.Corrupt, match="no slice"):
-        slices.slice_of(replaced(entry("a"), slice=UNSET))
+        placement.slice_of(replaced(entry("a"), slice=UNSET))
     with pytest.raises(errors.Corrupt, match="span of versions"):
-        slices.span(replaced(entry("a"), slice=Slice("log", 0, 0, None, None, 0)))
+        placement.span(replaced(entry("a"), slice=Slice("log", 0, 0, None, None, 0)))
 
 
 # ---------------------------------------------------------------------- what is void, and why
@@ -230,7 +230,7 @@ def test_k4_a_log_that_lands_before_the_merge_stays_above_it(table):
     commit(reopen(table.store), log(table, 0, 7), operation="upsert")
     commit(table, planned, *gone, new, operation="compact", read_version=3)
     (run,) = slices.runs(live(table.refresh()))
-    assert [slices.span(s) for s in run.segments] == [(1, 3), (4, 4)]
+    assert [placement.span(s) for s in run.segments] == [(1, 3), (4, 4)]
     assert run.segments[0].version == 5
 
 
@@ -264,7 +264,7 @@ def test_k5_a_run_above_others_is_a_log_and_no_base(table):
     )
     commit(table, run, log(table, 2, 3, 2, 3, 1), operation="compact", read_version=3)
     found = {r.first: r for r in slices.runs(live(table.head()))}
-    assert [slices.span(s) for s in found[2].segments] == [(1, 1), (2, 3)]
+    assert [placement.span(s) for s in found[2].segments] == [(1, 1), (2, 3)]
 
 
 @pytest.mark.hazard("K5")
@@ -341,7 +341,7 @@ def test_k7_a_merge_below_what_a_restore_brought_back_meanwhile_is_void(table):
         if place.low == 3:
             table.store.put_if_absent(keys.key_of(entry), b"-" * entry.bytes)
     table.restore(3)
-    assert [slices.span(s) for s in live(table.refresh()) if s.version > 4] == [(3, 3)]
+    assert [placement.span(s) for s in live(table.refresh()) if s.version > 4] == [(3, 3)]
     assert void(table, "restored above it", run, *drops(table, 1, 2), new, read=4)
     again = replaced(run, version=table.head().version)
     commit(
@@ -497,7 +497,7 @@ def test_spilled_merges_are_judged_alike(table, monkeypatch):
         read_version=3,
     )  # fmt: skip
     commit(table, log(table, 0, 7), operation="upsert")
-    assert {slices.span(s) for s in live(reopen(table.store).head())} == {(1, 3), (5, 5)}
+    assert {placement.span(s) for s in live(reopen(table.store).head())} == {(1, 3), (5, 5)}
 
 
 def test_the_layout_names_key_and_buckets(table):
