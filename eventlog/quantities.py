@@ -10,6 +10,11 @@ def count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def signed_text(number: int) -> str:
+    """Return a number with its sign as text for display; an empty string for 0."""
+    return f"{number:+,}" if number else ""
+
+
 def size_text(number: int) -> str:
     """Return a number of bytes as text for display, in powers of 1000."""
     value, unit = float(abs(number)), _UNITS[0]

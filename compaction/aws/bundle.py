@@ -26,7 +26,7 @@ from eventlog.errors import EventLogError, InvalidInput, Unavailable
 
 # Folders below the parent of `eventlog`; of the first, all but the folders in _APART.
 PACKAGES = ("eventlog", "eventlog/readers", "eventlog/compaction")
-_APART = ("readers", "writers", "compaction", "demo")
+_APART = ("readers", "writers", "compaction", "cli", "demo")
 IN_THE_RUNTIME = ("boto3",)
 PYTHONS = ("3.12", "3.13")  # on Amazon Linux 2023; older ones have too old a C library
 MAX_BYTES = 262_144_000  # unzipped, layers included: AWS Lambda quotas

@@ -1,7 +1,7 @@
-"""The program `eventlog`: the command group, terminal output, and the commands of the core.
+"""The program `eventlog`: the group of its verbs, their options, and their output.
 
-Other packages add commands through the entry points `eventlog.commands`. Imports everything below.
-Start at `program`, then `commands`.
+It stands on the roof: it imports everything, and nothing imports it. Start at `program`, then
+`verbs`.
 """
 
 from eventlog.cli.entry import main

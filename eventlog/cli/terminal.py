@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,8 @@ from rich.text import Text
 
 from eventlog.display import plain, plain_json
 from eventlog.model.chunks import MAX_MS, MIN_MS, utc
+from eventlog.model.records import Totals
+from eventlog.quantities import count_text, size_text
 from eventlog.state.small.timing import shown
 
 _GAP = "  "
@@ -118,9 +121,12 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def signed(number: int) -> str:
-    """Return a number with its sign; an empty string for 0."""
-    return f"{number:+,}" if number else ""
+def totals_text(totals: Totals) -> str:
+    """Return totals as text for display."""
+    return (
+        f"{count_text(totals.segments, 'segment')}, {count_text(totals.rows, 'row')}, "
+        f"{size_text(totals.bytes)}"
+    )
 
 
 def moment(value: datetime | int) -> str:
@@ -153,6 +159,28 @@ def progress() -> Iterator[Advance]:
             shown.update(bars[what], completed=done, total=total)
 
         yield advance
+
+
+@contextmanager
+def committed(version: int) -> Iterator[None]:
+    """A context for the output of a command that has committed: a failure to print is no error.
+
+    A caller that sees an error exit code may run the command again, and commit twice.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        note(f"eventlog: version {version} is committed; the output could not be written: {error}")
+
+
+def discard_output() -> None:
+    """Discard the rest of the output, so that Python's flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _plain(

@@ -27,7 +27,7 @@ from eventlog.compaction import Policy
 from eventlog.demo import flights, jobs, status
 from eventlog.demo.compaction import compact_beside
 from eventlog.demo.result import DemoResult
-from eventlog.demo.screen import Screen
+from eventlog.demo.screen import Screen, Terminal
 from eventlog.errors import EventLogError
 from eventlog.readers import scan
 from eventlog.store.testing.local_server import LocalServer
@@ -63,12 +63,12 @@ class DemoPlan:
     every: int = 1
 
 
-def run(wanted: DemoPlan, *, quiet: bool = False) -> DemoResult:
+def run(wanted: DemoPlan, terminal: Terminal | None = None) -> DemoResult:
     """Run the demo and return its result.
 
     Args:
         wanted: the settings.
-        quiet: print nothing.
+        terminal: what prints the steps; nothing is printed if None.
 
     Raises:
         EventLogError: Java or a package is missing, and the message says what to run.
@@ -84,7 +84,7 @@ def run(wanted: DemoPlan, *, quiet: bool = False) -> DemoResult:
             stack.enter_context(_environment(server.environment()))
             server.create_bucket(_BUCKET)
         uri = os.path.abspath(wanted.folder) if wanted.folder else f"s3://{_BUCKET}/flights"  # noqa: PTH100
-        return _Demo(wanted, uri, server, Screen(quiet=quiet)).play(work)
+        return _Demo(wanted, uri, server, Screen(terminal)).play(work)
 
 
 class _Demo:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.cli import terminal
 from eventlog.log.history import HistoryEntry
-from eventlog.quantities import count_text, size_text
+from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.state.scan import Pruning
 from eventlog.store.testing.local_server import LocalServer
 
@@ -20,20 +19,39 @@ _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")
 
 
+class Terminal(Protocol):
+    """What prints for people: `eventlog.cli.terminal`, which stands above the demo."""
+
+    def say(self, text: str = "") -> None:
+        """Print a line."""
+
+    def title(self, text: str) -> None:
+        """Print a heading."""
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        right: Sequence[str] = (),
+    ) -> None:
+        """Print rows under their column names."""
+
+
 class Screen:
     """Prints the steps of the demo, or nothing.
 
     Args:
-        quiet: print nothing.
+        terminal: what prints; nothing is printed if None.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, terminal: Terminal | None) -> None:
+        self._terminal = terminal
 
     def say(self, text: str = "") -> None:
         """Print a line."""
-        if not self._quiet:
-            terminal.say(text)
+        if self._terminal is not None:
+            self._terminal.say(text)
 
     def opening(self, uri: str, rows: int, server: LocalServer | None) -> None:
         """Announce the demo, and where its table is."""
@@ -57,11 +75,11 @@ class Screen:
             [
                 (
                     e.version,
-                    terminal.moment(e.time),
+                    f"{e.time:%Y-%m-%d %H:%M:%S}Z",
                     e.operation,
                     e.transactions if e.operation == "append" else "",
-                    terminal.signed(e.adds),
-                    terminal.signed(e.rows),
+                    signed_text(e.adds),
+                    signed_text(e.rows),
                     size_text(e.bytes) if e.bytes else "",
                 )
                 for e in entries
@@ -215,14 +233,14 @@ class Screen:
 
     def _title(self, text: str) -> None:
         self.say()
-        if not self._quiet:
-            terminal.title(text)
+        if self._terminal is not None:
+            self._terminal.title(text)
 
     def _table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str]
     ) -> None:
-        if not self._quiet:
-            terminal.table(columns, rows, right=right)
+        if self._terminal is not None:
+            self._terminal.table(columns, rows, right=right)
 
 
 def _are(right: bool) -> str:

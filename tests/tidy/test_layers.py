@@ -88,6 +88,18 @@ PLANTED = [
         "scan:1 imports eventlog.rewriting",
     ),
     (
+        package_findings,
+        "eventlog.compaction.run",
+        "from eventlog.cli import terminal",
+        "run:1 imports eventlog.cli",
+    ),
+    (
+        package_findings,
+        "eventlog.demo.jobs",
+        "from eventlog.cli import terminal",
+        "jobs:1 imports eventlog.cli",
+    ),
+    (
         owner_findings,
         "eventlog.format.codec",
         "import time",

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from eventlog import Table
+from eventlog.cli.export import write_rows
 from eventlog.cli.program import build
 from eventlog.display import command, plain, plain_json
 from eventlog.model.actions import Attach
 from eventlog.readers import scan
-from eventlog.readers.output import write_rows
 from eventlog.writers import append, overwrite
 
 ESC = "\x1b]0;owned\x07\x1b[2J"

@@ -102,7 +102,7 @@ class Alive(ManualClock):
 def test_k3_the_watch_that_nobody_asked_for_otherwise_spares_who_is_alive(table, monkeypatch):
     lease = table.claim("2013-01-07", "2013-01-08")
     clock = Alive(lease)
-    monkeypatch.setattr("eventlog.cli.program.Place.open", lambda _: Table(table.store, clock))
+    monkeypatch.setattr("eventlog.cli.place.Place.open", lambda _: Table(table.store, clock))
     refused = run("claims", table.uri, "--break", lease.id)
     assert refused.exit_code == 3
     assert "its holder is alive" in refused.stderr

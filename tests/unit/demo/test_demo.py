@@ -6,6 +6,7 @@ import click
 import pytest
 from support.builders import create, events, reopen
 
+from eventlog.cli import terminal
 from eventlog.compaction import Policy, plan, run
 from eventlog.demo import jobs
 from eventlog.demo.compaction import Ongoing, compact_beside, meetings
@@ -138,7 +139,7 @@ def test_nor_unless_the_upserts_do(wrong):
 @pytest.mark.parametrize(("color", "start", "end"), [(True, "\x1b[1m", "\x1b[0m"), (False, "", "")])
 def test_titles_are_bold_on_a_terminal_and_text_elsewhere(color, start, end, capsys):
     with click.Context(click.Command("demo"), color=color):
-        Screen(quiet=False).one_day("dest = '\x1b[2J'", 1, Pruning(2, 1, 0, 0, 1))
+        Screen(terminal).one_day("dest = '\x1b[2J'", 1, Pruning(2, 1, 0, 0, 1))
     out, _ = capsys.readouterr()
     assert out.splitlines()[1] == f"{start}One day of the year{end}"
     assert "where dest = '\\x1b[2J'" in out

@@ -1,6 +1,6 @@
 """The verbs of compaction: compact (plan, explain, run) and chunks.
 
-Imports eventlog and compaction only; needs the extra `cli`.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from eventlog import Snapshot, Table
 from eventlog.arguments import names
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, common
+from eventlog.cli.place import Place, common
 from eventlog.compaction.planner.planning import (
     Plan,
     explain,
@@ -212,7 +212,7 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
     terminal.note(f"{total} at version {snapshot.version}; {unstable:,} to compact")
 
 
-COMMANDS = [compact, chunks]
+VERBS = (compact, chunks)
 
 
 def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:

@@ -1,6 +1,6 @@
 """The verbs that read rows: scan and changes.
 
-Needs the extra `cli`. Imports eventlog and readers.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from eventlog.arguments import names
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, at_timestamp, at_version, common
+from eventlog.cli.export import FORMATS, limited, text, write_rows
+from eventlog.cli.place import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.rule import OVERFLOWS
 from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
-from eventlog.readers.output import FORMATS, limited, text, write_rows
 from eventlog.readers.scanner import Rows, scan
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
@@ -159,7 +159,7 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     _write(place, found, limit, row_format, output)
 
 
-COMMANDS = [scan_, changes_]
+VERBS = (scan_, changes_)
 
 
 def _write(

@@ -1,7 +1,4 @@
-"""The verb vacuum, and the list of this package's verbs; see also `compact_commands`.
-
-Imports eventlog only; needs the extra `cli`.
-"""
+"""The verb vacuum. Needs the extra `cli`."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, common
-from eventlog.compaction import compact_commands
+from eventlog.cli.place import Place, common
 from eventlog.compaction.reclaim import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
@@ -82,7 +78,7 @@ def vacuum_(
         terminal.note("nothing was changed: --run deletes these objects")
 
 
-COMMANDS = [vacuum_, *compact_commands.COMMANDS]
+VERBS = (vacuum_,)
 
 _MOST_HOURS = 876_000  # a hundred years
 

@@ -1,4 +1,4 @@
-"""The commands that maintain a table: pin, unpin, pins, claims, restore, drop, split, clock.
+"""The verbs that maintain a table: pin, unpin, pins, claims, restore, drop, split, clock.
 
 Needs the extra `cli`.
 """
@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.inspection import totals_text
-from eventlog.cli.program import Place, common
+from eventlog.cli.place import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.rule import keyed_of
@@ -173,9 +172,9 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
         )
         return
     back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
-    terminal.say(f"from version {head.version}: {totals_text(head.totals)}")
-    terminal.say(f"back to version {version}: {totals_text(target.totals)}")
-    terminal.say(f"drops {count_text(drops, 'segment')}, brings back {totals_text(back)}")
+    terminal.say(f"from version {head.version}: {terminal.totals_text(head.totals)}")
+    terminal.say(f"back to version {version}: {terminal.totals_text(target.totals)}")
+    terminal.say(f"drops {count_text(drops, 'segment')}, brings back {terminal.totals_text(back)}")
     if units:
         rest = (
             "they can be loaded again"
@@ -311,7 +310,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         terminal.note(odd)
 
 
-COMMANDS = [pin, unpin, pins, claims, restore, drop, split, clock]
+VERBS = (pin, unpin, pins, claims, restore, drop, split, clock)
 
 
 def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:

@@ -1,11 +1,11 @@
-"""The command demo. Needs the extra `cli`; imports the demo only when it runs."""
+"""The verb demo. Needs the extra `cli`; imports the demo only when it runs."""
 
 from __future__ import annotations
 
 import click
 
 from eventlog.cli import terminal
-from eventlog.cli.program import options
+from eventlog.cli.place import options
 
 _QUICK_DAYS = 10
 
@@ -22,10 +22,7 @@ def demo_(
     from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 
     plan = demo.DemoPlan(folder=local, every=_QUICK_DAYS if quick else 1)
-    result = demo.run(plan, quiet=as_json)
+    result = demo.run(plan, None if as_json else terminal)
     if as_json:
         terminal.json_document(result.facts())
     return 0 if result.ok else 1
-
-
-COMMANDS = [demo_]

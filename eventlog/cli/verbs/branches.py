@@ -1,4 +1,4 @@
-"""The commands of branches: branch, branches.
+"""The verbs of branches: branch, branches.
 
 Needs the extra `cli`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, common
+from eventlog.cli.place import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.table.branching.names import Branch
 
@@ -85,7 +85,7 @@ def branches(place: Place) -> None:
         )
 
 
-COMMANDS = [branch, branches]
+VERBS = (branch, branches)
 
 
 def _shown(version: int | None) -> str:

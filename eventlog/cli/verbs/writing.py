@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, committed, common
+from eventlog.cli.place import Place, common
+from eventlog.cli.terminal import committed
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import OP, MergeRule, keyed_of, stored_rule
 from eventlog.quantities import count_text
@@ -232,7 +233,7 @@ def _write(
             _answer(place, table, done, read, verb, before=head.version, app_id=given.app_id)
 
 
-COMMANDS = [append_, upsert_, delete_]
+VERBS = (append_, upsert_, delete_)
 
 
 def _answer(

@@ -1,11 +1,11 @@
-"""The commands create, log, ls and diff, and the list of all commands of the core.
+"""The verbs that make a table and show its versions: create, log, show, ls, diff.
 
-Needs the extra `cli`. The packages `readers` and `writers` have the commands that read and write
-rows.
+Needs the extra `cli`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,20 +16,21 @@ import pyarrow.parquet as pq
 from msgspec import UnsetType
 
 from eventlog.arguments import names
-from eventlog.cli import branches, inspection, replication, terminal, upkeep
-from eventlog.cli.inspection import totals_text
-from eventlog.cli.program import Place, at_timestamp, at_version, common, pairs
+from eventlog.cli import terminal
+from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.placement import applied, reach, slice_of, span
-from eventlog.keyed.rule import buckets_split, keyed_of
+from eventlog.keyed.rule import buckets_split, keyed_of, splits_of
 from eventlog.keyed.slices import runs
+from eventlog.log import spills
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.entries import GRANULARITIES, Segment
-from eventlog.model.records import Totals
-from eventlog.model.schema_text import parse_schema
-from eventlog.quantities import count_text, size_text
+from eventlog.model.actions import Merge
+from eventlog.model.entries import GRANULARITIES, Layout, Segment
+from eventlog.model.records import Commit, Totals, Transaction, origins_of
+from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
@@ -116,9 +117,9 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
                 entry.version,
                 terminal.moment(entry.time),
                 entry.operation,
-                terminal.signed(entry.adds),
-                terminal.signed(-entry.drops),
-                terminal.signed(entry.rows),
+                signed_text(entry.adds),
+                signed_text(-entry.drops),
+                signed_text(entry.rows),
                 size_text(entry.bytes) if entry.bytes else "",
                 entry.writer,
             )
@@ -126,6 +127,26 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
         ),
         right=numbers,
     )
+
+
+@click.command()
+@common
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@at_timestamp
+def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
+    """Show one version: commit, transactions, changes and state."""
+    opened = place.open()
+    snapshot = opened.snapshot(version, timestamp)
+    commit, body = opened.log.read(snapshot.version)
+    unpacked = spills.unpack(commit, opened.log.spill)
+    void = dict(opened.log.effect(commit).void)
+    if place.as_json:
+        terminal.json_document(_show_json(opened, snapshot, commit, unpacked, void))
+        return
+    _show_commit(snapshot, commit, len(body))
+    for transaction in unpacked.transactions:
+        _show_transaction(transaction, void.get(transaction.id))
+    _show_state(snapshot)
 
 
 @click.command()
@@ -209,12 +230,7 @@ _ROWS_OF_LOGS = (
     "--count` counts keys"
 )
 
-COMMANDS = [
-    *(create, log_, inspection.show, ls, diff, inspection.fsck),
-    *upkeep.COMMANDS,
-    *branches.COMMANDS,
-    *replication.COMMANDS,
-]
+VERBS = (create, log_, show, ls, diff)
 
 
 def _schema_of(path: str) -> pa.Schema:
@@ -334,4 +350,134 @@ def _range(ends: Sequence[int]) -> str:
 
 def _sums(segments: Sequence[Segment]) -> str:
     rows, size = sum(s.rows for s in segments), sum(s.bytes for s in segments)
-    return totals_text(Totals(len(segments), rows, size))
+    return terminal.totals_text(Totals(len(segments), rows, size))
+
+
+def _show_json(
+    opened: Table, snapshot: Snapshot, commit: Commit, unpacked: Commit, void: dict[str, str]
+) -> dict[str, Any]:
+    header = msgspec.to_builtins(commit.header)
+    transactions = [
+        {
+            "id": t.id,
+            "operation": t.operation,
+            "writer": t.writer,
+            "read_version": t.read_version,
+            "app": msgspec.to_builtins(t.app),
+            "actions": _actions(t),
+            "merges": [msgspec.to_builtins(a) for a in t.actions if isinstance(a, Merge)],
+            "info": t.info,
+            "void": void.get(t.id),
+        }
+        for t in unpacked.transactions
+    ]
+    return {
+        "uri": opened.uri,
+        **header,
+        "time": terminal.iso(snapshot.timestamp),
+        "time_ms": commit.header.time,
+        "commit": snapshot.commit_hash,
+        "transactions": transactions,
+        "layout": msgspec.to_builtins(snapshot.layout),
+        "columns": [
+            {"name": c.name, "type": type_text(c.type), "nullable": c.nullable, "id": c.id}
+            for c in snapshot.stored_schema.columns
+        ],
+        "properties": dict(snapshot.properties),
+        "apps": msgspec.to_builtins(snapshot.meta.apps),
+        "origins": msgspec.to_builtins(origins_of(snapshot.meta)),
+    }
+
+
+def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
+    header, changes = commit.header, commit.header.changes
+    start = "none yet" if header.keyframe is None else f"version {header.keyframe}"
+    delta = snapshot.delta
+    terminal.facts(
+        [
+            ("version", snapshot.version),
+            ("time", terminal.moment(snapshot.timestamp)),
+            ("table", header.table),
+            ("commit", f"{keys.commit_key(snapshot.version)}  {size_text(size)}"),
+            ("sha256", snapshot.commit_hash),
+            ("key frame", f"{start}; since then {_changed(len(delta.adds), len(delta.drops))}"),
+            ("totals", terminal.totals_text(header.totals)),
+            ("changes", _changed(changes.adds, changes.drops)),
+            ("rows", f"{changes.rows:+,}"),
+            ("bytes", f"{changes.bytes:+,}"),
+        ]
+    )
+
+
+def _show_transaction(transaction: Transaction, void: str | None) -> None:
+    app = transaction.app
+    terminal.say()
+    terminal.facts(
+        [
+            ("transaction", transaction.id),
+            ("operation", transaction.operation),
+            ("writer", transaction.writer),
+            ("read version", transaction.read_version),
+            ("app", f"{app.id}, sequence {app.seq}" if app else None),
+            ("actions", ", ".join(f"{n:,} {kind}" for kind, n in _actions(transaction).items())),
+            *(("merge", _merge_text(a)) for a in transaction.actions if isinstance(a, Merge)),
+            *((f"info {name}", value) for name, value in transaction.info.items()),
+            ("void", void),
+        ]
+    )
+
+
+def _show_state(snapshot: Snapshot) -> None:
+    layout = snapshot.layout
+    terminal.say()
+    terminal.facts(
+        [
+            ("time column", layout.time_column),
+            ("chunks by", layout.granularity),
+            ("key", _key_text(layout)),
+            ("ordered by", ", ".join(layout.order_by) or None),
+            *((f"property {name}", value) for name, value in snapshot.properties.items()),
+        ]
+    )
+    origins = origins_of(snapshot.meta)
+    if origins:
+        terminal.say()
+        terminal.table(
+            ("merged from", "up to version", "by version"),
+            ((name[:16], mark.version, mark.token) for name, mark in origins.items()),
+        )
+    terminal.say()
+    terminal.table(
+        ("column", "type", "nullable"),
+        (
+            (column.name, type_text(column.type), "" if column.nullable else "no")
+            for column in snapshot.stored_schema.columns
+        ),
+    )
+
+
+def _key_text(layout: Layout) -> str | None:
+    keyed = keyed_of(layout)
+    if keyed is None:
+        return None
+    split = f", split {count_text(splits_of(keyed), 'time')}" if splits_of(keyed) else ""
+    return f"{', '.join(keyed.key)}, in {keyed.buckets:,} buckets{split}"
+
+
+def _merge_text(merge: Merge) -> str:
+    after = splits_of(merge)
+    numbered = f" (as numbered after {count_text(after, 'split')})" if after else ""
+    return (
+        f"buckets {merge.first} to {merge.last}{numbered} of chunk {merge.chunk}, "
+        f"versions {merge.low} to {merge.high}: {count_text(merge.rows, 'row')} of "
+        f"{count_text(len(merge.inputs), 'segment')}, {merge.superseded:,} superseded"
+    )
+
+
+def _changed(adds: int, drops: int) -> str:
+    return f"{count_text(adds, 'segment')} added, {drops:,} dropped"
+
+
+def _actions(transaction: Transaction) -> dict[str, int]:
+    kinds = (str(type(action).__struct_config__.tag) for action in transaction.actions)
+    return dict(Counter(kinds))

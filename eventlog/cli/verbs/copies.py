@@ -1,4 +1,4 @@
-"""The commands replicate, replicas, and merge.
+"""The verbs replicate, replicas, and merge.
 
 Needs the extra `cli`.
 """
@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.program import Place, common, pairs
+from eventlog.cli.place import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, EventLogError, InvalidInput, Unavailable
@@ -203,7 +203,7 @@ def merge(
         terminal.note(f"{left.what}{rows} that {left.root} set in version {versions} {kept}")
 
 
-COMMANDS = [replicate, replicas, merge]
+VERBS = (replicate, replicas, merge)
 
 
 def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None:

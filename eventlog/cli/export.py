@@ -1,7 +1,4 @@
-"""Writes rows to a file or standard output in batches: CSV, JSON lines, Parquet, Arrow IPC.
-
-Imports eventlog only.
-"""
+"""Writes rows to a file or standard output in batches: CSV, JSON lines, Parquet, Arrow IPC."""
 
 from __future__ import annotations
 

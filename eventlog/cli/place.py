@@ -1,0 +1,105 @@
+"""The options that all verbs have, and the table that they name. Needs the extra `cli`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from eventlog import Table
+from eventlog.format.keys import branch_uri
+from eventlog.store.location import open_store
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+at_version = click.option(
+    "--version", type=click.IntRange(min=0), help="The version to use; by default the newest."
+)
+at_timestamp = click.option(
+    "--timestamp",
+    help="The version at this time, such as 2013-01-07T05:00:00Z; UTC if it has no offset.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The table and the output format of a command: the options that every command has.
+
+    Attributes:
+        uri: the table's root, or that of the branch which --branch names.
+        storage_options: see `eventlog.store.options`.
+        as_json: print JSON for programs instead of tables for people.
+    """
+
+    uri: str
+    storage_options: dict[str, str] = field(repr=False)
+    as_json: bool
+
+    def open(self) -> Table:
+        """Return a handle to the table.
+
+        Raises:
+            TableNotFound: there is no table at `uri`.
+        """
+        return Table.open(self.uri, self.storage_options)
+
+    def unopened(self) -> Table:
+        """Return a handle that has read nothing yet: for one version, or a log with damage."""
+        return Table(open_store(self.uri, self.storage_options))
+
+
+def common(function: Function) -> Function:
+    """Add the argument URI and the options of every command; the function gets a `Place`."""
+
+    def called(
+        *,
+        uri: str,
+        branch: str | None,
+        storage_option: dict[str, str],
+        as_json: bool,
+        debug: bool,
+        **rest: Any,
+    ) -> Any:
+        del debug  # read from the raw arguments, so that it applies to usage errors too
+        root = uri if branch is None else branch_uri(uri, branch)
+        return function(Place(root, storage_option, as_json), **rest)
+
+    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    called.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = options(
+        click.option("--branch", metavar="NAME", help="Use this branch of the table.")(called)
+    )
+    return click.argument("uri")(wrapped)  # type: ignore[return-value]
+
+
+def options(function: Function) -> Function:
+    """Add the options --json, --storage-option and --debug, passed as keyword arguments."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+        click.option(
+            "--storage-option",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=pairs,
+            help="Overrides the AWS environment: endpoint_url, region, profile, … Repeatable.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
+    ):
+        function = option(function)
+    return function
+
+
+def pairs(
+    _context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    """Parse a repeatable option of the form NAME=VALUE."""
+    parsed: dict[str, str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name:
+            # The value is not shown: it may be a secret.
+            raise click.BadParameter("give it in the form NAME=VALUE", param=parameter)
+        parsed[name] = text
+    return parsed

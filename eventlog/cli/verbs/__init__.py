@@ -1,0 +1,30 @@
+"""The verbs of the program, by subject. They only ask the libraries, and show.
+
+Needs the extra `cli`. `tables` is a good one to begin with.
+"""
+
+from eventlog.cli.verbs import (
+    branches,
+    compaction,
+    copies,
+    fsck,
+    reading,
+    tables,
+    upkeep,
+    vacuum,
+    writing,
+)
+
+VERBS = (
+    *tables.VERBS,
+    *reading.VERBS,
+    *writing.VERBS,
+    *compaction.VERBS,
+    *vacuum.VERBS,
+    *upkeep.VERBS,
+    *fsck.VERBS,
+    *branches.VERBS,
+    *copies.VERBS,
+)
+
+__all__ = ["VERBS"]

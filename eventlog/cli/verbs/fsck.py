@@ -1,0 +1,131 @@
+"""The verb fsck. Needs the extra `cli`."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from eventlog.cli import terminal
+from eventlog.cli.place import Place, common
+from eventlog.clock import SystemClock
+from eventlog.errors import Corrupt
+from eventlog.fsck import check as checks
+from eventlog.fsck.findings import Report
+from eventlog.quantities import count_text, size_text
+
+
+@click.command()
+@common
+@click.option("--log-only", is_flag=True, help="Check neither segments nor leftovers.")
+@click.option(
+    "--checksums",
+    is_flag=True,
+    help="Also read every live or held segment: its sha256, and its rows.",
+)
+@click.option("--keys", is_flag=True, help="Also check the keys in them; of a keyed table.")
+@click.option(
+    "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
+    help="Trust the key frame of VERSION and fold from there, not from 0.",
+)  # fmt: skip
+@click.option(
+    "--version", type=click.IntRange(min=0),
+    help="Check the segments of this version instead of the newest.",
+)  # fmt: skip
+@click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
+def fsck(
+    place: Place,
+    *,
+    log_only: bool,
+    checksums: bool,
+    keys: bool,
+    start: int | None,
+    version: int | None,
+    repair: bool,
+) -> int:
+    """Check that the stored objects agree with the log; exit code 4 if they do not.
+
+    Folds all commits from version 0, compares every header, delta and key frame with the result,
+    looks for the live segments, and counts the objects that nothing refers to.
+    """
+    table, clock = place.unopened(), SystemClock()
+    begun = clock.now_ms()
+    with terminal.progress() as advance:
+        report = checks.fsck(
+            table,
+            objects=not log_only,
+            checksums=checksums,
+            keys=keys,
+            start=start,
+            version=version,
+            repair=repair,
+            progress=advance,
+        )
+    if place.as_json:
+        terminal.json_document({"ok": report.ok, **msgspec.to_builtins(report)})
+    else:
+        _show_report(report, (clock.now_ms() - begun) / 1000)
+    return 0 if report.ok else Corrupt.exit_code
+
+
+VERBS = (fsck,)
+
+
+def _show_report(report: Report, seconds: float) -> None:
+    frames = f"{report.keyframes} agree, {report.leaves} leaves read"
+    odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
+    segments, looked = None, report.keys_checked
+    if report.segments is not None:
+        segments = f"{terminal.count(report.segments)} of version {report.segments_version}"
+    terminal.facts(
+        [
+            ("table", report.table),
+            ("folded from", f"the key frame of version {report.start}" if report.start else None),
+            ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
+            ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
+            ("key frames", ", ".join([frames, *(f"{n} {kind}" for kind, n in odd if n)])),
+            ("segments", segments),
+            ("keys", None if looked is None else f"of {count_text(looked, 'row')}"),
+            ("checksums", size_text(report.checksummed) if report.checksummed else None),
+        ]
+    )
+    for void in report.void:
+        terminal.say(
+            f"void: transaction {void.transaction} of version {void.version}: {void.reason}"
+        )
+    _show_leftovers(report)
+    _show_findings(report)
+    repaired = sum(repair.done for repair in report.repairs)
+    verdict = f"corrupt: {count_text(report.errors, 'error')}" if report.errors else "no errors"
+    repairs = f"; {repaired} repaired" if report.repairs else ""
+    terminal.say()
+    terminal.say(f"{verdict}{repairs} ({seconds:.1f} s)")
+
+
+def _show_leftovers(report: Report) -> None:
+    if not report.leftovers:
+        return
+    terminal.say()
+    terminal.say("objects that nothing refers to (not an error):")
+    terminal.table(
+        ("place", "kind", "objects", "bytes", "example"),
+        (
+            (x.place, x.kind, terminal.count(x.objects), size_text(x.bytes), x.example)
+            for x in report.leftovers
+        ),
+        right=("objects", "bytes"),
+    )
+
+
+def _show_findings(report: Report) -> None:
+    if report.findings:
+        terminal.say()
+        terminal.table(
+            ("severity", "version", "key", "message"),
+            (
+                ("repaired" if f.repaired else f.severity, f.version, f.key, f.message)
+                for f in report.findings
+            ),
+            right=("version",),
+        )
+    for repair in report.repairs:
+        terminal.say(f"{repair.key}: {repair.message}")
