@@ -7,6 +7,7 @@ then queries read fewer objects, and the base is left alone until more has gathe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from msgspec import Struct
 from eventlog.compaction.planner.scoring import FILE_COST
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
-from eventlog.keyed.placement import applied, reach, slice_of, span
+from eventlog.keyed.placement import Placed, in_order, slice_of
 from eventlog.keyed.rule import MAX_BUCKETS, splits_of
-from eventlog.keyed.slices import Run, in_each
-from eventlog.model.entries import Granularity, Segment
+from eventlog.keyed.slices import Run
+from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text, size_text
 from eventlog.rewriting.slice_merge import Buckets
 
@@ -75,13 +76,22 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What a run of buckets needs merged: nothing, if there are no inputs."""
+class _Need:
+    """What a run of buckets needs merged: nothing, if there are no inputs.
+
+    Attributes:
+        run: the run.
+        inputs: the segments to merge, in the order in which they are applied.
+        full: whether they are all that count, so that a base comes of them.
+        rule: why.
+        bytes: of the inputs, as far as they lie in these buckets if all have as much.
+    """
 
     run: Run
-    inputs: tuple[Segment, ...]
+    inputs: tuple[Placed, ...]
     full: bool
     rule: Rule
+    bytes: float
 
 
 def merges(
@@ -97,24 +107,22 @@ def merges(
         granularity: the table's.
     """
     tasks = []
-    for wishes in _groups(runs, policy):
-        first, last = wishes[0].run.first, wishes[-1].run.last
-        inputs = _inputs(wishes)
-        spans = [span(segment) for segment in inputs]
-        splits = wishes[0].run.splits
-        low, high = min(low for low, _ in spans), max(high for _, high in spans)
-        work = f"{granularity} {first}-{last}" + (f"/{splits}" if splits else "")
-        named = [(segment.id, segment.version) for segment in inputs]
+    for needs in _groups(runs, policy):
+        run, last = needs[0].run, needs[-1].run.last
+        inputs = in_order({one.segment.id: one for need in needs for one in need.inputs}.values())
+        low, high = min([one.low for one in inputs]), max([one.high for one in inputs])
+        work = f"{granularity} {run.first}-{last}" + (f"/{run.splits}" if run.splits else "")
+        named = [(one.segment.id, one.segment.version) for one in inputs]
         tasks.append(
             Task(
                 id=task_id(table, work, named),
                 version=version,
                 granularity=granularity,
-                chunks=(wishes[0].run.chunk,),
-                inputs=inputs,
-                priority=round(_priority(wishes), 6),
-                reason=_reason(wishes, inputs),
-                buckets=Buckets(first, last, low, high, splits),
+                chunks=(run.chunk,),
+                inputs=tuple([one.segment for one in inputs]),
+                priority=round(_priority(needs), 6),
+                reason=_reason(needs, inputs),
+                buckets=Buckets(run.first, last, low, high, run.splits),
             )
         )
     return sorted(tasks, key=lambda task: (-task.priority, task.chunks, task.id))
@@ -127,33 +135,38 @@ def verdicts(runs: Sequence[Run], policy: Policy) -> list[SliceVerdict]:
         runs: which segments count in which buckets; all those of their chunks.
         policy: the settings.
     """
+    needs = _needs(runs)
     priorities = {
-        (wish.run.chunk, wish.run.first): round(_priority(group), 6)
-        for group in _groups(runs, policy)
-        for wish in group
+        (need.run.chunk, need.run.first): round(_priority(group), 6)
+        for group in _together((need for need in needs if need.inputs), policy)
+        for need in group
     }
-    found = []
-    for wish in _wishes(runs):
-        run, merge = wish.run, bool(wish.inputs)
-        found.append(
-            SliceVerdict(
-                chunk=run.chunk,
-                first=run.first,
-                last=run.last,
-                act="merge" if merge else "none",
-                rule=wish.rule,
-                bases=len(run.base),
-                late=len(run.late),
-                logs=len(run.logs),
-                inputs=len(wish.inputs),
-                base_bytes=round(_below(run)),
-                log_bytes=round(_above(run)),
-                newest=max(span(segment)[1] for segment in run.segments),
-                priority=priorities.get((run.chunk, run.first), 0.0),
-                sentence=_sentence(wish),
-            )
-        )
-    return found
+    return [_verdict(need, priorities.get((need.run.chunk, need.run.first), 0.0)) for need in needs]
+
+
+def _verdict(need: _Need, priority: float) -> SliceVerdict:
+    run = need.run
+    logs, below, above = run.logs, _bytes(run, run.base), _bytes(run, (*run.logs, *run.late))
+    return SliceVerdict(
+        chunk=run.chunk,
+        first=run.first,
+        last=run.last,
+        act="merge" if need.inputs else "none",
+        rule=need.rule,
+        bases=len(run.base),
+        late=len(run.late),
+        logs=len(logs),
+        inputs=len(need.inputs),
+        base_bytes=round(below),
+        log_bytes=round(above),
+        newest=max([one.high for one in run.placed]),
+        priority=priority,
+        sentence=_sentence(
+            need,
+            f"{count_text(len(logs), 'log')} with {size_text(round(above))}",
+            f"a base of {size_text(round(below))}",
+        ),
+    )
 
 
 def enough_buckets(found: Sequence[SliceVerdict], buckets: int, bucket_bytes: int) -> int | None:
@@ -178,25 +191,23 @@ def enough_buckets(found: Sequence[SliceVerdict], buckets: int, bucket_bytes: in
     return wanted if wanted > buckets else None
 
 
-def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Wish]]:
+def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Need]]:
     """Yield the runs to merge, those of one task together."""
-    return _together((wish for wish in _wishes(runs) if wish.inputs), policy)
+    return _together((need for need in _needs(runs) if need.inputs), policy)
 
 
-def _wishes(runs: Sequence[Run]) -> list[_Wish]:
+def _needs(runs: Sequence[Run]) -> list[_Need]:
     """Return what each run needs; a small chunk is merged as a whole, so that it stays one base."""
-    found: list[_Wish] = []
+    found: list[_Need] = []
     for _, group in groupby(runs, key=lambda run: run.chunk):
         here = list(group)
         halved = _halved(here)
-        wishes = [_wish(run, halved) for run in here]
-        stored = {s.id: s.bytes for run in here for s in run.segments}
-        if any(w.inputs for w in wishes) and sum(stored.values()) <= FILE_COST:
-            wishes = [
-                wish if wish.full else _Wish(wish.run, wish.run.segments, True, "small chunk")
-                for wish in wishes
-            ]
-        found += wishes
+        needs = [_need(run, halved) for run in here]
+        if any(need.inputs for need in needs):
+            stored = {one.segment.id: one.segment.bytes for run in here for one in run.placed}
+            if sum(stored.values()) <= FILE_COST:
+                needs = [need if need.full else _all_of(need.run, "small chunk") for need in needs]
+        found += needs
     return found
 
 
@@ -207,45 +218,44 @@ def _halved(here: Sequence[Run]) -> set[str]:
     """
     left: dict[str, int] = {}
     for run in here:
-        for base in run.base:
-            if splits_of(slice_of(base)) < run.splits:
-                first, last = reach(base, run.splits)
-                width = run.last - run.first + 1
-                left[base.id] = left.get(base.id, last - first + 1) - width
+        for base in run.base if run.splits else ():
+            if splits_of(slice_of(base.segment)) < run.splits:
+                buckets = base.last - base.first + 1
+                left[base.segment.id] = left.get(base.segment.id, buckets) - run.width
     return {name for name, buckets in left.items() if buckets}
 
 
-def _wish(run: Run, halved: AbstractSet[str]) -> _Wish:
+def _need(run: Run, halved: AbstractSet[str]) -> _Need:
     """Return what the buckets of a run need."""
-    merged = {span(base) for base in run.base}
+    base, logs = run.base, run.logs
+    merged = {one.span for one in base}
     # A log of a base's own versions has what the merge had to leave as it was.
-    if all(span(log) in merged for log in run.logs):
-        if any(base.id in halved for base in run.base):
-            return _Wish(run, run.segments, True, "split")
-        return _Wish(run, (), False, "no logs")
-    if not run.base:
-        return _Wish(run, run.segments, True, "no base")
-    if _above(run) >= _SHARE * _below(run):
-        return _Wish(run, run.segments, True, "share")
-    tier = _tier(run)
+    if all(log.span in merged for log in logs):
+        if any(one.segment.id in halved for one in base):
+            return _all_of(run, "split")
+        return _Need(run, (), False, "no logs", 0.0)
+    if not base:
+        return _all_of(run, "no base")
+    if _bytes(run, (*logs, *run.late)) >= _SHARE * _bytes(run, base):
+        return _all_of(run, "share")
+    tier = _tier(run, [log for log in logs if log.span not in merged])
     if len(tier) >= _MOST_LOGS:
-        return _Wish(run, tier, False, "tier")
-    return _Wish(run, (), False, "few")
+        return _Need(run, tier, False, "tier", _bytes(run, tier))
+    return _Need(run, (), False, "few", 0.0)
 
 
-def _above(run: Run) -> float:
-    return sum(_share(run, s) for s in (*run.logs, *run.late))
+def _all_of(run: Run, rule: Rule) -> _Need:
+    return _Need(run, run.placed, True, rule, _bytes(run, run.placed))
 
 
-def _below(run: Run) -> float:
-    return sum(_share(run, s) for s in run.base)
+def _bytes(run: Run, placed: Iterable[Placed]) -> float:
+    """Return the bytes of segments that lie in the buckets of a run, if all have as many."""
+    width = run.width
+    return sum([one.bytes_in(width) for one in placed])
 
 
-def _sentence(wish: _Wish) -> str:
-    run = wish.run
-    logs = f"{count_text(len(run.logs), 'log')} with {size_text(round(_above(run)))}"
-    base = f"a base of {size_text(round(_below(run)))}"
-    match wish.rule:
+def _sentence(need: _Need, logs: str, base: str) -> str:
+    match need.rule:
         case "no logs":
             return "nothing lies above the base: it is read as it is"
         case "no base":
@@ -261,77 +271,65 @@ def _sentence(wish: _Wish) -> str:
             return f"the chunk has less than {size_text(FILE_COST)}: it is merged as a whole"
         case "tier":
             return (
-                f"{logs} above {base}, which is much larger: the newest {len(wish.inputs)} become "
+                f"{logs} above {base}, which is much larger: the newest {len(need.inputs)} become "
                 "one log"
             )
     return f"{logs} above {base}: too few and too small for a merge"
 
 
-def _tier(run: Run) -> tuple[Segment, ...]:
-    """Return the newest logs of about one size, which are worth merging with each other."""
-    taken: list[Segment] = []
+def _tier(run: Run, logs: Sequence[Placed]) -> tuple[Placed, ...]:
+    """Return the newest logs of about one size, which are worth merging with each other.
+
+    Args:
+        run: the run.
+        logs: its logs, without those of the versions of its bases.
+    """
+    newest: list[Placed] = []
     size = 0.0
-    merged = {span(base) for base in run.base}
-    for log in reversed([log for log in run.logs if span(log) not in merged]):
-        own = _share(run, log)
-        if size and own > _TIER * size and len(taken) >= _MOST_LOGS // 2:
+    for log in reversed(logs):
+        own = log.bytes_in(run.width)
+        if size and own > _TIER * size and len(newest) >= _MOST_LOGS // 2:
             break
-        taken.append(log)
+        newest.append(log)
         size += own
-    return tuple(reversed(_whole_spans(taken, run)))
+    # Those that share their versions with a log that stays, stay with it.
+    chosen = {log.segment.id for log in newest}
+    left = {log.span for log in run.logs if log.segment.id not in chosen}
+    return tuple([log for log in reversed(newest) if log.span not in left])
 
 
-def _whole_spans(taken: list[Segment], run: Run) -> list[Segment]:
-    """Return the logs without those whose versions others share that are not among them."""
-    left = [span(s) for s in run.logs if s not in taken]
-    return [s for s in taken if span(s) not in left]
-
-
-def _share(run: Run, segment: Segment) -> float:
-    """Return the bytes of a segment that lie in the buckets of a run, if all have as many."""
-    return in_each(segment, run) * (run.last - run.first + 1)
-
-
-def _together(wishes: Iterable[_Wish], policy: Policy) -> Iterator[list[_Wish]]:
-    """Yield neighbouring wishes that one task can fulfil."""
-    group: list[_Wish] = []
-    for wish in wishes:
-        if group and not _joins(group, wish, policy):
+def _together(needs: Iterable[_Need], policy: Policy) -> Iterator[list[_Need]]:
+    """Yield neighbouring needs that one task can fulfil."""
+    group: list[_Need] = []
+    size = 0.0
+    for need in needs:
+        if group and not (_joins(group[-1], need) and size + need.bytes <= policy.max_task_bytes):
             yield group
-            group = []
-        group.append(wish)
+            group, size = [], 0.0
+        group.append(need)
+        size += need.bytes
     if group:
         yield group
 
 
-def _joins(group: Sequence[_Wish], wish: _Wish, policy: Policy) -> bool:
-    before = group[-1]
-    if before.run.chunk != wish.run.chunk or before.run.last + 1 != wish.run.first:
+def _joins(before: _Need, need: _Need) -> bool:
+    """Return whether a task may have both, whatever their size."""
+    if before.run.chunk != need.run.chunk or before.run.last + 1 != need.run.first:
         return False
-    if before.full != wish.full or (not wish.full and before.inputs != wish.inputs):
-        return False
-    size = sum(_share(w.run, s) for w in (*group, wish) for s in w.inputs)
-    return size <= policy.max_task_bytes
+    return before.full == need.full and (need.full or before.inputs == need.inputs)
 
 
-def _inputs(wishes: Sequence[_Wish]) -> tuple[Segment, ...]:
-    found = {s.id: s for wish in wishes for s in wish.inputs}
-    return tuple(sorted(found.values(), key=applied))
-
-
-def _priority(wishes: Sequence[_Wish]) -> float:
+def _priority(needs: Sequence[_Need]) -> float:
     """Return what queries save per byte merged, from 0 to 1."""
-    saved = max(len(wish.inputs) for wish in wishes) * FILE_COST
-    cost = sum(_share(wish.run, s) for wish in wishes for s in wish.inputs)
-    return saved / (saved + cost)
+    saved = max([len(need.inputs) for need in needs]) * FILE_COST
+    return saved / (saved + sum([need.bytes for need in needs]))
 
 
-def _reason(wishes: Sequence[_Wish], inputs: Sequence[Segment]) -> str:
-    run = wishes[0].run
-    where = f"buckets {run.first} to {wishes[-1].run.last} of chunk {run.chunk}"
-    logs = sum(slice_of(s).kind == "log" for s in inputs)
-    size = size_text(sum(s.bytes for s in inputs))
-    if not wishes[0].full:
-        return f"{where}: {logs} logs ({size}) become one; their base is much larger"
-    bases = sum(slice_of(s).kind == "base" for s in inputs)
-    return f"{where}: {logs} logs and {bases} bases ({size}) become bases"
+def _reason(needs: Sequence[_Need], inputs: Sequence[Placed]) -> str:
+    run = needs[0].run
+    where = f"buckets {run.first} to {needs[-1].run.last} of chunk {run.chunk}"
+    kinds = Counter([one.kind for one in inputs])
+    size = size_text(sum([one.segment.bytes for one in inputs]))
+    if not needs[0].full:
+        return f"{where}: {kinds['log']} logs ({size}) become one; their base is much larger"
+    return f"{where}: {kinds['log']} logs and {kinds['base']} bases ({size}) become bases"

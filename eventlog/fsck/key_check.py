@@ -8,7 +8,7 @@ on the size of the table. Reads the key columns, the order, the event time and `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -28,10 +28,10 @@ from eventlog.fsck.key_rows import (
 )
 from eventlog.fsck.rows import REWRITE, damage_of
 from eventlog.keyed import row_merging
-from eventlog.keyed.placement import applied, reach, slice_of
+from eventlog.keyed.placement import applied
 from eventlog.keyed.rule import OP, MergeRule
-from eventlog.keyed.slices import Run, runs
-from eventlog.model.entries import Segment
+from eventlog.keyed.slices import Run, buckets_in, runs, segments_of
+from eventlog.model.entries import Segment, SliceKind
 from eventlog.quantities import count_text
 
 MEMORY_BYTES = 32 * 2**20  # of keys that are compared at once, as Arrow holds them
@@ -130,16 +130,15 @@ class _KeyCheck:
 
     def _may_repeat(self, run: Run) -> bool:
         bases = run.base
-        return len(bases) > 1 or any(not self._seen[s.id].ascending for s in bases)
+        return len(bases) > 1 or any(not self._seen[b.segment.id].ascending for b in bases)
 
     def _shares(self, wanted: Sequence[Run]) -> Iterator[_Share]:
         """Yield shares of the keys that fit into memory together."""
         sizes: dict[int, float] = {}
         for run in wanted:
             size = sum(
-                self._seen[s.id].key_bytes / (last - first + 1)
-                for s in run.segments
-                for first, last in (reach(s, run.splits),)
+                self._seen[one.segment.id].key_bytes / (one.last - one.first + 1)
+                for one in run.placed
             )
             for bucket in range(run.first, run.last + 1):
                 sizes[bucket] = sizes.get(bucket, 0) + size
@@ -164,15 +163,15 @@ class _KeyCheck:
         names: list[str] = []
         for chunk, group in groupby(here, key=lambda run: run.chunk):
             of_chunk = list(group)
-            bases = self._rows(of_chunk, ("base",), share)
+            bases = self._rows(of_chunk, "base", share)
             if any(map(self._may_repeat, of_chunk)):
                 self._report_repeated(of_chunk, bases)
             if not chunks:
                 continue
             rows = _shown_keys(
                 bases,
-                self._rows(of_chunk, ("late",), share),
-                self._rows(of_chunk, ("log",), share),
+                self._rows(of_chunk, "late", share),
+                self._rows(of_chunk, "log", share),
                 self._rule,
             )
             number = pa.repeat(pa.scalar(len(names), pa.int64()), rows.num_rows)
@@ -181,21 +180,18 @@ class _KeyCheck:
         if present:
             self._report_chunks(pa.concat_tables(present), names)
 
-    def _rows(self, of_chunk: Sequence[Run], kinds: Sequence[str], share: _Share) -> pa.Table:
-        """Return the rows of segments of some kinds, where they count, in commit order."""
+    def _rows(self, of_chunk: Sequence[Run], kind: SliceKind, share: _Share) -> pa.Table:
+        """Return the rows of the segments of a kind, where they count, in commit order."""
         names = [n for n in (*self._rule.key, self._rule.order, OP) if n is not None]
         schema = pa.schema([f for f in self._columns.schema if f.name in names])
         found = [pa.Table.from_batches([], schema)]
-        segments = {s.id: s for run in of_chunk for s in run.segments if slice_of(s).kind in kinds}
-        for segment in sorted(segments.values(), key=applied):
-            counting = [
-                bucket
-                for run in of_chunk
-                if segment in run.segments
-                for bucket in range(max(run.first, share.first), min(run.last, share.last) + 1)
-            ]
-            wanted = pa.array(counting, pa.int32())
-            parts = self._columns.read(segment, names)
+        here = [
+            replace(run, first=max(run.first, share.first), last=min(run.last, share.last))
+            for run in of_chunk
+        ]
+        for one in segments_of(here, kind):
+            wanted = pa.array(sorted(buckets_in(one, here)), pa.int32())
+            parts = self._columns.read(one.segment, names)
             found += [self._of_share(rows, wanted, share) for rows in parts]
         return pa.concat_tables(found).combine_chunks()
 
@@ -217,7 +213,7 @@ class _KeyCheck:
         if not twice.num_rows:
             return
         first, last = of_chunk[0].first, of_chunk[-1].last
-        base = next(s for run in of_chunk for s in run.base)
+        base = next(one.segment for run in of_chunk for one in run.base)
         what = f"{count_text(twice.num_rows, 'key')} of chunk {of_chunk[0].chunk} {_stand(twice)}"
         message = (
             f"{what} more than once in the bases of buckets {first} to {last}, for example "

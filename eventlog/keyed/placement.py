@@ -1,10 +1,14 @@
 """The place of a segment in the slices of a keyed table: its buckets, and its span of versions.
 
-When the buckets of a table are split, bucket b becomes 2b and 2b + 1. Segments and merges record
-after how many splits their buckets were numbered; `reach` gives the newest numbers.
+When the buckets of a table are split, bucket b becomes 2b and 2b + 1. A segment records after how
+many splits its buckets were numbered. `place` gives them the numbers that the table has now. It is
+called once for each segment, at the border; whoever plans, reads or judges slices takes `Placed`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UnsetType
@@ -12,12 +16,76 @@ from msgspec import UnsetType
 from eventlog.errors import Corrupt
 from eventlog.keyed.rule import splits_of
 from eventlog.model.actions import Add, Merge, Restore
-from eventlog.model.entries import Segment, Slice
+from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.records import Transaction
+
+_RANKS: dict[SliceKind, int] = {"base": 0, "late": 1, "log": 2}
+
+
+class Placed(NamedTuple):
+    """A segment and its place in slices.
+
+    Attributes:
+        segment: the segment.
+        kind: whether it is a base, a late segment or a log.
+        first: the first bucket that it may have rows of, as the table numbers them now.
+        last: the last one.
+        low: the first version whose rows it has.
+        high: the last one.
+        level: how many merges its rows went through.
+        ordinal: orders the segments of one span.
+    """
+
+    segment: Segment
+    kind: SliceKind
+    first: int
+    last: int
+    low: int
+    high: int
+    level: int
+    ordinal: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last version whose rows it has."""
+        return self.low, self.high
+
+    def bytes_in(self, buckets: int) -> float:
+        """Return its bytes in so many of its buckets, if all have as many."""
+        return self.segment.bytes / (self.last - self.first + 1) * buckets
+
+
+def place(segment: Segment, splits: int) -> Placed:
+    """Return a segment with its place.
+
+    Args:
+        segment: the segment.
+        splits: how many times the table's buckets were split.
+
+    Raises:
+        Corrupt: it has no place in slices, or one in buckets that the table does not have yet.
+    """
+    entry = slice_of(segment)
+    first, last = reach(segment, splits)
+    low, high = span(segment)
+    return Placed(segment, entry.kind, first, last, low, high, entry.level, entry.ordinal or 0)
+
+
+def in_order(placed: Iterable[Placed]) -> list[Placed]:
+    """Return the segments in the order in which those of a slice are applied."""
+    return sorted(
+        placed, key=lambda one: (one.low, one.high, _RANKS[one.kind], one.ordinal, one.segment.id)
+    )
+
+
+def applied(segment: Segment) -> tuple[int, int, int, int, str]:
+    """Return the place of a segment in that order, as a sort key."""
+    entry, (low, high) = slice_of(segment), span(segment)
+    return low, high, _RANKS[entry.kind], entry.ordinal or 0, segment.id
 
 
 def slice_of(entry: Segment | Add) -> Slice:
-    """Return the place of a segment of a keyed table.
+    """Return the entry of a segment of a keyed table that records its place.
 
     Raises:
         Corrupt: it has none.
@@ -29,10 +97,10 @@ def slice_of(entry: Segment | Add) -> Slice:
 
 def span(entry: Segment) -> tuple[int, int]:
     """Return the first and the last version whose rows a segment has."""
-    place = slice_of(entry)
-    if place.low is None or place.high is None:
+    found = slice_of(entry)
+    if found.low is None or found.high is None:
         raise Corrupt(f"segment {entry.id} has no span of versions")
-    return place.low, place.high
+    return found.low, found.high
 
 
 def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
@@ -45,11 +113,11 @@ def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
     Raises:
         Corrupt: it has no place in slices, or one in buckets that the table does not have yet.
     """
-    place = slice_of(entry)
-    more = splits - splits_of(place)
+    found = slice_of(entry)
+    more = splits - splits_of(found)
     if more < 0:
         raise Corrupt(f"segment {entry.id} lies in buckets that the table does not have")
-    return finer(place.first, place.last, more)
+    return finer(found.first, found.last, more)
 
 
 def finer(first: int, last: int, splits: int) -> tuple[int, int]:
@@ -64,14 +132,7 @@ def meet(one: Segment, other: Segment) -> bool:
     return one.chunk == other.chunk and first <= high and low <= last
 
 
-def applied(segment: Segment) -> tuple[int, int, int, int, str]:
-    """Return the place of a segment in the order in which those of a slice are applied."""
-    kinds = {"base": 0, "late": 1, "log": 2}
-    place, (low, high) = slice_of(segment), span(segment)
-    return low, high, kinds[place.kind], place.ordinal or 0, segment.id
-
-
-def placed(add: Add, version: int, partition: int) -> Slice | UnsetType:
+def slice_in(add: Add, version: int, partition: int) -> Slice | UnsetType:
     """Return the place of an add that takes effect in a version.
 
     Args:
@@ -79,12 +140,12 @@ def placed(add: Add, version: int, partition: int) -> Slice | UnsetType:
         version: the version.
         partition: its number among the adds that take effect in the commit.
     """
-    place = add.slice
-    if isinstance(place, UnsetType):
-        return place
-    if place.low is None:
-        place = msgspec.structs.replace(place, low=version, high=version)
-    return place if place.ordinal is not None else msgspec.structs.replace(place, ordinal=partition)
+    found = add.slice
+    if isinstance(found, UnsetType):
+        return found
+    if found.low is None:
+        found = msgspec.structs.replace(found, low=version, high=version)
+    return found if found.ordinal is not None else msgspec.structs.replace(found, ordinal=partition)
 
 
 def set_back(txn: Transaction) -> list[Add]:

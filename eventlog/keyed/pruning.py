@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from eventlog.format import segments
 from eventlog.format.buckets import buckets_of
-from eventlog.keyed.placement import reach
+from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
-from eventlog.model.entries import Column, Segment
+from eventlog.model.entries import Column
 from eventlog.query import conditions as c
 from eventlog.query.predicate import Predicate, SqlPredicate
 
@@ -28,8 +28,7 @@ def is_plain(run: Run) -> bool:
     """Return whether the rows of a run are those of its base, which lies in these buckets only."""
     if run.logs:
         return False
-    reaches = [reach(segment, run.splits) for segment in run.base]
-    return all(run.first <= first and last <= run.last for first, last in reaches)
+    return all(run.first <= base.first and base.last <= run.last for base in run.base)
 
 
 def prune(
@@ -44,7 +43,7 @@ def prune(
         time: its event-time column.
     """
     # Without rows above the base, `late` says nothing: it is neither read nor counted.
-    needed = [run if run.logs else replace(run, segments=run.base) for run in runs]
+    needed = [run if run.logs else replace(run, placed=run.base) for run in runs]
     if predicate is None:
         return needed
     wanted = buckets(predicate, rule)
@@ -53,7 +52,7 @@ def prune(
         if wanted is not None and not any(run.first <= b <= run.last for b in wanted):
             continue
         pruned = _pruned(run, predicate, rule, time)
-        if pruned.segments:
+        if pruned.placed:
             kept.append(pruned)
     return kept
 
@@ -62,14 +61,14 @@ def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Ru
     entries = segments.from_segments(run.segments)
     by_all = predicate.prune(entries, time.name)
     if not run.logs:
-        return replace(run, segments=_masked(run.segments, by_all))
+        return replace(run, placed=_masked(run.placed, by_all))
     # One row decides under these rules; under the others a row's values come from several.
     if rule.kind in ("last", "first") and not any(by_all.to_pylist()):
-        return replace(run, segments=())
+        return replace(run, placed=())
     keys = {column.id for column in predicate.schema.columns if column.name in rule.key}
     columns = [n for n in entries.column_names if "_" not in n or _column_of(n) in (None, *keys)]
     by_key = predicate.prune(entries.select(columns), time.name)
-    return replace(run, segments=_masked(run.segments, by_key))
+    return replace(run, placed=_masked(run.placed, by_key))
 
 
 def _column_of(name: str) -> int | None:
@@ -78,8 +77,8 @@ def _column_of(name: str) -> int | None:
     return int(number) if stem in ("min", "max", "nulls") and number.isdigit() else None
 
 
-def _masked(found: Iterable[Segment], mask: pa.BooleanArray) -> tuple[Segment, ...]:
-    return tuple(s for s, kept in zip(found, mask.to_pylist(), strict=True) if kept)
+def _masked(placed: Iterable[Placed], mask: pa.BooleanArray) -> tuple[Placed, ...]:
+    return tuple([one for one, kept in zip(placed, mask.to_pylist(), strict=True) if kept])
 
 
 def buckets(predicate: Predicate, rule: MergeRule) -> set[int] | None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from eventlog.errors import Corrupt
-from eventlog.keyed.placement import applied, reach, slice_of, span
+from eventlog.keyed.placement import Placed, in_order, place
 from eventlog.keyed.rule import MergeRule
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, SliceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,42 +25,40 @@ class Run:
         chunk: the time chunk.
         first: the first bucket.
         last: the last bucket.
-        segments: the segments that count, in the order in which they are applied.
+        placed: the segments that count, in the order in which they are applied.
         splits: after how many splits of the table's buckets they are numbered so.
     """
 
     chunk: str
     first: int
     last: int
-    segments: tuple[Segment, ...]
+    placed: tuple[Placed, ...]
     splits: int = 0
 
     @property
-    def base(self) -> tuple[Segment, ...]:
+    def width(self) -> int:
+        """The number of buckets."""
+        return self.last - self.first + 1
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments that count, without their places."""
+        return tuple([p.segment for p in self.placed])
+
+    @property
+    def base(self) -> tuple[Placed, ...]:
         """The rows that all others are applied to, one a key."""
-        return tuple(s for s in self.segments if slice_of(s).kind == "base")
+        return tuple([p for p in self.placed if p.kind == "base"])
 
     @property
-    def late(self) -> tuple[Segment, ...]:
+    def late(self) -> tuple[Placed, ...]:
         """What the base does not show and later rows may depend on."""
-        return tuple(s for s in self.segments if slice_of(s).kind == "late")
+        return tuple([p for p in self.placed if p.kind == "late"])
 
     @property
-    def logs(self) -> tuple[Segment, ...]:
+    def logs(self) -> tuple[Placed, ...]:
         """The rows above the base."""
-        return tuple(s for s in self.segments if slice_of(s).kind == "log")
-
-
-def check_places(entries: Iterable[Segment], rule: MergeRule) -> None:
-    """Check that segments lie in buckets that the table has (FORMAT.md R15.3).
-
-    Raises:
-        Corrupt: one does not.
-    """
-    for entry in entries:
-        last = reach(entry, rule.splits)[1]
-        if last >= rule.buckets:
-            raise Corrupt(f"segment {entry.id} lies in bucket {last} of {rule.buckets}")
+        return tuple([p for p in self.placed if p.kind == "log"])
 
 
 def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
@@ -74,29 +72,20 @@ def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
         Corrupt: a segment lies in no bucket of the table, or a base or a late segment counts above
             other versions, which it would have taken in.
     """
-    segments = list(segments)
-    check_places(segments, rule)
-    found = runs(segments, rule.splits)
+    placed = [place(segment, rule.splits) for segment in segments]
+    for one in placed:
+        if one.last >= rule.buckets:
+            raise Corrupt(f"segment {one.segment.id} lies in bucket {one.last} of {rule.buckets}")
+    found = runs_of(placed, rule.splits)
     for run in found:
-        lowest = span(run.segments[0])
-        for segment in (*run.base, *run.late):
-            if span(segment) != lowest:
+        lowest = run.placed[0]
+        for one in run.placed:
+            if one.kind != "log" and one.span != lowest.span:
                 raise Corrupt(
-                    f"segment {segment.id} has kind {slice_of(segment).kind}, and lies above "
-                    f"segment {run.segments[0].id} in bucket {run.first} of chunk {run.chunk}"
+                    f"segment {one.segment.id} has kind {one.kind}, and lies above segment "
+                    f"{lowest.segment.id} in bucket {run.first} of chunk {run.chunk}"
                 )
     return found
-
-
-def in_each(segment: Segment, run: Run) -> float:
-    """Return the bytes of a segment in each of its buckets, if all have as many.
-
-    Args:
-        segment: the segment.
-        run: gives the number of buckets.
-    """
-    first, last = reach(segment, run.splits)
-    return segment.bytes / (last - first + 1)
 
 
 def runs(segments: Iterable[Segment], splits: int = 0) -> list[Run]:
@@ -109,39 +98,67 @@ def runs(segments: Iterable[Segment], splits: int = 0) -> list[Run]:
     Raises:
         Corrupt: a segment has no place in these buckets.
     """
-    by_chunk: dict[str, list[Segment]] = {}
-    for segment in segments:
-        by_chunk.setdefault(segment.chunk, []).append(segment)
+    return runs_of([place(segment, splits) for segment in segments], splits)
+
+
+def runs_of(placed: Iterable[Placed], splits: int) -> list[Run]:
+    """Return the same of segments with their places."""
+    by_chunk: dict[str, list[Placed]] = {}
+    for one in placed:
+        by_chunk.setdefault(one.segment.chunk, []).append(one)
     return [run for chunk in sorted(by_chunk) for run in _runs(chunk, by_chunk[chunk], splits)]
 
 
-def _runs(chunk: str, segments: Sequence[Segment], splits: int) -> list[Run]:
-    places = [(reach(s, splits), s) for s in segments]
-    edges = sorted({edge for (low, high), _ in places for edge in (low, high + 1)})
+def _runs(chunk: str, placed: Sequence[Placed], splits: int) -> list[Run]:
+    edges = sorted({edge for one in placed for edge in (one.first, one.last + 1)})
+    numbers = {edge: number for number, edge in enumerate(edges)}
+    between: list[list[Placed]] = [[] for _ in edges]  # what lies from each edge to the next one
+    for one in in_order(placed):
+        for number in range(numbers[one.first], numbers[one.last + 1]):
+            between[number].append(one)
     found: list[Run] = []
-    for first, after in pairwise(edges):
-        here = [s for (low, high), s in places if low <= first and after <= high + 1]
-        counting = tuple(sorted(_counting(here), key=applied))
+    for number, (first, after) in enumerate(pairwise(edges)):
+        counting = effective(between[number])
         if not counting:
             continue
-        last = found[-1] if found else None
-        if last is not None and last.last == first - 1 and last.segments == counting:
-            found[-1] = Run(chunk, last.first, after - 1, counting, splits)
+        before = found[-1] if found else None
+        if before is not None and before.last == first - 1 and before.placed == counting:
+            found[-1] = Run(chunk, before.first, after - 1, counting, splits)
         else:
             found.append(Run(chunk, first, after - 1, counting, splits))
     return found
 
 
-def _counting(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments of one slice that no merged one has taken in (R15.4)."""
-    merged = [(*span(s), slice_of(s).level) for s in segments if slice_of(s).level > 0]
-    merged = list(dict.fromkeys(merged))
+def effective(placed: Sequence[Placed]) -> tuple[Placed, ...]:
+    """Return the segments that count in a slice, of the live ones that lie in it (R15.4).
 
-    def taken_in(segment: Segment) -> bool:
-        (low, high), level = span(segment), slice_of(segment).level
-        return any(lo <= low and high <= hi and above > level for lo, hi, above in merged)
+    A segment does not if one of a higher level has its span: a merge has taken it in.
+    """
+    merged = {(one.low, one.high, one.level) for one in placed if one.level}
+    return tuple([one for one in placed if not _is_taken_in(one, merged)])
 
-    return [s for s in segments if not taken_in(s)]
+
+def _is_taken_in(one: Placed, merged: Iterable[tuple[int, int, int]]) -> bool:
+    for low, high, level in merged:
+        if low <= one.low and one.high <= high and level > one.level:
+            return True
+    return False
+
+
+def segments_of(found: Iterable[Run], *kinds: SliceKind) -> list[Placed]:
+    """Return the segments of some kinds in runs, each once, in the order in which they apply."""
+    chosen = {p.segment.id: p for run in found for p in run.placed if p.kind in kinds}
+    return in_order(chosen.values())
+
+
+def buckets_in(one: Placed, found: Iterable[Run]) -> set[int]:
+    """Return the buckets of runs in which a segment counts."""
+    return {
+        bucket
+        for run in found
+        if any(other.segment.id == one.segment.id for other in run.placed)
+        for bucket in range(max(run.first, one.first), min(run.last, one.last) + 1)
+    }
 
 
 def taken_in(live: Iterable[Segment], splits: int = 0) -> list[Segment]:

@@ -22,7 +22,7 @@ from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
 from eventlog.format.segments import to_segments
 from eventlog.keyed import row_merging
-from eventlog.keyed.placement import applied, finer, reach, slice_of, span
+from eventlog.keyed.placement import applied, finer, reach, slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
 from eventlog.keyed.slices import Run, readable, taken_in
 from eventlog.log.history import checked_version_at
@@ -156,8 +156,7 @@ def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> 
     that was committed when the merge was planned (FORMAT.md R15.14). What a restore brings back was
     committed in the versions of its span.
     """
-    above = (s for run in here for s in run.segments if span(s)[0] > high)
-    if any(span(segment)[0] <= task.version for segment in above):
+    if any(high < one.low <= task.version for run in here for one in run.placed):
         return -1
     planned = t.snapshot(task.version)
     hours = setting(planned.properties, "tombstone_hours")
@@ -212,7 +211,7 @@ class _Work:
         """Merge, given which segments count in which buckets now."""
         at, inputs = self.buckets, {s.id for s in self.task.inputs}
         here = [r for r in found if r.first <= at.last and at.first <= r.last]
-        bottom = all(span(s)[1] >= at.low for run in here for s in run.segments)
+        bottom = all(one.high >= at.low for run in here for one in run.placed)
         level = 1 + max(slice_of(s).level for s in self.task.inputs)
         with TemporaryDirectory(prefix="eventlog-merge-") as folder:
             self.folder, self.level, self.bottom = folder, level, bottom

@@ -319,7 +319,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
         schema=add.schema,
         stats=add.stats,
         tail=add.tail,
-        slice=placement.placed(add, version, partition),
+        slice=placement.slice_in(add, version, partition),
     )
 
 

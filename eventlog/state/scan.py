@@ -109,7 +109,7 @@ class ScanPlan:
             return None
         if self.rule is not None:
             plain = all(is_plain(run) for run in self.runs)
-            bases = {s.id: s.rows for run in self.runs for s in run.base}
+            bases = {p.segment.id: p.segment.rows for run in self.runs for p in run.base}
             return sum(bases.values()) if plain else None
         return pc.sum(self.entries.column("rows"), min_count=0).as_py()  # type: ignore[no-any-return]
 

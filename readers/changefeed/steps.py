@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, in_each, readable
+from eventlog.keyed.slices import Run, readable
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.readers.keyed.groups import grouped, parts
@@ -91,7 +91,7 @@ def written(
         Corrupt: a segment cannot lie where it does.
     """
     found = readable([*live, *logs], rule)
-    return Written(after, tuple(run for run in found if any(span(s)[0] > after for s in run.logs)))
+    return Written(after, tuple(run for run in found if any(log.low > after for log in run.logs)))
 
 
 def replaced(
@@ -144,8 +144,8 @@ def forgotten(
     made = {base.id: span(base)[1] for base in bases}
     pairs: dict[int, list[tuple[Run, Run]]] = {}
     for old, new in zip(whole.before, whole.after, strict=True):
-        highs = [made[s.id] for s in new.base if s.id in made]
-        if highs and any(span(s)[0] > highs[0] for s in new.logs):
+        highs = [made[b.segment.id] for b in new.base if b.segment.id in made]
+        if highs and any(log.low > highs[0] for log in new.logs):
             pairs.setdefault(highs[0], []).append((old, new))
     return [
         Replaced(version, tuple(a for a, _ in some), tuple(b for _, b in some), above)
@@ -168,7 +168,7 @@ def appeared(version: int, found: Sequence[Run]) -> Replaced:
         version: the version.
         found: what counts in it.
     """
-    nothing = tuple(replace(run, segments=()) for run in found)
+    nothing = tuple(replace(run, placed=()) for run in found)
     return Replaced(version, nothing, tuple(found))
 
 
@@ -242,7 +242,7 @@ def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
         return replace(step, before=tuple(a for a, _ in held), after=tuple(b for _, b in held))
 
     for old, new in zip(step.before, step.after, strict=True):
-        each = sum(in_each(s, old) for s in (*old.segments, *new.segments))
+        each = sum(one.bytes_in(1) for one in (*old.placed, *new.placed))
         first = old.first
         while first <= old.last:
             # A key is unique in its chunk only.
@@ -272,7 +272,7 @@ def _aligned(
 
 def _cut(chunk: str, found: Sequence[Run], first: int, last: int, splits: int) -> Run:
     here = [run for run in found if run.first <= first and last <= run.last]
-    return Run(chunk, first, last, here[0].segments if here else (), splits)
+    return Run(chunk, first, last, here[0].placed if here else (), splits)
 
 
 def _by_chunk(found: Iterable[Run]) -> Mapping[str, list[Run]]:

@@ -13,10 +13,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from eventlog.format.buckets import buckets_of
-from eventlog.keyed.placement import reach
+from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, in_each
-from eventlog.model.entries import Segment
+from eventlog.keyed.slices import Run, buckets_in
 
 
 def grouped(runs: Sequence[Run]) -> list[list[Run]]:
@@ -38,8 +37,8 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def alike(
-    segments: Sequence[Segment], runs: Sequence[Run], *, mixed: bool = False
-) -> Iterator[tuple[frozenset[int] | None, list[Segment]]]:
+    segments: Sequence[Placed], runs: Sequence[Run], *, mixed: bool = False
+) -> Iterator[tuple[frozenset[int] | None, list[Placed]]]:
     """Yield the segments in groups that are read together, with the buckets whose rows count.
 
     Many segments that are read together are read ahead.
@@ -70,40 +69,28 @@ def of_keys(runs: Sequence[Run], keys: pa.Table, rule: MergeRule) -> list[Run]:
     return [r for r in runs if bisect_left(places, r.first) < bisect_right(places, r.last)]
 
 
-def _counting(segments: Sequence[Segment], runs: Sequence[Run]) -> list[frozenset[int] | None]:
+def _counting(segments: Sequence[Placed], runs: Sequence[Run]) -> list[frozenset[int] | None]:
     """Return for each segment the buckets of the runs in which it counts; None: all of its own.
 
     For one that counts wherever the runs meet its buckets, they are those of all runs.
     """
     every = sorted(b for run in runs for b in range(run.first, run.last + 1))
-    together, splits = frozenset(every), runs[0].splits
+    together = frozenset(every)
     counts: dict[str, int] = {}
     for run in runs:
-        for segment in run.segments:
-            first, last = reach(segment, splits)
-            meets = max(0, min(run.last, last) - max(run.first, first) + 1)
-            counts[segment.id] = counts.get(segment.id, 0) + meets
+        for one in run.placed:
+            meets = max(0, min(run.last, one.last) - max(run.first, one.first) + 1)
+            counts[one.segment.id] = counts.get(one.segment.id, 0) + meets
     found: list[frozenset[int] | None] = []
-    for segment in segments:
-        first, last = reach(segment, splits)
-        own = counts.get(segment.id, 0)
-        if own == last - first + 1:
+    for one in segments:
+        own = counts.get(one.segment.id, 0)
+        if own == one.last - one.first + 1:
             found.append(None)
-        elif own == bisect_right(every, last) - bisect_left(every, first):
+        elif own == bisect_right(every, one.last) - bisect_left(every, one.first):
             found.append(together)
         else:
-            found.append(_own(segment, runs))
+            found.append(frozenset(buckets_in(one, runs)))
     return found
-
-
-def _own(segment: Segment, runs: Sequence[Run]) -> frozenset[int]:
-    first, last = reach(segment, runs[0].splits)
-    return frozenset(
-        bucket
-        for run in runs
-        if any(s.id == segment.id for s in run.segments)
-        for bucket in range(max(run.first, first), min(run.last, last) + 1)
-    )
 
 
 def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:
@@ -129,10 +116,5 @@ def parts(runs: Sequence[Run], most_bytes: int) -> list[list[Run]]:
     return found
 
 
-def above_bytes(runs: Sequence[Run]) -> float:
-    """Return the stored bytes of logs and late rows of runs, each bucket with an equal share."""
-    return sum(_each_bucket(run) * (run.last - run.first + 1) for run in runs)
-
-
 def _each_bucket(run: Run) -> float:
-    return sum(in_each(s, run) for s in (*run.late, *run.logs))
+    return sum([one.bytes_in(1) for one in run.placed if one.kind != "base"])

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from eventlog.errors import InvalidInput
 from eventlog.format.buckets import buckets_of
 from eventlog.keyed import row_merging
-from eventlog.keyed.placement import applied, reach, slice_of, span
+from eventlog.keyed.placement import Placed
 from eventlog.keyed.pruning import is_plain
 from eventlog.keyed.rule import OP, MergeRule
-from eventlog.keyed.slices import Run
-from eventlog.model.entries import Segment
+from eventlog.keyed.slices import Run, segments_of
+from eventlog.model.entries import SliceKind
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
 from eventlog.readers.keyed.portions import Portion, sorted_portions
 from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken
@@ -81,7 +81,7 @@ class Slices:
         """
         for plain, groups in groupby(grouped(runs), lambda group: all(map(is_plain, group))):
             if plain:  # all that follow each other at once: they are read ahead
-                bases = {s.id: s for group in groups for run in group for s in run.base}
+                bases = {b.segment.id: b.segment for g in groups for run in g for b in run.base}
                 yield from self.reading.batches(bases.values())
             else:
                 for group in groups:
@@ -146,7 +146,7 @@ class Slices:
 
         Raises: as `Reading.batches`.
         """
-        yield from self._merged([run for run in runs if run.segments])
+        yield from self._merged([run for run in runs if run.placed])
 
     def _columns(self) -> list[str]:
         """Return the columns to read, in the table's order."""
@@ -166,10 +166,10 @@ class Slices:
         if portion.share is not None:
             wanted = portion.share if wanted is None else portion.share & wanted
         # Rows that a filter leaves out are not counted, so nobody knows where a segment ends.
-        units = _units(runs, rule) if wanted is None else [(0, rule.buckets - 1)]
+        units = _units(runs) if wanted is None else [(0, rule.buckets - 1)]
         above, late = _split(portion.above, units, rule), _split(portion.late, units, rule)
         pieces = groupby(
-            self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units, rule)
+            self._pieces(runs, columns, wanted), lambda piece: _unit_of(piece[0], units)
         )
         number, bases = next(pieces, (None, None))
         waiting: list[pa.Table] = []
@@ -193,8 +193,8 @@ class Slices:
     ) -> Iterator[Portion]:
         """Yield the rows above the bases, as far as a filter of keys passes them."""
 
-        def rows(kind: str, touched: pa.Table | None = None) -> Iterator[pa.Table]:
-            found = _ordered(runs, (kind,))
+        def rows(kind: SliceKind, touched: pa.Table | None = None) -> Iterator[pa.Table]:
+            found = segments_of(runs, kind)
             return self._rows(found, runs, schema, among=touched, wanted=wanted)
 
         yield from self._gathered(rows("log"), lambda keys: rows("late", keys), runs, schema)
@@ -206,16 +206,16 @@ class Slices:
 
         They have a column `AT`; see `written`.
         """
-        logs = _ordered(runs, ("log",))
-        before = [s for s in logs if span(s)[0] <= after]
+        logs = segments_of(runs, "log")
+        before = [log for log in logs if log.low <= after]
 
-        def rows(segments: Sequence[Segment], touched: pa.Table | None) -> Iterator[pa.Table]:
+        def rows(segments: Sequence[Placed], touched: pa.Table | None) -> Iterator[pa.Table]:
             return self._rows(segments, runs, schema, among=touched, after=after)
 
         def late(touched: pa.Table | None) -> Iterator[pa.Table]:
-            return rows(_ordered(runs, ("late",)), touched)
+            return rows(segments_of(runs, "late"), touched)
 
-        new = rows([s for s in logs if span(s)[0] > after], None)
+        new = rows([log for log in logs if log.low > after], None)
         found, more = taken(new, self.most)
         with_versions = _at(schema.empty_table(), []).schema
         if more:
@@ -224,7 +224,7 @@ class Slices:
             written = _whole(found, with_versions)
             touched = row_merging.distinct(written, self.rule.key)
             runs = of_keys(runs, touched, self.rule)
-            before = [s for s in _ordered(runs, ("log",)) if span(s)[0] <= after]
+            before = [log for log in segments_of(runs, "log") if log.low <= after]
             every = chain(rows(before, touched), [written])
         yield from self._gathered(every, late, runs, with_versions)
 
@@ -266,7 +266,7 @@ class Slices:
         """
         reading = self.reading
         keys_only = reading.filter_columns <= set(self.rule.key)
-        few = len(_ordered(runs, ("base",))) <= _FEW_BASES
+        few = len(segments_of(runs, "base")) <= _FEW_BASES
         return reading.filter if keys_only and few and _never_fails(reading.filter) else None
 
     def _of_unit(
@@ -344,22 +344,23 @@ class Slices:
 
     def _pieces(
         self, runs: Sequence[Run], columns: Sequence[str], wanted: pc.Expression | None = None
-    ) -> Iterator[tuple[Segment, pa.Table]]:
+    ) -> Iterator[tuple[Placed, pa.Table]]:
         """Yield the rows of bases, of the buckets in which these count, with their segments.
 
         In the order of buckets. With a filter, only rows that pass, each with any segment.
         """
         schema = pa.schema([self.reading.table_schema.field(name) for name in columns])
-        bases = sorted(_ordered(runs, ("base",)), key=lambda s: reach(s, self.rule.splits)[0])
+        bases = sorted(segments_of(runs, "base"), key=lambda base: base.first)
         reading = self._plain(schema, wanted)
         for chosen, few in alike(bases, runs):
             known = few if wanted is None else None
-            for segment, rows in _joined(reading.batches(few), few[0], known, self._joined_bytes):
-                yield segment, self._of_buckets(rows, chosen)
+            batches = reading.batches(base.segment for base in few)
+            for base, rows in _joined(batches, few[0], known, self._joined_bytes):
+                yield base, self._of_buckets(rows, chosen)
 
     def _rows(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[Placed],
         runs: Sequence[Run],
         schema: pa.Schema,
         *,
@@ -372,12 +373,13 @@ class Slices:
         With `wanted` only rows that pass. With `after` they have a column `AT`: the version that
         their segment begins with, or that one, if it is later.
         """
-        if among is not None and sum(s.rows for s in segments) > _UNIT_ROWS:
+        if among is not None and sum(one.segment.rows for one in segments) > _UNIT_ROWS:
             wanted = _having(among)  # fewer rows are filtered faster all at once
         reading = self._plain(schema, wanted)
         for chosen, few in alike(segments, runs, mixed=True):
-            known = [(max(span(s)[0], after or 0), s.rows) for s in few]
-            for found in _together(reading.batches(few), self._joined_bytes):
+            known = [(max(one.low, after or 0), one.segment.rows) for one in few]
+            batches = reading.batches(one.segment for one in few)
+            for found in _together(batches, self._joined_bytes):
                 rows = found
                 if after is not None and reading.filter is None:
                     rows = _at(rows, _first_of(known, rows.num_rows))
@@ -467,12 +469,6 @@ class _Held:
         return [rows for rows in (*self._waiting, above) if rows.num_rows] or [above]
 
 
-def _ordered(runs: Sequence[Run], kinds: Sequence[str]) -> list[Segment]:
-    """Return the segments of some kinds, each once, in the order in which they are applied."""
-    found = {s.id: s for run in runs for s in run.segments if slice_of(s).kind in kinds}
-    return sorted(found.values(), key=applied)
-
-
 def _never_fails(wanted: pc.Expression | None) -> bool:
     """Return whether a filter can be told to have no function that fails on some values.
 
@@ -542,10 +538,10 @@ def _first_of(counts: list[tuple[int, int]], rows: int) -> list[tuple[int, int]]
 
 def _joined(
     batches: Iterable[pa.RecordBatch],
-    first: Segment,
-    segments: Sequence[Segment] | None,
+    first: Placed,
+    segments: Sequence[Placed] | None,
     most_bytes: int,
-) -> Iterator[tuple[Segment, pa.Table]]:
+) -> Iterator[tuple[Placed, pa.Table]]:
     """Yield the rows of each segment, in tables that are large enough to look keys up in.
 
     Args:
@@ -557,20 +553,20 @@ def _joined(
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
-    source = iter([s for s in segments or () if s.rows])
-    segment, left = first, 0
+    source = iter([one for one in segments or () if one.segment.rows])
+    current, left = first, 0
     for batch in batches:
         if segments is not None and not left:
-            segment = next(source)
-            left = segment.rows
+            current = next(source)
+            left = current.segment.rows
         left -= batch.num_rows
         waiting.append(batch)
         size += batch.nbytes
         if not left or size >= most_bytes:
-            yield segment, pa.Table.from_batches(waiting)
+            yield current, pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:
-        yield segment, pa.Table.from_batches(waiting)
+        yield current, pa.Table.from_batches(waiting)
 
 
 def _whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
@@ -583,16 +579,16 @@ def _whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 _Unit = tuple[int, int]
 
 
-def _units(runs: Sequence[Run], rule: MergeRule) -> list[_Unit]:
+def _units(runs: Sequence[Run]) -> list[_Unit]:
     """Return ranges of buckets, from first to last, that can be read one after another.
 
     Keys are then looked up among those of few buckets: in a small set that is several times faster
     than in a large one. Buckets of one base segment stay together.
     """
     sizes: dict[_Unit, int] = {}
-    for segment in _ordered(runs, ("base",)):
-        place = reach(segment, rule.splits)
-        sizes[place] = sizes.get(place, 0) + segment.rows
+    for base in segments_of(runs, "base"):
+        place = base.first, base.last
+        sizes[place] = sizes.get(place, 0) + base.segment.rows
     for run in runs:
         for bucket in range(run.first, run.last + 1):
             sizes.setdefault((bucket, bucket), 0)
@@ -608,9 +604,9 @@ def _units(runs: Sequence[Run], rule: MergeRule) -> list[_Unit]:
     return units
 
 
-def _unit_of(segment: Segment, units: Sequence[_Unit], rule: MergeRule) -> int:
+def _unit_of(base: Placed, units: Sequence[_Unit]) -> int:
     """Return the place of the unit that a base is in."""
-    return bisect_right(units, reach(segment, rule.splits)[0], key=lambda unit: unit[0]) - 1
+    return bisect_right(units, base.first, key=lambda unit: unit[0]) - 1
 
 
 def _split(rows: pa.Table, units: Sequence[_Unit], rule: MergeRule) -> list[pa.Table]:

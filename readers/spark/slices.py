@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from eventlog import Segment
-from eventlog.keyed.placement import reach
+from eventlog.keyed.placement import place
 from eventlog.keyed.pruning import is_plain
 from eventlog.keyed.slices import Run
 
@@ -52,18 +52,18 @@ def decode(share: bytes) -> list[Run]:
     """Return what `encode` was given."""
     found = _shares.decode(share)
     return [
-        Run(chunk, first, last, tuple(found.segments[place] for place in places), splits)
-        for chunk, first, last, places, splits in found.runs
+        Run(chunk, first, last, tuple(place(found.segments[n], splits) for n in numbers), splits)
+        for chunk, first, last, numbers, splits in found.runs
     ]
 
 
 def plain_of(runs: Sequence[Run]) -> dict[str, Run]:
     """Return the segments that are read without a merge, by id, each as a run of its own."""
     return {
-        segment.id: Run(run.chunk, *reach(segment, run.splits), (segment,), run.splits)
+        base.segment.id: Run(run.chunk, base.first, base.last, (base,), run.splits)
         for run in runs
         if is_plain(run)
-        for segment in run.base
+        for base in run.base
     }
 
 
@@ -99,18 +99,15 @@ def merging_shares(runs: Sequence[Run], target_bytes: int, open_bytes: int) -> l
 
 def _weight(run: Run, open_bytes: int) -> int:
     """Return what a run costs to read: of each segment the part that lies in its buckets."""
-    width = run.last - run.first + 1
-    reaches = ((segment, reach(segment, run.splits)) for segment in run.segments)
     return sum(
-        (segment.bytes + open_bytes) * width // (last - first + 1)
-        for segment, (first, last) in reaches
+        (one.segment.bytes + open_bytes) * run.width // (one.last - one.first + 1)
+        for one in run.placed
     )
 
 
 def _cut(run: Run, count: int) -> Iterator[Run]:
     """Yield the run in up to `count` parts of neighbouring buckets."""
-    width = run.last - run.first + 1
-    count = min(max(1, count), width)
-    edges = [run.first + width * place // count for place in range(count + 1)]
+    count = min(max(1, count), run.width)
+    edges = [run.first + run.width * number // count for number in range(count + 1)]
     for first, after in pairwise(edges):
         yield replace(run, first=first, last=after - 1)

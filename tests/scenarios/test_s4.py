@@ -18,7 +18,6 @@ from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, perform, plan
 from eventlog.fsck.check import fsck
-from eventlog.keyed import placement
 from eventlog.log import spills
 from eventlog.readers import changes, count, scan
 from eventlog.table.restage import commit_staged
@@ -89,8 +88,8 @@ def test_s4_1_the_slices_of_the_document(place):
     (old,) = runs_of(table.snapshot(before))
     assert [len(old.base), len(old.logs)] == [1, 2]
     (new,) = runs_of(table.refresh())
-    assert placement.span(new.base[0]) == (1, before)
-    assert [placement.span(s)[0] for s in new.logs] == [merged + 1]
+    assert new.base[0].span == (1, before)
+    assert [log.low for log in new.logs] == [merged + 1]
     # The order of rows is that of `at`, whenever they were committed or merged.
     assert answer(table) == {1: ("l1", None), 2: ("l2", None), 3: ("l3", None)}
     assert answer(table, before) == answer(table, merged) == {1: ("l1", None), 2: ("l2", None)}

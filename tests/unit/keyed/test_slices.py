@@ -60,7 +60,7 @@ def test_a_base_lies_under_its_late_rows_and_these_under_logs():
     log = entry("a", low=6)
     assert counted(log, late, base) == {(0, 3): "zya"}
     (run,) = slices.runs([log, late, base])
-    assert [s.id[0] for s in (*run.base, *run.late, *run.logs)] == ["z", "y", "a"]
+    assert [p.segment.id[0] for p in (*run.base, *run.late, *run.logs)] == ["z", "y", "a"]
 
 
 def test_a_higher_merge_takes_in_a_lower_one_of_the_same_versions():
