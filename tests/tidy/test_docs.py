@@ -16,6 +16,14 @@ PAGES = [
     ROOT / "eventlog" / "FORMAT.md",
 ]
 README_WORDS = 600  # short enough to decide in two minutes
+PROSE_COLUMNS = 100
+PROSE = [
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "architecture.md"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+]
+_FENCE = re.compile(r"\s*(```|~~~)")
+_MAY_BE_WIDE = re.compile(r"\s*(\||!\[|<!--|members: )")  # tables, pictures, comments, API options
+_ENTRY = re.compile(r"^- \[\d{4}\]\(([^)]+)\) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -44,6 +52,45 @@ def test_the_index_of_decisions_has_each_of_them_once():
     index = _LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
     pages = sorted(path.name for path in folder.glob("*.md") if path.name != "README.md")
     assert sorted(link for link in index if "/" not in link) == pages
+
+
+def test_every_decision_tells_the_accident_that_it_prevents():
+    parts = ["Context", "What happens without it", "Decision", "Consequences"]
+    for page in sorted((ROOT / "docs" / "decisions").glob("0*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == parts, page.name
+        accident = text.partition(f"## {parts[1]}\n")[2].partition("\n## ")[0]
+        assert len(re.findall(r"^\d\. ", accident, re.MULTILINE)) >= 3, page.name
+
+
+def test_the_index_of_decisions_has_their_titles():
+    folder = ROOT / "docs" / "decisions"
+    index = dict(_ENTRY.findall((folder / "README.md").read_text(encoding="utf-8")))
+    for page in sorted(folder.glob("0*.md")):
+        title = page.read_text(encoding="utf-8").splitlines()[0]
+        assert title.removeprefix(f"# {page.name[:4]} ") == index[page.name]
+
+
+def wide(text: str) -> list[int]:
+    """The lines of prose that are too long, by number; code, tables and pictures may be."""
+    fence, found = None, []
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = _FENCE.match(line)
+        if mark and fence in (None, mark[1]):
+            fence = None if fence else mark[1]
+        elif fence is None and len(line) > PROSE_COLUMNS and not _MAY_BE_WIDE.match(line):
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_is_as_wide_as_code(page):
+    assert wide(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_line_of_prose_that_is_too_long_is_found():
+    long = "x" * PROSE_COLUMNS + " x"
+    assert wide(f"{long}\n```\n{long}\n```\n| {long}\n- {long}\n") == [1, 6]
 
 
 def test_the_readme_is_short():
