@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from eventlog import Table
-from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.planner.assessing import End, Result, record
 from eventlog.compaction.planner.planning import plan, renewed
 from eventlog.compaction.planner.queueing import Queue

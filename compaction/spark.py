@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from eventlog import Table
-from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, decode, encode
 from eventlog.errors import InvalidInput

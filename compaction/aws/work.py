@@ -15,7 +15,7 @@ import msgspec
 
 from eventlog import Table
 from eventlog.compaction.aws.settings import Settings
-from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import MIB, Policy

@@ -1,6 +1,6 @@
 """`fsck`: checks that the stored objects agree with the log.
 
-Folds the whole log and compares every key frame with it (`eventlog.fsck.walk`), looks for the
+Folds the whole log and compares every key frame with it (`eventlog.fsck.log_walk`), looks for the
 segments of a version, counts objects that nothing refers to, and on request writes missing key
 frames (`eventlog.fsck.repair`). It deletes nothing, and writes nothing else.
 """
@@ -31,9 +31,9 @@ from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.key_check import check_keys
 from eventlog.fsck.key_rows import KeyColumns
 from eventlog.fsck.leftovers import PLACES, Waiting
+from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.rows import RowCheck, read_segments
-from eventlog.fsck.walk import LogListing, Progress, Walk, list_log
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable
 from eventlog.log.log import Log
@@ -41,7 +41,7 @@ from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 from eventlog.quantities import count_text
-from eventlog.recovery import fallback, sweep
+from eventlog.recovery import fallback, garbage
 from eventlog.recovery.links import Links, past_links
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
@@ -517,7 +517,7 @@ class _Run:
         if key is None or not self._pending_seen or last is None or last.pending is None:
             return
         try:
-            sweep.from_object(log.frame(last.pending), last.pending.drops, last.version)
+            garbage.from_object(log.frame(last.pending), last.pending.drops, last.version)
         except Corrupt as error:
             message = (
                 "the last vacuum's record is damaged, and the next vacuum starts without it: "
@@ -579,10 +579,10 @@ def _waiting(store: ObjectStore, head: int) -> Waiting | None:
     with suppress(Corrupt, NotFound, UnsupportedFormat):  # reported by the walk, or later
         last = log.snapshot(head).meta.swept
         if last is not None and last.place in (UNSET, place_of(store)):
-            rows: Mapping[str, sweep.Dropped] = {}
+            rows: Mapping[str, garbage.Dropped] = {}
             if last.pending is not None:
                 body = log.frame(last.pending)
-                rows = sweep.from_object(body, last.pending.drops, last.version)
+                rows = garbage.from_object(body, last.pending.drops, last.version)
             return Waiting(rows, last.version, last.horizon)
     return None
 
@@ -606,12 +606,12 @@ def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log:
         Corrupt: the version of the record cannot be resolved.
         NotFound: likewise.
     """
-    last, waiting = meta.swept, dict[str, sweep.Dropped]()
+    last, waiting = meta.swept, dict[str, garbage.Dropped]()
     if last is None or last.place not in (UNSET, place_of(log.store)):
         return []
     if last.pending is not None:
         try:
-            waiting = sweep.from_object(log.frame(last.pending), last.pending.drops, last.version)
+            waiting = garbage.from_object(log.frame(last.pending), last.pending.drops, last.version)
         except Corrupt:
             return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.

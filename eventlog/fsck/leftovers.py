@@ -17,7 +17,7 @@ from eventlog.fsck.findings import LeftoverKind, Leftovers
 from eventlog.model.actions import Swept
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Meta
-from eventlog.recovery.sweep import Dropped
+from eventlog.recovery.garbage import Dropped
 
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
 

@@ -18,7 +18,7 @@ from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound, 
 from eventlog.format import codec, keys, segments
 from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.fsck.findings import Findings, Repair
-from eventlog.fsck.walk import BadLeaf, Walk
+from eventlog.fsck.log_walk import BadLeaf, Walk
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import KeyFrame

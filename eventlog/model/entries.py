@@ -178,7 +178,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
         horizon: segments dropped at or below it have been processed.
         version: the commits up to this one have been read for drops.
         pending: names the record of segments that were dropped but must be kept for now
-            (`eventlog.recovery.sweep`); None if there are none.
+            (`eventlog.recovery.garbage`); None if there are none.
         place: names the place of the root that was vacuumed: a copy has the record, and its own
             objects.
     """

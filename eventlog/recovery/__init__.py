@@ -1,4 +1,4 @@
 """Which segments replace which, what can be read for a lost segment, and what vacuum may delete.
 
-`lineage`, `timeline` and `sweep` do no I/O; `fallback` reads the log. Imports `log` and below.
+`lineage`, `timeline` and `garbage` do no I/O; `fallback` reads the log. Imports `log` and below.
 """

@@ -126,9 +126,9 @@ def _work(options):
     import ongoing
     import opens
     import plans
-    import reclaim
     import small_files
     import spark_cost
+    import vacuums
 
     runs = {
         "append": appends.run,
@@ -138,7 +138,7 @@ def _work(options):
         "crowd": crowd.run,
         "small-files": small_files.run,
         "ongoing": ongoing.run,
-        "vacuum": reclaim.run,
+        "vacuum": vacuums.run,
         "follow": following.run,
         "branches": branching.run,
         "keyed": keyed.run,

@@ -15,7 +15,7 @@ from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum as reclaim
-from eventlog.compaction.perform import perform
+from eventlog.compaction.execute import perform
 from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy

@@ -27,7 +27,7 @@ from eventlog.fsck.check import fsck
 from eventlog.model.actions import Fence, Horizon, Swept
 from eventlog.model.entries import Spill, Sweep
 from eventlog.readers import scan
-from eventlog.recovery import sweep
+from eventlog.recovery import garbage
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
@@ -175,7 +175,7 @@ def test_neighbouring_commits_of_another_log_raise_no_horizon(recorded):
         append(table, events(1, first=n + 2, day=4))
     if recorded:  # the vacuum looks at no drop of the versions up to here
         [old] = table.snapshot(1).segments()
-        record(table, sweep.Dropped(keys.key_of(old), 2, old.bytes))
+        record(table, garbage.Dropped(keys.key_of(old), 2, old.bytes))
     table.clock.advance(86_400_000)
     own = take_over(table.store, parted.store, [2, 3])
     with pytest.raises(errors.Corrupt, match=r"version 4 .* version 3.* nothing more is deleted"):
@@ -270,8 +270,8 @@ def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(sa
     table = pinned_and_vacuumed()
     last = table.head().meta.swept
     body = table.log.frame(last.pending)
-    found = sweep.from_object(body, last.pending.drops, last.version)
-    wrong = sweep.to_object([sweep.Dropped(d.key, said, d.bytes) for d in found.values()])
+    found = garbage.from_object(body, last.pending.drops, last.version)
+    wrong = garbage.to_object([garbage.Dropped(d.key, said, d.bytes) for d in found.values()])
     pending = Spill(codec.sha256(wrong), len(wrong), 0, len(found))
     assert table.store.put_if_absent(keys.frame_key(pending.sha256), wrong)
     meta = table.head().meta
@@ -284,10 +284,10 @@ def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(sa
 
 
 WRONG = {
-    "live there": lambda key: sweep.Dropped(key, 1, 1),
-    "of no version": lambda key: sweep.Dropped(key, -1, 1),
-    "of a version to come": lambda key: sweep.Dropped(key, 2**62, 1),
-    "outside": lambda _: sweep.Dropped("../precious", 1, 1),
+    "live there": lambda key: garbage.Dropped(key, 1, 1),
+    "of no version": lambda key: garbage.Dropped(key, -1, 1),
+    "of a version to come": lambda key: garbage.Dropped(key, 2**62, 1),
+    "outside": lambda _: garbage.Dropped("../precious", 1, 1),
 }
 
 
@@ -297,7 +297,7 @@ def test_a_record_that_is_wrong_deletes_nothing_that_a_pin_holds(wrong):
     table = pinned_and_vacuumed()
     [old] = table.snapshot(1).segments()
     head = table.head()
-    body = sweep.to_object([WRONG[wrong](keys.key_of(old))])
+    body = garbage.to_object([WRONG[wrong](keys.key_of(old))])
     pending = Spill(codec.sha256(body), len(body), 0, 1)
     table.store.put_if_absent(keys.frame_key(pending.sha256), body)
     swept = Sweep(head.meta.fence, head.meta.horizon, head.version, pending)
@@ -325,7 +325,7 @@ def test_a_record_of_what_was_restored_and_dropped_again_is_right():
 
 def record(table, *dropped):
     """Commit a record of a vacuum that came up to the newest version."""
-    body, head = sweep.to_object(dropped), table.refresh()
+    body, head = garbage.to_object(dropped), table.refresh()
     pending = Spill(codec.sha256(body), len(body), 0, len(dropped))
     table.store.put_if_absent(keys.frame_key(pending.sha256), body)
     marks = head.meta.fence, head.meta.horizon
@@ -355,7 +355,7 @@ def rows_at(table, version):
 @pytest.mark.parametrize(("said", "horizon"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4)])
 def test_a_record_of_another_version_deletes_nothing_that_is_kept(said, horizon, every, caplog):
     table, old = history(horizon=horizon, keyframe_commits=every)
-    record(table, sweep.Dropped(keys.key_of(old), said, old.bytes))
+    record(table, garbage.Dropped(keys.key_of(old), said, old.bytes))
     [found] = fsck(Table(table.store)).findings
     assert (found.severity, found.key) == ("error" if said else "warning", keys.key_of(old))
     told = f"dropped in version {said}, but it was dropped in version 5.*`eventlog vacuum .* --run`"
@@ -440,7 +440,7 @@ def test_each_version_that_dropped_what_waits_is_read_once(every):
 @pytest.mark.parametrize("said", [0, 4, 5])
 def test_a_record_that_the_log_cannot_confirm_costs_time_and_leaves_nothing_behind(said, caplog):
     table, old = history(horizon=6)
-    record(table, sweep.Dropped(keys.key_of(old), said, old.bytes))
+    record(table, garbage.Dropped(keys.key_of(old), said, old.bytes))
     assert fsck(Table(table.store)).findings == ()
     if said == 5:
         replace_object(table.store, keys.commit_key(5), b"{}")
@@ -453,7 +453,7 @@ def test_an_audit_finds_a_record_of_an_earlier_drop_than_the_last():
     table.restore(4)
     dropped = table.refresh().version + 1
     commit(table, *(drop_of(s) for s in table.head().segments(chunks=["1970-01-06"])))
-    record(table, sweep.Dropped(keys.key_of(old), 5, old.bytes))
+    record(table, garbage.Dropped(keys.key_of(old), 5, old.bytes))
     [found] = [f for f in fsck(Table(table.store)).findings if "lacks" not in f.message]
     assert f"version 5, but it was dropped in version {dropped}" in found.message
     vacuum(table, dry_run=False, full=True, **LONG)

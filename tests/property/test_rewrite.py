@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.builders import create, live
 from support.compaction_tasks import policy, rewrite_task, task_of
 
-from eventlog.compaction.perform import replacement
+from eventlog.compaction.execute import replacement
 from eventlog.model import schema, stats
 from eventlog.readers import scan
 from eventlog.readers.keyed.external_sort import sort_rows

@@ -17,7 +17,7 @@ from support.scenario_tables import cut_in, fresh, ids, names, objects, once, ot
 
 from eventlog import Table, errors
 from eventlog.compaction import vacuum
-from eventlog.compaction.perform import perform
+from eventlog.compaction.execute import perform
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys

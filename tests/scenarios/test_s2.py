@@ -12,7 +12,7 @@ from support.replacements import replace, rewrite
 from support.scenario_tables import chunks, cut_in, fresh, ids, names, objects, once, other, rows
 
 from eventlog import errors
-from eventlog.compaction.perform import perform
+from eventlog.compaction.execute import perform
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys

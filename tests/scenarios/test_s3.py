@@ -145,7 +145,7 @@ from eventlog import Table
 from msgspec import json
 
 # The package has a function of the name of this module.
-performing = importlib.import_module("eventlog.compaction.perform")
+performing = importlib.import_module("eventlog.compaction.execute")
 committed, calls = performing.commit_staged, []
 
 def commit(*given):

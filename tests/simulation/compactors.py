@@ -1,6 +1,6 @@
 """Actors that compact, and their rivals: challengers, breakers, changers of granularity.
 
-They perform the steps of `eventlog.compaction.perform` on segments without Parquet: claim, plan on
+They perform the steps of `eventlog.compaction.execute` on segments without Parquet: claim, plan on
 a snapshot, read the inputs, stage, and replace the inputs in one transaction.
 """
 

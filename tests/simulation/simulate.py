@@ -20,7 +20,7 @@ from eventlog.state import keyframe
 
 NOW = timedelta(0)
 # The package exports the function of that name.
-PERFORM = import_module("eventlog.compaction.perform")
+PERFORM = import_module("eventlog.compaction.execute")
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from importlib import import_module
 from itertools import count, islice
 from unittest import mock
 
@@ -17,11 +18,10 @@ from simulation.world import WatchedStore
 
 from eventlog import errors
 from eventlog.commit.protocol import carry, commands, race, slot
-from eventlog.compaction import reclaim
 from eventlog.compaction.planner import assessing
 from eventlog.format import keys
 from eventlog.model.actions import Fence, Horizon
-from eventlog.recovery import sweep
+from eventlog.recovery import garbage
 from eventlog.state import fold
 from eventlog.state.small import assessment, claims, holds, rules
 
@@ -127,16 +127,17 @@ def judged_too_early(t, ages, *, dry_run):
     return head, MARK(t, ages, dry_run=dry_run)[1]
 
 
-VERDICT, MARK = sweep.verdict, reclaim._mark
+VACUUM = import_module("eventlog.compaction.vacuum")  # its package has a function of that name
+VERDICT, MARK = garbage.verdict, VACUUM._mark
 
 # Name -> (module or class, attribute, replacement).
 MUTANTS = {
     "a vacuum without a fence": (keepers, "sweep", careless_vacuum(fenced=False)),
     "a vacuum that reads what is live first": (keepers, "sweep", careless_vacuum(live_first=True)),
     "a vacuum without a horizon": (keepers, "sweep", careless_vacuum(horizon=False)),
-    "the vacuum, taking what was dropped since": (sweep, "verdict", without_horizon),
-    "the vacuum, judging by an earlier version": (reclaim, "_mark", judged_too_early),
-    "the vacuum, taking nothing for live": (reclaim._Sweep, "_live", lambda *_: []),
+    "the vacuum, taking what was dropped since": (garbage, "verdict", without_horizon),
+    "the vacuum, judging by an earlier version": (VACUUM, "_mark", judged_too_early),
+    "the vacuum, taking nothing for live": (VACUUM._Sweep, "_live", lambda *_: []),
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
     "a refusal taken for success": (slot, "_try_once", taken_for_success),
     "an unclear answer taken for a refusal": (race, "settle", never_unclear),

@@ -32,7 +32,7 @@ def elsewhere(monkeypatch):
         raise AssertionError("a task was performed in the driver's process")
 
     for name in (
-        "eventlog.compaction.perform",
+        "eventlog.compaction.execute",
         "eventlog.compaction.runner",
         "eventlog.compaction.spark",
     ):

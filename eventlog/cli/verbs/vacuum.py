@@ -10,7 +10,7 @@ import msgspec
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
-from eventlog.compaction.reclaim import VacuumReport, VacuumSums, vacuum
+from eventlog.compaction.vacuum import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.quantities import size_text

@@ -18,8 +18,8 @@ from eventlog.compaction import lambda_handler, run
 from eventlog.compaction.aws import bundle, json_lines
 from eventlog.compaction.aws import work as lambda_work
 from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.execute import Outcome
 from eventlog.compaction.lambda_handler import Container, handler
-from eventlog.compaction.perform import Outcome
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import EventLogError, InvalidInput, Unavailable
@@ -29,7 +29,7 @@ from eventlog.table.leases import SILENT_S
 from eventlog.writers import append, overwrite
 
 # The package exports a function of the module's name.
-performing = importlib.import_module("eventlog.compaction.perform")
+performing = importlib.import_module("eventlog.compaction.execute")
 
 EACH = Policy(small_task_bytes=0)  # a task for each chunk
 

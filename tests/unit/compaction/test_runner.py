@@ -7,7 +7,7 @@ from support.builders import create, events
 
 import eventlog.compaction.spark
 from eventlog.compaction import Policy, plan, run, runner
-from eventlog.compaction.perform import Outcome, perform
+from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.planner.assessing import record
 from eventlog.compaction.policy import GIB
 from eventlog.errors import InvalidInput

@@ -15,7 +15,7 @@ from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
 from eventlog.model.actions import Add, Attach, Fence, Horizon, Restore, Swept
 from eventlog.model.entries import Spill, Sweep
-from eventlog.recovery.sweep import to_object
+from eventlog.recovery.garbage import to_object
 from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite
 

@@ -37,8 +37,8 @@ from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
 from eventlog.quantities import count_text
-from eventlog.recovery import sweep
-from eventlog.recovery.sweep import Dropped, Marks
+from eventlog.recovery import garbage
+from eventlog.recovery.garbage import Dropped, Marks
 from eventlog.state.small.holds import check_marks, holds
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
@@ -274,7 +274,7 @@ def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
     check_leap(head.header, now_ms)
     aged = _version_at(t, head, now_ms - ages.retention_ms, meta.horizon)
     staged = _version_at(t, head, now_ms - ages.staging_ms, meta.fence)
-    return sweep.marks(meta, aged=aged, staged=staged)
+    return garbage.marks(meta, aged=aged, staged=staged)
 
 
 def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
@@ -364,7 +364,7 @@ class _Sweep:
             # Without a record there are many candidates: read all leaves once, not once per part.
             self._every = frozenset(self._head.entries().column("id").to_pylist())
         live = self._live(candidates.dropped)
-        verdict = sweep.verdict(candidates.dropped, live, marks.fence, marks.horizon)
+        verdict = garbage.verdict(candidates.dropped, live, marks.fence, marks.horizon)
         candidates.waiting = [*verdict.waiting]
         alive = self._not_dead([d for d in verdict.dead if d.key in self._recorded])
         candidates.waiting += alive.values()
@@ -373,20 +373,20 @@ class _Sweep:
         start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start):
             live = self._live(listed)
-            dead = sweep.unnamed(listed, live, candidates.dropped, marks.fence)
+            dead = garbage.unnamed(listed, live, candidates.dropped, marks.fence)
             alive = self._not_dead(dead)  # against missing-in-the-record-taken-for-abandoned
             candidates.waiting += alive.values()
             dead = [item for item in dead if item.key not in alive]
             self._take("unnamed", dead, delete=delete)
-            for young in sweep.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
-                if sweep.epoch_of(young.key) >= marks.fence:
+            for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
+                if garbage.epoch_of(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
 
     def record(self) -> None:
         """Record how far this vacuum got, so that the next one starts there."""
         pending = None
         if self._candidates.waiting:  # against waiting-not-recorded
-            body = sweep.to_object(self._candidates.waiting)
+            body = garbage.to_object(self._candidates.waiting)
             pending = Spill(sha256(body), len(body), 0, len(self._candidates.waiting))
             put_once(self._t.store, self._t.clock, keys.frame_key(pending.sha256), body)
         marks = self._marks
@@ -414,7 +414,7 @@ class _Sweep:
         kept: dict[str, VacuumSums] = {}
         for waiting in self._candidates.waiting:
             branch = self._of_branches.get(waiting.key)
-            why = f"branch {branch!r}" if branch else sweep.reason(waiting, self._marks)
+            why = f"branch {branch!r}" if branch else garbage.reason(waiting, self._marks)
             if waiting.key in self._of_absent:
                 why = "versions that this copy lacks"
             kept.setdefault(why, VacuumSums()).add(waiting.bytes)
@@ -438,7 +438,7 @@ class _Sweep:
             return {}
         try:
             body = self._t.log.frame(last.pending)
-            return sweep.from_object(body, last.pending.drops, last.version)
+            return garbage.from_object(body, last.pending.drops, last.version)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
             return None  # against lost-record-taken-for-empty
@@ -486,12 +486,13 @@ class _Sweep:
         may have stored what they show, or what it restores from them, and come to their commits
         at any time.
         """
-        absent = {d.key: d for d in dead if not d.version and sweep.epoch_of(d.key) < self._absent}
+        unnamed = (d for d in dead if not d.version)
+        absent = {d.key: d for d in unnamed if garbage.epoch_of(d.key) < self._absent}
         if absent:
             self._of_absent |= absent.keys()
             return absent | self._not_dead([d for d in dead if d.key not in absent])
         of_branches = self._kept.of(item.key for item in dead)
-        named = {d.key: sweep.drop_of(d.key) for d in dead if d.key not in of_branches}
+        named = {d.key: garbage.drop_of(d.key) for d in dead if d.key not in of_branches}
         shown = self._shown([*named.values()])
         said: dict[int, list[Drop]] = {}
         for item in dead:
@@ -502,7 +503,7 @@ class _Sweep:
         found = {d.key: d for d in dead if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
             # A segment is added, and dropped, after its epoch.
-            since = max(self._marks.horizon, min(map(sweep.epoch_of, doubted)))
+            since = max(self._marks.horizon, min(map(garbage.epoch_of, doubted)))
             until = self._last.version + 1  # at most the record's own; it names the one below
             for version, segments in dropped(self._t.log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}

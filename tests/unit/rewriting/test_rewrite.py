@@ -22,7 +22,7 @@ from support.builders import (
 from support.compaction_tasks import SMALL, content, policy, rewrite_task, task_of
 
 from eventlog import Table, errors
-from eventlog.compaction.perform import perform
+from eventlog.compaction.execute import perform
 from eventlog.format import keys
 from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk

@@ -26,7 +26,7 @@ from support.crashes import ENDS, MortalStore, fresh, names, quick, rows_of, tab
 from eventlog import Ms, Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
-from eventlog.compaction.perform import Outcome, needs_claim, perform
+from eventlog.compaction.execute import Outcome, needs_claim, perform
 from eventlog.format import keys
 from eventlog.model.actions import Fence
 from eventlog.table.leases import RENEW_S, SILENT_S
@@ -464,7 +464,7 @@ def test_a_store_that_does_not_answer_fails_the_task(table):
 
 @pytest.mark.hazard("K6")
 def test_k6_a_replacement_with_other_rows_is_void(table):
-    from eventlog.compaction.perform import replacement  # noqa: PLC0415
+    from eventlog.compaction.execute import replacement  # noqa: PLC0415
 
     task = task_of(table)
     made = rewrite_task(table, task, SMALL)
