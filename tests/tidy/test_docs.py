@@ -19,7 +19,7 @@ README_WORDS = 600  # short enough to decide in two minutes
 PROSE_COLUMNS = 100
 PROSE = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "architecture.md"),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
 ]
 _FENCE = re.compile(r"\s*(```|~~~)")
 _MAY_BE_WIDE = re.compile(r"\s*(\||!\[|<!--|members: )")  # tables, pictures, comments, API options
